@@ -11,6 +11,7 @@ from secure_fedgraph.attacks.mashes.mixing import MashMixing
 from secure_fedgraph.attacks.mashes.noise import MashAverage
 from secure_fedgraph.attacks.mashes.pool import MashDictionary, MashFilter
 from secure_fedgraph.attacks.mashes.single import MashSingle
+from secure_fedgraph.attacks.neighbour_sums import NeighbourSums
 from secure_fedgraph.attacks.neighgen import GeneratorBatch, GeneratorColumns, GeneratorSingle
 from secure_fedgraph.attacks.neighgen_embeddings import EmbeddingCounts, EmbeddingDecoder, EmbeddingLinks
 from secure_fedgraph.attacks.prototypes import RoundDifferencing, SingletonMotifs, SubsetAlgebra
@@ -83,6 +84,7 @@ __all__ = [
     "MashLabels",
     "MashMixing",
     "MashSingle",
+    "NeighbourSums",
     "NodeMembership",
     "OthersRows",
     "OwnShareSubtraction",

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm
@@ -26,7 +27,7 @@ from secure_fedgraph.privacy.binding import Protection
 from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.protocol.channel import Channel
 from secure_fedgraph.protocol.transcript import Keep, everything, nothing
-from secure_fedgraph.protocol.upload import ContributionRows, ContributionTrees, Upload
+from secure_fedgraph.protocol.upload import AnyUpload, ContributionMoments, Upload
 from secure_fedgraph.running.loop import train
 from secure_fedgraph.running.run import Run
 
@@ -41,13 +42,27 @@ SPLITS: Mapping[str, Mapping[str, Any]] = {
 SECONDS = 15.0
 """Of processor time, that one probe's runs may take together."""
 
-Answer = Upload | ContributionRows | ContributionTrees
+Answer = AnyUpload
 Shown = Mapping[tuple[str, str], list[Answer]]
 """(channel, client) -> what it answered in one round, in order."""
 BeforeAnswer = Callable[[Client], None]
 """Called with the client, before it answers."""
 AfterAnswer = Callable[[Client, str, Any], None]
 """Called with the client, the channel and the answer."""
+
+
+def tensors_of(answer: Answer) -> dict[str, torch.Tensor]:
+    """The values of an answer by name, one row a unit where it has units."""
+    if isinstance(answer, ContributionMoments):
+        return {"records": answer.records, "targets": answer.targets}
+    return dict(answer.values)
+
+
+def with_tensors(answer: Answer, values: dict[str, torch.Tensor]) -> Answer:
+    """The same answer with other values."""
+    if isinstance(answer, ContributionMoments):
+        return ContributionMoments(**values)
+    return Upload(values) if isinstance(answer, Upload) else replace(answer, values=values)
 
 
 class OutOfTime(SecureFedGraphError):

@@ -113,6 +113,13 @@ DEFENCES = (
         (("c3-neighgen-oracle", "client"),),
     ),
     Defence(
+        "neighbour-sums-masked",
+        {"algorithm": "fedgcn", "data": "cora", "rounds": 1},
+        "masked",
+        (),
+        (("c6-neighbour-sums", "server"), ("c6-neighbour-sums", "client")),
+    ),
+    Defence(
         "vertical-public",
         GLASU,
         "plaintext",

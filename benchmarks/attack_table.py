@@ -126,6 +126,14 @@ CASES = (
         changes=("training.generator_epochs=2", "training.federated_epochs=1"),
     ),
     Case(
+        "neighbour-sums",
+        {"algorithm": "fedgcn", **FREE, "rounds": 1},
+        (
+            Asked("c6-neighbour-sums", choices.AS_CONFIGURED),
+            Asked("c6-neighbour-sums", choices.AS_CONFIGURED, adversary="client"),
+        ),
+    ),
+    Case(
         "oracle",
         {"algorithm": "fedsage+", **FREE, "clients": 10, "rounds": 1},
         (Asked("c3-neighgen-oracle", ORACLE, 0.9, adversary="client"),),
@@ -155,7 +163,8 @@ def run(case: Case, seeds: int, out: Path) -> list[dict[str, Any]]:
     """The cells of a case: its controls and its configured run."""
     chosen = load(None, {**case.config, "policy": case.policy}, list(case.changes))
     kinds = [ATTACKS[one.attack] for one in case.asked]
-    names = {one.control.split(",")[0] for one in case.asked}
+    named = {one.control.split(",")[0] for one in case.asked}
+    names = named if any(kind.controls for kind in kinds) else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that nothing protects it is the point
         found = grid.audit(

@@ -1,7 +1,8 @@
 """FairGraphFL beside self-training and FedAvg: accuracy, model-gradient fairness, payoffs by quality.
 
-    python benchmarks/fairness.py [--data proteins] [--seeds 3] [--rounds 200] [--clean] [--own-test 0.1]
-                                  [--set reading=add] [--out runs/fairness] [--table] [--json]
+    python benchmarks/fairness.py [--data proteins] [--first 0] [--seeds 3] [--rounds 200] [--clean]
+                                  [--own-test 0.1] [--method fairgraphfl] [--set reading=add]
+                                  [--out runs/fairness] [--table] [--json]
 
 Every agent's links are rewired by its group of quality (low .5, medium .3, high .1; ``--clean``: none). A
 seed that is finished is not run again, and one that was stopped goes on from its last round. ``--table``
@@ -52,8 +53,13 @@ def folder_of(method: str, seed: int, given: argparse.Namespace) -> Path:
 
 def finished(method: str, given: argparse.Namespace) -> dict[int, dict[str, Any]]:
     """Seed -> result of what is finished."""
-    paths = {seed: folder_of(method, seed, given) / "result.json" for seed in range(given.seeds)}
+    paths = {seed: folder_of(method, seed, given) / "result.json" for seed in seeds_of(given)}
     return {seed: json.loads(path.read_text()) for seed, path in paths.items() if path.is_file()}
+
+
+def seeds_of(given: argparse.Namespace) -> range:
+    """The seeds that are asked for."""
+    return range(given.first, given.first + given.seeds)
 
 
 def spread(values: list[float]) -> tuple[float, float]:
@@ -67,7 +73,7 @@ def spread(values: list[float]) -> tuple[float, float]:
 def summary(given: argparse.Namespace) -> list[dict[str, Any]]:
     """One row a method that has a finished seed."""
     alone, found = finished(ALONE, given), []
-    for method in METHODS:
+    for method in given.method or METHODS:
         results = finished(method, given)
         if not results:
             continue
@@ -131,7 +137,9 @@ def main() -> None:
     """The command line."""
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--data", default="proteins")
+    asked.add_argument("--first", type=int, default=0, help="the first seed")
     asked.add_argument("--seeds", type=int, default=3)
+    asked.add_argument("--method", action="append", choices=METHODS, help="these alone; repeatable")
     asked.add_argument("--rounds", type=int, default=200)
     asked.add_argument("--clean", action="store_true", help="no link is rewired")
     asked.add_argument(
@@ -143,8 +151,8 @@ def main() -> None:
     asked.add_argument("--json", action="store_true", help="one JSON object on stdout")
     given = asked.parse_args()
     if not given.table:
-        for seed in range(given.seeds):
-            for method in METHODS:
+        for seed in seeds_of(given):
+            for method in given.method or METHODS:
                 where = folder_of(method, seed, given)
                 run_once(experiment_of(method, seed, given), where, method, "benchmarks/fairness.py")
     found = summary(given)

@@ -1,6 +1,7 @@
 """How near the mechanism-level audits come to what is claimed, through the real upload path.
 
-    python benchmarks/mechanism_audits.py [--json] [--trials 100000] [--epsilon 4] [--delta 1e-5]
+    python benchmarks/mechanism_audits.py [--json] [--only replace] [--trials 100000] [--epsilon 4]
+                                           [--delta 1e-5]
 
 One row a noised path: the claim of the ledger for one upload, the lower bound that worst-case neighbours give
 (confidence 1 - 1e-4 for both bounds together), the share of the claim that it reaches, the bound without the
@@ -19,12 +20,23 @@ from typing import Any
 import dp_accounting as dp
 
 from secure_fedgraph.audits.empirical_dp.mechanisms import audit
-from secure_fedgraph.audits.empirical_dp.worst_cases import Neighbours, client_rows, long_record, pooled_parts
+from secure_fedgraph.audits.empirical_dp.worst_cases import (
+    Neighbours,
+    client_rows,
+    long_record,
+    pooled_parts,
+    sampled_part,
+    surely_taken,
+)
 from secure_fedgraph.policies import central_dp, distributed_dp, local_dp
 from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.protocol import Channel, Reveal
-from secure_fedgraph.protocol.channel import UnitContribution, UnitContributionMoments
+from secure_fedgraph.protocol.channel import (
+    UnitContribution,
+    UnitContributionMoments,
+    UnitContributionSampled,
+)
 from secure_fedgraph.protocol.guarantee import Unit
 
 CLIENTS = ("a", "b", "c")
@@ -32,6 +44,14 @@ NORM = 1.5
 UPDATE = Channel("update", Reveal.SUM)
 SINGLE = Channel("single", Reveal.EACH)
 SUMS = Channel("prototypes", Reveal.SUM, unit=Unit.GRAPH, unit_contribution=UnitContribution(3, 0.7))
+SAMPLED = Channel(
+    "step",
+    Reveal.SUM,
+    unit=Unit.NODE,
+    links=False,
+    unit_contribution=UnitContributionSampled(0.7, rate=0.1, records=640),
+)
+"""Audited with the unit in the sum: its coins are checked by ``audits/probes``."""
 MOMENTS, CLASS_SUMS = (
     Channel(
         name,
@@ -58,6 +78,8 @@ def noised_paths(multiplier: float) -> list[tuple[str, Policy, Channel, Worst, s
             (f"local_dp, {relation}, all others collude", local, SUMS, pooled_parts, "peers", CLIENTS[1:]),
             (f"local_dp, {relation}, nobody colludes", local, SUMS, pooled_parts, "peers", ()),
             *((f"local_dp, {relation}", local, c, long_record, "server", ()) for c in (MOMENTS, CLASS_SUMS)),
+            (f"local_dp, {relation}", local, SAMPLED, sampled_part, "server", ()),
+            (f"central_dp, {relation}", central, SAMPLED, sampled_part, "outsider", ()),
             (f"central_dp, {relation}", central, MOMENTS, long_record, "outsider", ()),
             (f"central_dp, {relation}", central, UPDATE, row, "outsider", ()),
             (f"central_dp, {relation}", central, SUMS, pooled_parts, "outsider", ()),
@@ -67,13 +89,13 @@ def noised_paths(multiplier: float) -> list[tuple[str, Policy, Channel, Worst, s
         found += [
             (f"distributed_dp, {relation}, one colludes", shares, UPDATE, row, "server", CLIENTS[2:]),
             (f"distributed_dp, {relation}, one colludes", shares, SUMS, pooled_parts, "server", CLIENTS[2:]),
-            (
-                f"distributed_dp, {relation}, one colludes",
-                shares,
-                MOMENTS,
-                long_record,
-                "server",
-                CLIENTS[2:],
+            *(
+                (f"distributed_dp, {relation}, one colludes", shares, channel, worst, "server", CLIENTS[2:])
+                for channel, worst in (
+                    (MOMENTS, long_record),
+                    (CLASS_SUMS, long_record),
+                    (SAMPLED, sampled_part),
+                )
             ),
         ]
     return found
@@ -83,7 +105,9 @@ def table(args: argparse.Namespace) -> list[dict[str, Any]]:
     """The rows."""
     multiplier, rows = float(dp.get_sigma_gaussian(args.epsilon, args.delta)), []
     for name, policy, channel, worst, reader, colluders in noised_paths(multiplier):
-        bound = policy.bind((channel,), CLIENTS)[channel.name]
+        if not all(word in f"{name} {channel.name}" for word in args.only):
+            continue
+        bound = surely_taken(policy.bind((channel,), CLIENTS)[channel.name])
         started = time.process_time()
         found = audit(bound, worst(bound), reader, trials=args.trials, delta=args.delta, colluders=colluders)
         rows.append(
@@ -110,6 +134,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--json", action="store_true", help="one object with rows")
+    parser.add_argument("--only", action="append", default=[], help="rows that hold this word; repeatable")
     parser.add_argument("--trials", type=int, default=100_000)
     parser.add_argument("--epsilon", type=float, default=4.0)
     parser.add_argument("--delta", type=float, default=1e-5)

@@ -72,6 +72,11 @@ def _ego(algorithm: str, data: str, rounds: int = 200, **training: Any) -> dict[
     }
 
 
+def _gcn(data: str, hops: int) -> dict[str, Any]:
+    split = {"algorithm": "fedgcn", "data": data, "clients": 5, "partition": "label_skew", "rounds": 200}
+    return {**split, "training": {"hops": hops}}
+
+
 def _glasu(algorithm: str, data: str, clients: int = 3, rounds: int = 32, **training: Any) -> dict[str, Any]:
     wide = {} if data == "cora" else {"hidden": 256}
     settings = {**wide, **training}
@@ -96,6 +101,18 @@ CASES: tuple[Case, ...] = (
     Case("fedego cora (E3)", (0.794, 0.959), (0.764, 0.925), 4, _ego("fedego", "cora")),
     Case("fedavg cora (E4)", (0.769, 0.952), None, 4, _ego("fedavg", "cora")),
     Case("local cora (E4)", (0.691, 0.851), None, 4, _ego("local", "cora")),
+    Case("graphfl cora", (0.739, 0.861), None, 2, _ego("graphfl", "cora")),
+    Case("d-fedgnn cora", (0.776, 0.954), None, 2, _ego("d-fedgnn", "cora")),
+    Case(
+        "d-fedgnn cora before mixing",
+        (float("nan"), None),
+        None,
+        2,
+        _ego("d-fedgnn", "cora", scored="before_mixing"),
+    ),
+    Case("fedgcn cora hops=0", (float("nan"), None), None, 4, _gcn("cora", 0)),
+    Case("fedgcn cora hops=1", (float("nan"), None), None, 4, _gcn("cora", 1)),
+    Case("fedgcn cora hops=2", (float("nan"), None), None, 4, _gcn("cora", 2)),
     Case("fedego citeseer", (0.727, 0.920), (0.695, 0.89), 2, _ego("fedego", "citeseer")),
     Case("fedavg citeseer", (0.701, 0.917), None, 2, _ego("fedavg", "citeseer")),
     Case("fedego cora lambda=0 (E6)", (0.7705, 0.9345), None, 1, _ego("fedego", "cora", mixing=0)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -26,8 +26,6 @@ from secure_fedgraph.protocol.upload import Upload
 from secure_fedgraph.seams import ClientContext, RoundApi
 
 State = dict[str, torch.Tensor]
-READ = "read."
-"""What a reader made of a released model, among the tensors of a personal one."""
 _LOG = logging.getLogger("secure_fedgraph.algorithm")
 
 
@@ -119,6 +117,11 @@ class Algorithm:
     """Data set -> how many clients its paper has on it; 3 on others."""
     alone: ClassVar[str] = "local"
     """The algorithm of clients that do not collaborate, which comparisons show beside it."""
+    without_links: ClassVar[Mapping[str, Any] | None] = None
+    """Settings under which neither training nor inference reads a link; None where there are none."""
+    hands_links_out: ClassVar[bool] = False
+    """Whether clients that divide the randomising of links hand each other the results (``links`` is a
+    setting then: ``own`` or ``divided``)."""
     metric: ClassVar[str] = "accuracy"
     """What the referee measures: ``accuracy``, ``auc`` (area under the ROC curve) or ``mae``."""
     Settings: ClassVar[type[Settings]] = Settings
@@ -220,10 +223,6 @@ class Algorithm:
         """
         return self
 
-    def as_read(self, released: State, graph: Data, schema: Schema) -> State:
-        """What a reader who has this graph makes of what is released: its model; the same by default."""
-        return released
-
     def uses(self, channel: Channel, rounds: int, clients: int) -> int:
         """How often each client is asked on a channel in a run, at most: what a budget is planned for."""
         return rounds + self.warm_up
@@ -267,6 +266,23 @@ class Algorithm:
         Raises:
             BadInput: where the graph breaks the public bound. By default there is none.
         """
+
+    def check_inputs(self, divided: Sequence[str]) -> None:
+        """Before anything is sent: that it can use what the policy randomises.
+
+        By default it can, unless clients divide the work: they would have to hand each other the results.
+
+        Args:
+            divided: kinds of inputs whose randomising the clients divide, such as ``"links"``.
+
+        Raises:
+            BadInput: in a sentence that names the key and the mend.
+        """
+        for kind in divided:
+            raise BadInput(
+                f"{kind} are divided among the clients, and {self.name} does not hand them out: "
+                f"randomise the {kind} of each client"
+            )
 
     def check_run(self, clients: int, split: Mapping[str, Any], evaluation: str) -> None:
         """Before anything is sent: that it runs on data handed out like this. Nothing to check by default.
@@ -401,26 +417,28 @@ class Algorithm:
         See :mod:`secure_fedgraph.models.personal`.
         """
         graph = client.graph
-        read = self.as_read(given, graph, client.schema)
-        own = {} if read is given else {READ + name: value for name, value in read.items()}
         try:
-            released = self.predict(read, graph, client.schema)
+            released = self.scores_at_home(client, given)
         except Exception as error:  # a run does not end by a model of the user's own, nor show by which data
             _LOG.warning("%s: the model cannot be combined (%s)", client.name, type(error).__name__)
             released = torch.zeros(len(graph.y), client.schema.classes)
         model = personal.fit(graph, released, client.schema.classes)
-        y, test = graph.y[graph.test_mask], graph.test_mask
+        y, test, smoothed = graph.y[graph.test_mask], graph.test_mask, personal.Smoothed(graph)
 
         def counted(released: torch.Tensor | None) -> torch.Tensor:
-            scores = personal.scores(model, graph, released, own=True)
+            scores = personal.scores(model, smoothed, released, own=True)
             return torch.tensor([float((scores.argmax(1)[test] == y).sum()), float(len(y))])
 
         # an owner without a training node has nothing of its own
         alone = counted(None) if len(model[personal.ALONE]) else torch.zeros(2)
-        return Upload({"test": counted(released), "alone_test": alone, **model, **own})
+        return Upload({"test": counted(released), "alone_test": alone, **model})
+
+    def scores_at_home(self, client: ClientContext, params: State) -> torch.Tensor:
+        """Class scores of a model on the client's own graph, for its own tests."""
+        return self.predict(params, client.graph, client.schema)
 
     def _marked(self, client: ClientContext, given: State) -> dict[str, torch.Tensor]:
-        scores = self.predict(given or self.own_model(client), client.graph, client.schema)
+        scores = self.scores_at_home(client, given or self.own_model(client))
         counts: dict[str, torch.Tensor] = {}
         for name, mask in (("test", client.graph.test_mask), ("validation", client.graph.val_mask)):
             right = (scores.argmax(1) == client.graph.y)[mask]

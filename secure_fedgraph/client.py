@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.privacy.accounting.epsilon import Event
 from secure_fedgraph.privacy.bound import Bound, Sum
 from secure_fedgraph.privacy.carriers import key_agreement
 from secure_fedgraph.privacy.contracts import Scope
 from secure_fedgraph.privacy.dp_sgd import Training
+from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
+from secure_fedgraph.privacy.input_dp.links import CROSS_LINKS
 from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
 from secure_fedgraph.privacy.link_priorities import fresh_key, link_priorities
 from secure_fedgraph.privacy.party import Party
@@ -34,7 +36,7 @@ from secure_fedgraph.protocol.memory import Before, copied
 from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message, digest
 from secure_fedgraph.protocol.parcel import OFFER, READ, Bundle, Parcel
 from secure_fedgraph.protocol.transcript import PEER, REFEREE, SERVER
-from secure_fedgraph.protocol.upload import AnyUpload, Layout, Upload
+from secure_fedgraph.protocol.upload import AnyUpload, ContributionSample, Layout, Upload
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -144,6 +146,7 @@ class Client:
         self._last_round = self._resumed = 0
         self._rounds = last
         self._offered = 0
+        self._coins: torch.Tensor | None = None
         self._last: tuple[str, bytes] = ("", b"")
         bounds = policy.bounds.values()
         self._alike = frozenset(b.channel.name for b in bounds if b.channel.alike and b.channel.to != REFEREE)
@@ -174,6 +177,12 @@ class Client:
         """Everybody's public identity keys, as it was given them."""
         return self._party.roster
 
+    @property
+    def true_labels(self) -> float:
+        """The probability that a label of its graph is true: 1 unless labels are randomised."""
+        labels = (one for one in self._policy.randomizers if isinstance(one, RandomisedLabels))
+        return min((one.truth(self.schema.classes) for one in labels), default=1.0)
+
     def generator(self, purpose: str) -> torch.Generator:
         """A seeded generator for one purpose in this round. Never for anything that protects somebody."""
         return seeded(self._seed, self.name, self.round, purpose)
@@ -186,6 +195,12 @@ class Client:
         # one key at least: an empty buffer has no dtype to view
         keys = torch.frombuffer(bytearray(os.urandom(8 * max(size, 1))), dtype=torch.int64)
         return keys[:size].argsort()
+
+    def sampled(self) -> torch.Tensor:
+        """The units that the coins of the upload that is being answered took."""
+        if self._coins is None:
+            raise BadInput("no channel that samples units is being answered: declare UnitContributionSampled")
+        return self._coins
 
     def link_priorities(self, links: torch.Tensor) -> torch.Tensor:
         """A pseudo-random int64 for each link ``[2, E]``: of its two ends, under a secret key of this client.
@@ -449,6 +464,7 @@ class Client:
         The client's own log says so.
         """
         channel = bound.channel
+        self._coins = bound.coins(self._units(channel.unit)) if bound.samples else None
         try:
             with self._for_the_reader(channel), self._seen_by(channel):
                 upload = answer(self, values)
@@ -459,6 +475,8 @@ class Client:
                     )
                 return None
             bound.check(upload)
+            if isinstance(upload, ContributionSample):  # whatever the answer chose
+                upload = upload.of(self.sampled())
             return upload if layout is None else bound.laid_out(upload, layout, self._units(channel.unit))
         except (Exception, SystemExit):
             if channel.reveal is Reveal.NOTHING and self._hides_failures:
@@ -512,13 +530,20 @@ class Client:
             self._ledger.charge(
                 replace(self._blank_charge(one.kind, one.unit, relation, scope), steps=one.costs())
             )
-            self.memory[_entry_of(one)] = one.randomize(self.graph, self.schema.classes)
+            self.memory[_entry_of(one)] = one.at(*self._place()).randomize(self.graph, self.schema.classes)
             self._use_randomized(one)
+
+    def _place(self) -> tuple[int, int]:
+        """Its place among all clients by name, and how many they are."""
+        names = sorted(self.clients)
+        return names.index(self.name), len(names)
 
     def _use_randomized(self, one: InputRandomizer) -> None:
         if _entry_of(one) in self.memory:
             self.graph = self.graph.clone()
             setattr(self.graph, one.place, self.memory[_entry_of(one)])
+            if one.place == "edge_index" and CROSS_LINKS in self.graph:  # nobody randomised these
+                del self.graph[CROSS_LINKS]
 
     @contextmanager
     def _for_the_reader(self, channel: Channel) -> Iterator[None]:
@@ -554,6 +579,8 @@ class Client:
         for key in graph.edge_attrs():
             value = graph[key]
             self.graph[key] = value[:, :0] if key == "edge_index" else value[:0]
+        if CROSS_LINKS in graph:
+            self.graph[CROSS_LINKS] = graph[CROSS_LINKS][:, :0]
         try:
             yield
         finally:
@@ -715,6 +742,7 @@ def _check_graph(algorithm: Algorithm, graph: Data, name: str, policy: BoundPoli
     """
     if foreign:
         algorithm, graph = copied(algorithm, f"algorithm {algorithm.name!r}"), copied(graph, "the graph")
+    algorithm.check_inputs(policy.divided_inputs)
     algorithm.check_own(graph, name)
     if policy.steps:
         algorithm.check_touched(graph, policy.steps.unit)

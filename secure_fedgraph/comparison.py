@@ -24,6 +24,7 @@ def compare(
     epsilons: Iterable[float] = (),
     seeds: Sequence[int] = (0,),
     workers: int = 1,
+    without_graph: bool = True,
 ) -> list[dict[str, Any]]:
     """Accuracy under privacy, side by side: algorithms x policies x budgets x seeds.
 
@@ -40,6 +41,7 @@ def compare(
         seeds: one run a point and seed.
         workers: how many processes; with one, the runs are made in this one. A script that asks for more is
             imported again by each of them: its call belongs under ``if __name__ == "__main__":``.
+        without_graph: whether each budget's score without a graph, of a run of its own, stands in its row.
 
     Returns:
         One row a point, with the keys of a row of ``compare.json``.
@@ -50,6 +52,9 @@ def compare(
     """
     _check_not_imported_again()
     chosen = points_side_by_side.checked_points(experiment, algorithms, policies, epsilons, workers)
+    if not isinstance(without_graph, bool):
+        raise wrong_type("without_graph", without_graph, "give True or False")
+    beside = points_side_by_side.references(chosen) if without_graph else {}
     seeds = several_seeds(seeds)
     if not isinstance(out, str | Path):
         raise wrong_type("out", out, "give a folder")
@@ -60,7 +65,7 @@ def compare(
     with Pool(workers) if workers > 1 else nullcontext(_Here()) as pool:
         points_side_by_side.check(points_side_by_side.unfinished(chosen, seeds, out), seeds[0], pool)
         out.mkdir(parents=True, exist_ok=True)
-        return points_side_by_side.compare(chosen, seeds, out, pool, workers)
+        return points_side_by_side.compare(chosen, seeds, out, pool, workers, beside=beside)
 
 
 class _Here:

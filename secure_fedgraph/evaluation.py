@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from scipy.stats import rankdata
 
-from secure_fedgraph.algorithm import READ, TESTED
+from secure_fedgraph.algorithm import TESTED
 from secure_fedgraph.graph.partition.result import EVERYBODY, TestSet
 from secure_fedgraph.models import personal
 
@@ -93,15 +93,13 @@ class Evaluator:
         }
         if self.test_set.tests:
             inputs, everywhere = self.test_set.inputs, _together(self.test_set.tests)
-            shared: torch.Tensor | None = None
+            smoothed = personal.Smoothed(inputs)
+            shared = algorithm.predict(released, inputs, schema)
             each, alone = [], []
             for model in answers.values():
-                read = {k.removeprefix(READ): model.pop(k) for k in list(model) if k.startswith(READ)}
-                if read or shared is None:
-                    shared = algorithm.predict(read or released, inputs, schema)
-                each.append(self._accuracy(personal.scores(model, inputs, shared, own=False), everywhere))
+                each.append(self._accuracy(personal.scores(model, smoothed, shared, own=False), everywhere))
                 if len(model[personal.ALONE]):
-                    scores = personal.scores(model, inputs, None, own=False)
+                    scores = personal.scores(model, smoothed, None, own=False)
                     alone.append(self._accuracy(scores, everywhere))
             figures |= {"personal_global": mean(each), "own_global": mean(alone)}
         return {name: value for name, value in figures.items() if value == value}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from secure_fedgraph.privacy.policy import BoundPolicy
 from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.channel import Channel, Reveal
 from secure_fedgraph.protocol.courier import TOLERATE_ALL, TOLERATE_LOST, TOLERATE_NONE, Courier, Given
+from secure_fedgraph.protocol.dropouts import STEPS
 from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message
 from secure_fedgraph.protocol.parcel import OFFER, READ, Bundle, Parcel
 from secure_fedgraph.protocol.transcript import PEER, REFEREE, SERVER
@@ -146,7 +148,8 @@ class Round:
         given: Given | None = None,
         senders: tuple[str, ...] | None = None,
         readers: tuple[str, ...] | None = None,
-    ) -> None:
+        among: tuple[str, ...] | None = None,
+    ) -> tuple[tuple[str, str], ...]:
         """What some clients answer, handed to every other client of the cohort to read. Nothing opens here.
 
         Args:
@@ -154,17 +157,32 @@ class Round:
             given: what every sender is given.
             senders: who answers; the whole cohort by default.
             readers: who reads it, of the others; the whole cohort by default.
+            among: for whom a sealed answer is made; the whole cohort by default. No other client has a key.
+
+        Returns:
+            Who read whose answer, ``(sender, reader)``. Where the channel goes on without clients that are
+            gone, they are in no pair.
         """
         self._verb(channel, Reveal.EACH, PEER)
-        senders = self.cohort if senders is None else senders
-        request, replies = self._ask(channel, dict.fromkeys(senders, given or {}))
-        deliveries = {}
-        for reader in self.cohort if readers is None else readers:
-            others = {name: tree for name, tree in replies.items() if name != reader}
-            if others:
-                deliveries[reader] = Bundle.of(request, reader, others).to_tree()
-        if deliveries:
-            self._courier.ask(SERVER, self.number, channel.name, READ, self.cohort, deliveries)
+        among = self.cohort if among is None else among
+        senders = among if senders is None else senders
+        without = TOLERATE_LOST if channel.without_lost else TOLERATE_NONE
+        answering, reading = (ANSWER, STEPS[-1]) if channel.without_lost else ("", "")
+        with suppress(*without):  # everybody that was asked is gone
+            request, replies = self._ask(
+                channel, dict.fromkeys(senders, given or {}), among, without, leaving_at=answering
+            )
+            deliveries = {}
+            for reader in among if readers is None else readers:
+                others = {name: tree for name, tree in replies.items() if name != reader}
+                if others:
+                    deliveries[reader] = Bundle.of(request, reader, others).to_tree()
+            if deliveries:
+                _, read = self._courier.ask(
+                    SERVER, self.number, channel.name, READ, among, deliveries, without, leaving_at=reading
+                )
+                return tuple((name, reader) for reader in read for name in replies if name != reader)
+        return ()
 
     def value(self, channel: Channel, weights: Mapping[str, float], given: Given | None = None) -> Valued:
         """The weighted mean of what the cohort answers, and how far each answer agrees with it.
@@ -225,11 +243,13 @@ class Round:
         given: Mapping[str, Given],
         cohort: tuple[str, ...] | None = None,
         without: tuple[type[Exception], ...] = TOLERATE_NONE,
+        leaving_at: str = "",
     ) -> tuple[Message, dict[str, wire.Tree]]:
         among, alike = cohort or self.cohort, self._alike(channel)
         return self._courier.ask(
-            self._reader, self.number, channel.name, ANSWER, among, given, without, alike
-        )
+            self._reader, self.number, channel.name, ANSWER, among, given, without, alike,
+            leaving_at=leaving_at,
+        )  # fmt: skip
 
     def _note_cut(self, request: Message, uploads: int, of: int, limit: float, what: str) -> None:
         """Warns the operator, once for each channel."""

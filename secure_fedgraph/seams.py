@@ -93,6 +93,10 @@ class ClientContext(Protocol):
     def training(self) -> NoisyTraining | None:
         """The noisy steps that this client must train by; None where its policy asks for none."""
 
+    @property
+    def true_labels(self) -> float:
+        """The probability that a label of :attr:`graph` is true: 1 unless the policy randomizes labels."""
+
     def generator(self, purpose: str) -> torch.Generator:
         """A seeded generator for one purpose in this round: the same purpose gives the same numbers again.
 
@@ -110,6 +114,20 @@ class ClientContext(Protocol):
 
         Returns:
             A permutation of ``0 .. size - 1``, ``[size]``, int64.
+        """
+
+    def sampled(self) -> torch.Tensor:
+        """The units whose parts the answer gives, where its channel samples them: nobody else knows which.
+
+        Coins of the operating system took each with the probability that the channel declares
+        (:class:`~secure_fedgraph.protocol.channel.UnitContributionSampled`); the parts of others are left
+        out of the sum.
+
+        Returns:
+            Numbers of nodes, or of graphs, ascending, ``[k]``, int64.
+
+        Raises:
+            BadInput: on a channel that samples none.
         """
 
     def link_priorities(self, links: torch.Tensor) -> torch.Tensor:
@@ -251,7 +269,8 @@ class RoundApi(Protocol):
         given: Mapping[str, Any] | None = None,
         senders: tuple[str, ...] | None = None,
         readers: tuple[str, ...] | None = None,
-    ) -> None:
+        among: tuple[str, ...] | None = None,
+    ) -> tuple[tuple[str, str], ...]:
         """Asks some clients and hands their answers to the other clients to read; nothing opens here.
 
         Args:
@@ -259,4 +278,8 @@ class RoundApi(Protocol):
             given: what every sender is given.
             senders: who answers; the whole cohort by default.
             readers: who reads; the whole cohort by default.
+            among: for whom a sealed answer is made, senders and readers; the whole cohort by default.
+
+        Returns:
+            Who read whose answer, ``(sender, reader)``.
         """

@@ -137,14 +137,22 @@ def written_ahead(algorithm: Algorithm, federation: Federation, policy: Policy) 
 
 
 def own_links(algorithm: Algorithm, federation: Federation, policy: Policy) -> list[Finding]:
-    """That clients with randomised links train on those: only so many of them are links of their own."""
+    """That clients with randomised links train on those: only so many of them are links of their own.
+
+    Where clients divide the links, each answers about its own part only.
+    """
     counts: dict[str, tuple[int, int]] = {}
+    strange: dict[str, int] = {}
+    (links,) = (one for one in policy.randomizers if one.kind == "links")
+    names = sorted(federation.names)
 
     def look(client: ClientContext) -> None:
         own = _pairs(federation.owners[client.name].edge_index)
-        counts[client.name] = len(own & _pairs(client.graph.edge_index)), len(own)
+        used = _pairs(client.graph.edge_index)
+        counts[client.name] = len(own & used), len(own)
+        if links.divided:
+            strange[client.name] = sum((a + b) % len(names) != names.index(client.name) for a, b in used)
 
-    (links,) = (one for one in policy.randomizers if one.kind == "links")
     with watched(algorithm, look) as shown:
         train(shown, federation, policy, rounds=1, allow_plaintext=True)
     kept, all_own = (sum(pair[i] for pair in counts.values()) for i in (0, 1))
@@ -152,6 +160,10 @@ def own_links(algorithm: Algorithm, federation: Federation, policy: Policy) -> l
     p = float(binom.sf(kept - 1, all_own, truth))
     if p < LEVEL:
         return [Finding("own links", "links", f"{kept} of {all_own} own links are trained on (p = {p:.1g})")]
+    for name, count in strange.items():
+        if count:
+            text = f"{name} answers about {count} pairs that are another client's part, and pays for none"
+            return [Finding("own links", "links", text)]
     return []
 
 

@@ -14,13 +14,14 @@ from secure_fedgraph.privacy.accounting.epsilon import (
     Event,
     GaussianRelease,
     OccurringGaussian,
+    OneHolderRelease,
     PureRelease,
     SampledGaussian,
     SamplingError,
 )
-from secure_fedgraph.privacy.spending.ledger import EVERYBODY, LARGER, OF_ONE_GRAPH, Charge
+from secure_fedgraph.privacy.spending.ledger import EVERYBODY, OF_ONE_GRAPH, Charge
 from secure_fedgraph.protocol.channel import Reveal
-from secure_fedgraph.protocol.guarantee import Reader
+from secure_fedgraph.protocol.guarantee import LARGER, Reader
 from secure_fedgraph.protocol.message import ANSWER, CARRIER
 from secure_fedgraph.protocol.transcript import SERVER
 from secure_fedgraph.protocol.upload import Layout
@@ -107,6 +108,13 @@ def _steps(record: Record) -> Iterator[Finding]:
             yield Finding(
                 "ledger", one.kind, f"each client pays once for its {one.kind}; the payments are {dict(paid)}"
             )
+    divided = {one.kind for one in run.policy.randomizers if one.divided}
+    for charge in run.charges:
+        alone = any(isinstance(e, OneHolderRelease) for events in charge.steps.values() for e in events)
+        if alone and charge.channel not in divided:
+            yield Finding(
+                "ledger", charge.channel, f"{charge.client} pays as the only holder, and nothing is divided"
+            )
 
 
 def composed(record: Record, delta: float = 1e-5) -> Iterator[Finding]:
@@ -139,7 +147,10 @@ def composed(record: Record, delta: float = 1e-5) -> Iterator[Finding]:
 
 def _at(charge: Charge, unit: str, reader: str, holders: int) -> list[Event] | None:
     if unit in charge.steps:
-        return list(charge.steps[unit]) * (1 if unit == "client" else holders)
+        several = 1 if unit == "client" else holders
+        return [
+            e for e in charge.steps[unit] for _ in range(1 if isinstance(e, OneHolderRelease) else several)
+        ]
     if reader not in charge.releases:
         return None
     events = list(charge.releases[reader])

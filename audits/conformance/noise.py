@@ -10,10 +10,15 @@ import numpy as np
 from scipy.stats import chi2
 
 from secure_fedgraph.audits.record import Finding, Record, noise_of
-from secure_fedgraph.privacy.accounting.epsilon import DiscreteRelease, GaussianRelease
+from secure_fedgraph.privacy.accounting.epsilon import (
+    DiscreteRelease,
+    Event,
+    GaussianRelease,
+    SampledGaussian,
+)
 from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.stages.clip import Clip
-from secure_fedgraph.protocol.channel import Domain
+from secure_fedgraph.protocol.channel import Domain, UnitContributionMoments
 from secure_fedgraph.protocol.transcript import REFEREE
 from secure_fedgraph.protocol.wire import decode
 
@@ -98,7 +103,8 @@ def scale(record: Record) -> Iterator[Finding]:
             honest = bound.bind_context.quorum - counted_on
         multiplier = worst[charge.channel, charge.client] * math.sqrt(max(honest, 0)) / sensitivity
         for reader, events in charge.releases.items():
-            claimed = [e for e in events if isinstance(e, GaussianRelease | DiscreteRelease)]
+            plain = map(_unsampled, events)
+            claimed = [e for e in plain if isinstance(e, GaussianRelease | DiscreteRelease)]
             if any(e.noise_multiplier * ROUNDED > multiplier for e in claimed):
                 yield Finding(
                     "scale",
@@ -113,11 +119,26 @@ def scale(record: Record) -> Iterator[Finding]:
                 )
 
 
+def _unsampled(event: Event) -> Event:
+    """A sampled sum's noise, in multiples of what a unit moves where it is part of the sum."""
+    if isinstance(event, SampledGaussian):
+        return GaussianRelease(event.noise_multiplier / (2 if event.relation == "replace" else 1))
+    return event
+
+
 def _moves(bound: Bound) -> float | None:
     """The sensitivity of an upload by the declarations alone; None where they do not say."""
-    twice = 2 if bound.bind_context.relation == "replace" else 1
-    if bound.channel.unit_contribution is not None:
-        twice = 2 if bound.channel.unit_contribution.removal_may_replace else twice
-        return twice * math.sqrt(bound.channel.unit_contribution.rows) * bound.channel.unit_contribution.norm
+    contribution, twice = (
+        bound.channel.unit_contribution,
+        2 if bound.bind_context.relation == "replace" else 1,
+    )
+    if isinstance(contribution, UnitContributionMoments) and contribution.second and twice == 2:
+        # two records with opposite targets; the worst of all angles between them
+        cosines = np.linspace(0, 1, 10_001)
+        squares = 2 + 2 * contribution.targets**2 - 2 * cosines**2 + 2 * cosines * contribution.targets**2
+        return float(np.sqrt(squares.max())) / contribution.records
+    if contribution is not None:
+        twice = 2 if contribution.removal_may_replace else twice
+        return twice * math.sqrt(contribution.rows) * contribution.norm
     clips = [s for s in bound.stages if isinstance(s, Clip)]
     return twice * clips[0].norm if len(clips) == 1 else None

@@ -10,7 +10,7 @@ from typing import Any
 
 from secure_fedgraph.audits.conformance.calls import noise_of_a_seed
 from secure_fedgraph.audits.conformance.checks import CHECKS, LEVEL, Finding, Record
-from secure_fedgraph.audits.empirical_dp.worst_cases import client_rows, pooled_parts
+from secure_fedgraph.audits.empirical_dp.worst_cases import client_rows, sums_apart
 from secure_fedgraph.audits.record import noise_of
 from secure_fedgraph.audits.rng_state import frozen_state
 from secure_fedgraph.errors import SecureFedGraphError
@@ -130,7 +130,7 @@ def _seeded(run: Run) -> dict[str, Any]:
             neighbours = (
                 client_rows(bound, _norm(bound), 1, WIDTH)
                 if bound.channel.unit is Unit.CLIENT
-                else pooled_parts(bound, WIDTH)
+                else sums_apart(bound, WIDTH)
             )
             findings += noise_of_a_seed(bound, neighbours, reader, same_state)
             probed += 1

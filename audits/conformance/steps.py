@@ -25,7 +25,9 @@ from secure_fedgraph.privacy.accounting.epsilon import (
     PureRelease,
     SampledGaussian,
 )
+from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.dp_sgd import SIGMA, PrivateSteps, Training
+from secure_fedgraph.protocol.channel import UnitContributionSampled
 
 RECORDS, WIDTH, STEPS = 200, 64, 400
 
@@ -122,6 +124,18 @@ def _grid(private_steps: PrivateSteps, noted: np.ndarray, asked: list[set[int]])
         )
     elif wrong:
         yield Finding("grid", "steps", "noise off the grid: the last bits of floating point leak")
+
+
+def coins_of(bound: Bound, alpha: float) -> list[Finding]:
+    """That a channel's coins take each unit at the rate that its uploads are charged for."""
+    contribution = bound.channel.unit_contribution
+    if not isinstance(contribution, UnitContributionSampled):
+        return []
+    asked = [set(bound.coins(RECORDS).tolist()) for _ in range(STEPS)]
+    charged = {
+        one.rate for events in bound.releases().values() for one in events if isinstance(one, SampledGaussian)
+    } or {contribution.rate}
+    return [finding for rate in charged for finding in _coins(asked, rate, alpha)]
 
 
 def _coins(asked: list[set[int]], rate: float, alpha: float) -> Iterator[Finding]:

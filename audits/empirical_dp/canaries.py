@@ -10,6 +10,8 @@ upload             canary
 =================  ====================================================================================
 weights, gradients a client's whole upload along coordinates that no other canary has
 sums over units    one unit's row along a coordinate that no other canary of the sum has
+sampled sums       the same, where the client's coins took the unit
+moments            one record along an axis that no other canary has, with the first class
 sums over trees    the same, in every place where the unit stands
 noisy steps        all the records that one unit may be in, each pulling along coordinates of their own
 =================  ====================================================================================
@@ -38,9 +40,23 @@ from secure_fedgraph.privacy.dp_sgd import Training
 from secure_fedgraph.privacy.policy import BoundPolicy
 from secure_fedgraph.privacy.pooling import first
 from secure_fedgraph.privacy.stages.clip import Clip
-from secure_fedgraph.protocol.channel import UnitContribution, UnitContributionTrees
+from secure_fedgraph.protocol.channel import (
+    UnitContribution,
+    UnitContributionMoments,
+    UnitContributionSampled,
+    UnitContributionTrees,
+)
+from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.transcript import SERVER, Seen, View
-from secure_fedgraph.protocol.upload import ContributionRows, ContributionTrees, Upload
+from secure_fedgraph.protocol.upload import (
+    CLASSES,
+    SECOND,
+    ContributionMoments,
+    ContributionRows,
+    ContributionSample,
+    ContributionTrees,
+    Upload,
+)
 from secure_fedgraph.seams import ClientContext
 
 COORDINATES = 64
@@ -129,7 +145,13 @@ class Planting:
         real, bound = getattr(kind, kind.answers[name]), self.bound[name]
 
         def answer(algorithm: Algorithm, client: ClientContext, given: Any) -> Any:
-            return self._swapped(bound, client.name, client.round, real(algorithm, client, given))
+            made = real(algorithm, client, given)
+            if isinstance(made, ContributionSample):
+                held = client.graph.num_nodes if bound.channel.unit is Unit.NODE else len(client.graph.y)
+                return self._sampled(bound, client.name, made, int(held or 0))
+            if isinstance(made, ContributionMoments):
+                return self._moments(bound, client.name, made)
+            return self._swapped(bound, client.name, client.round, made)
 
         return answer
 
@@ -157,6 +179,41 @@ class Planting:
             name: part.reshape(made.values[name].shape) for name, part in zip(names, parts, strict=True)
         }
         return type(made)(values, made.places)
+
+    def _sampled(self, bound: Bound, client: str, made: ContributionSample, units: int) -> ContributionSample:
+        """Units with a coordinate each; the client's coins take those that are sent."""
+        contribution, opposite = bound.channel.unit_contribution, bound.bind_context.relation == "replace"
+        assert contribution is not None
+        room = self._sampled_room(client, made.size, units)
+        flat = torch.zeros(len(room), made.size)
+        for number, place in enumerate(room):
+            flat[number, place] = BEYOND * contribution.norm * self.sign((client, number), opposite)
+        shapes = {name: value.shape[1:] for name, value in made.values.items()}
+        parts = torch.split(flat, [math.prod(shape) for shape in shapes.values()], dim=1)
+        values = {
+            name: part.reshape(len(room), *shape)
+            for (name, shape), part in zip(shapes.items(), parts, strict=True)
+        }
+        return ContributionSample(values, torch.arange(len(room)))
+
+    def _sampled_room(self, client: str, width: int, units: int = 0) -> range:
+        """The coordinates of a client's units; as many as it has, which the first call says."""
+        room = self.room(client, width)
+        most = self._groups.setdefault(f"units of {client}", units)
+        return room[:most]
+
+    def _moments(self, bound: Bound, client: str, made: ContributionMoments) -> ContributionMoments:
+        """Records with an axis each, and the first target, or (replaced) the opposite one."""
+        contribution, opposite = bound.channel.unit_contribution, bound.bind_context.relation == "replace"
+        assert isinstance(contribution, UnitContributionMoments)
+        width, targets = made.records.shape[1], made.targets.shape[1]
+        room = self.room(client, width)
+        records, wanted = torch.zeros(len(room), width), torch.zeros(len(room), targets)
+        for number, place in enumerate(room):
+            sign = self.sign((client, number), opposite)
+            records[number, place] = BEYOND * abs(sign)
+            wanted[number, 0] = BEYOND * contribution.targets * sign
+        return ContributionMoments(records, wanted)
 
     def _trained(self, kind: type[Algorithm], name: str) -> Callable[..., Any]:
         real = getattr(kind, kind.answers[name])
@@ -233,8 +290,17 @@ class Planting:
                     halfway = 0.0 if opposite else _norm(bound) / 2
                     yield (client, 0), float(flat @ direction.double()), halfway
             return
+        if isinstance(contribution, UnitContributionMoments):
+            yield from self._read_moments(contribution, seen, opposite)
+            return
         by_row = [torch.as_tensor(np.array(value), dtype=torch.float64) for value in seen.values.values()]
         columns = torch.cat([value.reshape(len(value), -1) for value in by_row], dim=1).numpy()
+        if isinstance(contribution, UnitContributionSampled):
+            halfway = 0.0 if opposite else contribution.rate * contribution.norm / 2
+            for client in seen.clients:
+                for number, place in enumerate(self._sampled_room(client, columns.shape[1])):
+                    yield (client, number), float(columns[0, place]), halfway
+            return
         for client in seen.clients:
             table, rows = self._places[bound.channel.name, seen.round][client]
             room = self.room(client, columns.shape[1])
@@ -242,6 +308,26 @@ class Planting:
                 whole = contribution.norm * float(table[row] @ table[row])
                 halfway = 0.0 if opposite or contribution.removal_may_replace else whole / 2
                 yield (client, number), float(table[row] @ columns[:, room[number]]), halfway
+
+    def _read_moments(
+        self, contribution: UnitContributionMoments, seen: Seen, opposite: bool
+    ) -> Iterator[tuple[Canary, float, float]]:
+        """Along what a record adds: its class, and its own second moment where that was sent."""
+        sums = np.asarray(seen.values[CLASSES], dtype=np.float64).reshape(seen.values[CLASSES].shape[-2:])
+        width = len(sums)
+        along = np.array([contribution.targets, float(contribution.second)])
+        along /= np.linalg.norm(along)
+        own = np.zeros(width)
+        if contribution.second:
+            triangle = np.asarray(seen.values[SECOND], dtype=np.float64).reshape(-1)
+            rows = np.arange(width)
+            own = triangle[rows * width - rows * (rows - 1) // 2]
+        for client in seen.clients:
+            for number, place in enumerate(self.room(client, width)):
+                score = float(along @ [sums[place, 0], own[place]])
+                # replaced, the target turns and the second moment stays
+                level = along[1] if opposite else 0.5
+                yield (client, number), score, level * contribution.norm * (along[1] if opposite else 1.0)
 
 
 class _PlantedTraining(Training):

@@ -18,17 +18,21 @@ from secure_fedgraph.audits.empirical_dp.epsilon import Lower
 from secure_fedgraph.audits.empirical_dp.mechanisms import CONFIDENCE, audit, claims, view
 from secure_fedgraph.audits.empirical_dp.randomized_inputs import audit_features, audit_labels
 from secure_fedgraph.audits.empirical_dp.step_audits import audit_links, audit_steps
-from secure_fedgraph.audits.empirical_dp.worst_cases import Neighbours, client_rows, grown_trees, pooled_parts
+from secure_fedgraph.audits.empirical_dp.worst_cases import (
+    Neighbours,
+    client_rows,
+    sums_apart,
+    surely_taken,
+)
 from secure_fedgraph.audits.record import noise_of
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.input_dp.features import MultiBitFeatures
 from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
-from secure_fedgraph.privacy.input_dp.links import RandomisedLinks
+from secure_fedgraph.privacy.input_dp.links import DividedLinks, RandomisedLinks
 from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
 from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
-from secure_fedgraph.protocol.channel import UnitContributionTrees
 from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.transcript import REFEREE, SERVER
 from secure_fedgraph.running.run import Run
@@ -104,7 +108,7 @@ def _uploads(run: Run, delta: float, trials: int, confidence: float) -> Iterator
         reader = "outsider" if stage.by == "server" else "server"
         about = {
             "noise": f"channel {name}",
-            "of": "one upload",
+            "of": "one upload, the unit in it" if bound.samples else "one upload",
             "unit": bound.unit.value,
             "relation": bound.relation,
             "reader": reader,
@@ -123,6 +127,7 @@ def _uploads(run: Run, delta: float, trials: int, confidence: float) -> Iterator
                 delta=delta,
                 confidence=confidence,
                 colluders=colluders,
+                claim=claims(surely_taken(bound), delta)[reader],
             )
         except BadInput as error:
             yield {**about, "outcome": UNAUDITED, "reason": str(error)}
@@ -142,10 +147,8 @@ def worst_case(bound: Bound, stage: Gaussian) -> tuple[Neighbours, tuple[str, ..
     """
     answering = bound.bind_context.quorum if stage.by == "shares" else 0
     colluders = bound.bind_context.clients[stage.honest : answering] if answering else ()
-    if isinstance(bound.channel.unit_contribution, UnitContributionTrees):
-        return grown_trees(bound, answering=answering), colluders
     if bound.channel.unit_contribution is not None:
-        return pooled_parts(bound, answering=answering), colluders
+        return sums_apart(bound, answering=answering), colluders
     if bound.channel.unit is not Unit.CLIENT:
         raise BadInput(f"channel {bound.channel.name!r} has rows of {bound.channel.unit.value}s, not sums")
     norm = next((float(s.norm) for s in bound.stages if isinstance(s, Clip)), 1.0)
@@ -215,6 +218,7 @@ def _total(stepped: list[tuple[str, Any]]) -> Counter[str]:
 def _randomised(run: Run, randomizer: InputRandomizer, trials: int, confidence: float) -> dict[str, Any]:
     schema = run.federation.schema
     audits: dict[type[InputRandomizer], Callable[[Any], Lower]] = {
+        DividedLinks: lambda links: audit_links(links, trials, confidence),
         RandomisedLinks: lambda links: audit_links(links, trials, confidence),
         RandomisedLabels: lambda labels: audit_labels(labels, schema.classes, trials, confidence),
         MultiBitFeatures: lambda features: audit_features(features, schema.features, trials, confidence),

@@ -24,7 +24,7 @@ from secure_fedgraph.audits.empirical_dp.mechanisms import CONFIDENCE
 from secure_fedgraph.audits.empirical_dp.worst_cases import Records, unit_in_records
 from secure_fedgraph.privacy.accounting import epsilon as accounting
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps, Training
-from secure_fedgraph.privacy.input_dp.links import RandomisedLinks
+from secure_fedgraph.privacy.input_dp.links import DividedLinks, RandomisedLinks
 
 _RANGE = (1e-3, 1e3)
 """The range of noise multipliers that is searched."""
@@ -247,8 +247,16 @@ def audit_links(
     while sum(map(len, seen[0])) < trials:
         linked = rng.random(len(first)) < 0.5
         own = np.concatenate([np.stack([first[linked], second[linked]]), more], axis=1)
-        drawn = links.randomized(torch.from_numpy(own), x).numpy()
+        drawn = _of_all_clients(links, torch.from_numpy(own), x).numpy()
         reported = np.isin(first * nodes + second, drawn[0] * nodes + drawn[1]).astype(float)
         seen[0].append(reported[linked])
         seen[1].append(reported[~linked])
     return two_worlds(np.concatenate(seen[0]), np.concatenate(seen[1]), 0.0, confidence, threshold=0.5)
+
+
+def _of_all_clients(links: RandomisedLinks, own: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """What all clients that hold the same links answer together; one client's answers where each pays."""
+    if not isinstance(links, DividedLinks):
+        return links.randomized(own, x)
+    parts = [links.at(place, links.clients) for place in range(links.clients)]
+    return torch.cat([part.randomized(own, x) for part in parts], dim=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -12,14 +12,26 @@ from secure_fedgraph.errors import BadInput
 from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.privacy.pooling_trees import parents
-from secure_fedgraph.protocol.channel import UnitContributionMoments, UnitContributionTrees
+from secure_fedgraph.privacy.stages.gaussian import Gaussian
+from secure_fedgraph.protocol.channel import (
+    UnitContributionMoments,
+    UnitContributionSampled,
+    UnitContributionTrees,
+)
 from secure_fedgraph.protocol.guarantee import Unit
-from secure_fedgraph.protocol.upload import ContributionMoments, ContributionRows, ContributionTrees, Upload
+from secure_fedgraph.protocol.upload import (
+    AnyUpload,
+    ContributionMoments,
+    ContributionRows,
+    ContributionSample,
+    ContributionTrees,
+    Upload,
+)
 
 BEYOND = 10.0
 """How far worst-case values lie beyond the clip: a clip that is skipped shows."""
 
-Uploads = Mapping[str, Upload | ContributionRows | ContributionTrees | ContributionMoments]
+Uploads = Mapping[str, AnyUpload]
 
 
 @dataclass(frozen=True)
@@ -131,6 +143,60 @@ def long_record(bound: Bound, width: int = 4, targets: int = 2, answering: int =
     others = {name: moments(0.01 * beside, 0.01) for name in clients[1:]}
     present = moments(torch.ones(width), 1.0)
     return Neighbours(clients[0], {clients[0]: present, **others}, {clients[0]: none, **others})
+
+
+def sums_apart(bound: Bound, width: int = 4, answering: int = 0) -> Neighbours:
+    """The worst case that is known for a channel of sums over units, by what the channel declares.
+
+    Args:
+        bound: on such a channel.
+        width: values of a unit's part, even.
+        answering: how many clients answer; all where 0.
+    """
+    contribution = bound.channel.unit_contribution
+    if isinstance(contribution, UnitContributionTrees):
+        return grown_trees(bound, answering=answering)
+    if isinstance(contribution, UnitContributionMoments):
+        return long_record(bound, width, answering=answering)
+    if isinstance(contribution, UnitContributionSampled):
+        return sampled_part(bound, width, answering=answering)
+    return pooled_parts(bound, width=width, answering=answering)
+
+
+def sampled_part(bound: Bound, width: int = 4, answering: int = 0) -> Neighbours:
+    """One unit that coins took, its part far beyond the norm in two tensors, against none (or its opposite).
+
+    Coins are no part of it: in both worlds they took the unit. So what it bounds is the epsilon of an upload
+    that every unit is part of (:func:`surely_taken`).
+
+    Args:
+        bound: on a channel of sampled units.
+        width: values in a part, at least 2.
+        answering: how many clients answer; all where 0.
+    """
+    contribution = bound.channel.unit_contribution
+    if not isinstance(contribution, UnitContributionSampled):
+        raise BadInput(f"channel {bound.channel.name!r} samples no units")
+    clients = bound.bind_context.clients[: answering or None]
+
+    def parts(size: float) -> ContributionSample:
+        row = torch.zeros(2, width - 1)
+        row[0, 0], row[1, -1] = size, 0.1 * contribution.norm
+        last = torch.tensor([[size], [0.0]])
+        return ContributionSample({"rows": row, "last": last}, torch.tensor([3, 8]))
+
+    far = -BEYOND * contribution.norm if bound.bind_context.relation == "replace" else 0.0
+    others = {name: parts(0.1 * contribution.norm) for name in clients[1:]}
+    present = parts(BEYOND * contribution.norm)
+    return Neighbours(clients[0], {clients[0]: present, **others}, {clients[0]: parts(far), **others})
+
+
+def surely_taken(bound: Bound) -> Bound:
+    """The same protection, as it is charged where each unit is part of each upload."""
+    stages = tuple(
+        replace(stage, rate=1.0) if isinstance(stage, Gaussian) else stage for stage in bound.stages
+    )
+    return replace(bound, stages=stages)
 
 
 def grown_trees(bound: Bound, width: int = 2, answering: int = 0, times: int = 1) -> Neighbours:

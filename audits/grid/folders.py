@@ -84,7 +84,7 @@ def audit_folder(
 def _as_run(folder: Path, finished: FinishedRun, experiment: Experiment, result: dict[str, Any]) -> Run:
     """The run as far as its folder holds it: no state; the policy is bound again, with the planned noise."""
     algorithm, federation = finished.algorithm, finished.federation
-    plan = {row["channel"]: float(row["multiplier"]) for row in result.get("plan") or []}
+    plan = {row["channel"]: _planned(row) for row in result.get("plan") or []}
     channels = channels_of(algorithm, federation, experiment.evaluation)
     bound = experiment.make_policy(plan or None).bind(channels, federation.names)
     path = folder / "ledger.jsonl"
@@ -101,6 +101,11 @@ def _as_run(folder: Path, finished: FinishedRun, experiment: Experiment, result:
         float(result.get("seconds") or 0.0),
         experiment.evaluation,
     )
+
+
+def _planned(row: Mapping[str, Any]) -> float:
+    """The noise of one row of a plan, as ``make_policy`` takes it: what is randomised has an epsilon only."""
+    return 1 / float(row["epsilon"]) if row["multiplier"] is None else float(row["multiplier"])
 
 
 def _undamaged(transcript: Transcript) -> Transcript:

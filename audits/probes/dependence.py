@@ -11,14 +11,15 @@ from scipy.stats import binom
 from torch_geometric.data import Data
 
 from secure_fedgraph.audits.record import LEVEL, Finding
-from secure_fedgraph.audits.rehearsal import OutOfTime, Rehearsal
+from secure_fedgraph.audits.rehearsal import Answer, OutOfTime, Rehearsal, tensors_of
 from secure_fedgraph.client import Client
 from secure_fedgraph.errors import SecureFedGraphError
 from secure_fedgraph.privacy.accounting.epsilon import Event
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
+from secure_fedgraph.privacy.input_dp.links import DividedLinks
 from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
 from secure_fedgraph.protocol.transcript import REFEREE
-from secure_fedgraph.protocol.upload import ContributionRows, ContributionTrees, Upload
+from secure_fedgraph.protocol.upload import ContributionRows, ContributionTrees
 from secure_fedgraph.seams import ClientContext
 
 Key = tuple[int, str, str, str]
@@ -86,10 +87,10 @@ class _Listening:
             client.training = data_free  # type: ignore[assignment]
 
     def after(self, client: ClientContext, channel: str, made: Any) -> None:
-        if isinstance(made, Upload | ContributionRows | ContributionTrees):
-            for name, value in made.values.items():
+        if isinstance(made, Answer):
+            for name, value in tensors_of(made).items():
                 self.answers[client.round, channel, client.name, name] = value.detach().clone()
-            if not isinstance(made, Upload):
+            if isinstance(made, ContributionRows | ContributionTrees):
                 self.answers[client.round, channel, client.name, "places"] = made.places.clone()
 
 
@@ -255,20 +256,30 @@ def _own_unused(rehearsal: Rehearsal, randomizer: InputRandomizer) -> list[Findi
 
 
 def _values(randomizer: InputRandomizer, graphs: Mapping[str, Data], classes: int) -> list[torch.Tensor]:
-    """For each owner other values in the shape of its own."""
-    return [
+    """For each owner other values in the shape of its own, or its part of them."""
+    values = [
         getattr(other_data(graph, classes, 5, (randomizer.place,)), randomizer.place)
         for graph in graphs.values()
     ]
+    if not isinstance(randomizer, DividedLinks) or randomizer.index >= 0:
+        return values
+    parts = [randomizer.at(place, randomizer.clients) for place in range(randomizer.clients)]
+    return values + [value[:, _of_part(part, value)] for value in values for part in parts]
+
+
+def _of_part(links: DividedLinks, edges: torch.Tensor) -> torch.Tensor:
+    """Which links are a client's part."""
+    return edges.sum(0) % links.clients == links.index
 
 
 def _known(randomizer: InputRandomizer, graphs: Mapping[str, Data], classes: int) -> InputRandomizer:
     """A randomizer of the same kind and cost that gives known values in the shape of the owner's own."""
     values = _values(randomizer, graphs, classes)
 
-    def randomize(_: InputRandomizer, graph: Data, classes: int) -> torch.Tensor:
+    def randomize(asked: InputRandomizer, graph: Data, classes: int) -> torch.Tensor:
         shape = getattr(graph, randomizer.place).shape
-        return next(value for value in values if value.shape == shape).clone()
+        value = next(value for value in values if value.shape == shape).clone()
+        return value[:, _of_part(asked, value)] if isinstance(asked, DividedLinks) else value
 
     kind: type[InputRandomizer] = type(
         type(randomizer).__name__, (type(randomizer),), {"randomize": randomize}

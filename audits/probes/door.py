@@ -24,12 +24,19 @@ from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.audits.probes.dependence import other_data
 from secure_fedgraph.audits.probes.twins import NoTwins, copies
 from secure_fedgraph.audits.record import Finding
-from secure_fedgraph.audits.rehearsal import SECONDS, Answer, OutOfTime, Rehearsal, Shown
+from secure_fedgraph.audits.rehearsal import (
+    SECONDS,
+    Answer,
+    OutOfTime,
+    Rehearsal,
+    Shown,
+    tensors_of,
+    with_tensors,
+)
 from secure_fedgraph.errors import SecureFedGraphError
 from secure_fedgraph.protocol.channel import Channel, Reveal
 from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message
 from secure_fedgraph.protocol.transcript import REFEREE, SERVER, everything
-from secure_fedgraph.protocol.upload import Upload
 from secure_fedgraph.protocol.wire import decode
 from secure_fedgraph.running.run import Run
 from secure_fedgraph.seams import ClientContext
@@ -104,7 +111,9 @@ class Script:
 def _filled(example: Answer, seed: str, kind: str) -> Answer:
     number = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:7], "little")
     generator = torch.Generator().manual_seed(number)
-    made = {name: torch.randn(value.shape, generator=generator) for name, value in example.values.items()}
+    made = {
+        name: torch.randn(value.shape, generator=generator) for name, value in tensors_of(example).items()
+    }
     length = sum(float(value.square().sum()) for value in made.values()) ** 0.5
     scale = {ZEROS: 0.0, FAR: LONG}.get(kind, 1.0) * LENGTH / max(length, 1e-30)
     values = {name: value * scale for name, value in made.items()}
@@ -112,7 +121,7 @@ def _filled(example: Answer, seed: str, kind: str) -> Answer:
         for value in values.values():
             value.reshape(-1)[::2] = float("nan")
             value.reshape(-1)[1::4] = float("inf")
-    return Upload(values) if isinstance(example, Upload) else replace(example, values=values)
+    return with_tensors(example, values)
 
 
 def scripted(algorithm: Algorithm, script: Script) -> Algorithm:

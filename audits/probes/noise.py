@@ -22,11 +22,21 @@ from secure_fedgraph.crypto import Identity
 from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.contracts import Scope
 from secure_fedgraph.privacy.party import Party
+from secure_fedgraph.privacy.pooling import ROUNDING_MARGIN
 from secure_fedgraph.privacy.stages.clip import Clip
-from secure_fedgraph.protocol.channel import Domain
+from secure_fedgraph.protocol.channel import Domain, UnitContributionMoments
 from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.transcript import SERVER
-from secure_fedgraph.protocol.upload import ContributionRows, ContributionTrees, Layout, Upload
+from secure_fedgraph.protocol.upload import (
+    ON,
+    AnyUpload,
+    ContributionMoments,
+    ContributionRows,
+    ContributionSample,
+    ContributionTrees,
+    Layout,
+    Upload,
+)
 
 VALUES = 1_000_000
 """About how many values are noised for one channel."""
@@ -62,7 +72,7 @@ class Noise:
 
 
 def known_upload(
-    bound: Bound, example: Upload | ContributionRows | ContributionTrees, long: bool = False, units: int = 0
+    bound: Bound, example: AnyUpload, long: bool = False, units: int = 0
 ) -> tuple[Any, np.ndarray]:
     """An upload in an example's shape whose clipped value is known, and that value ``[coordinates]``.
 
@@ -82,6 +92,12 @@ def known_upload(
         return made, np.zeros(made.size)
     if isinstance(example, ContributionRows):
         made, known = _known_sum(bound, example, units, stage.step)
+    elif isinstance(example, ContributionSample):
+        row = torch.ones(len(example.units), 1, dtype=torch.bool)
+        rows, known = _known_sum(bound, ContributionRows(example.values, row), units, stage.step)
+        made = ContributionSample(rows.values, torch.arange(len(rows.places)))
+    elif isinstance(example, ContributionMoments):
+        made, known = _known_moments(bound, example, long, stage.step)
     else:
         made, known = _known_row(bound, example, long)
     return made, np.clip(known, -stage.limit, stage.limit).reshape(-1)
@@ -130,9 +146,36 @@ def _known_sum(
     return ContributionRows(values, places), known
 
 
+def _known_moments(
+    bound: Bound, example: ContributionMoments, long: bool, grid: float
+) -> tuple[ContributionMoments, np.ndarray]:
+    """One record along the first axis with a target along the first, far beyond both lengths; or none."""
+    contribution = bound.channel.unit_contribution
+    assert isinstance(contribution, UnitContributionMoments)
+    width, classes = example.records.shape[1], example.targets.shape[1]
+    records, targets = torch.zeros(1, width), torch.zeros(1, classes)
+    sums = np.zeros((width, classes))
+    products = np.zeros(width * (width + 1) // 2)
+    if long:
+        records[0, 0], targets[0, 0] = BEYOND, BEYOND * contribution.targets
+        step = math.sqrt(grid * ON * contribution.records)
+        z, t = _whole_steps(1.0, step), _whole_steps(contribution.targets, step / ON)
+        sums[0, 0] = z * t * grid
+        products[0] = z * z * ON * grid
+    known = [products, sums.reshape(-1)] if contribution.second else [sums.reshape(-1)]
+    return ContributionMoments(records, targets), np.concatenate(known)
+
+
+def _whole_steps(length: float, step: float) -> float:
+    """A length in whole steps, the nearest number that is no longer."""
+    nearest = round(length / step)
+    fits = nearest**2 <= (length / step) ** 2 * ROUNDING_MARGIN
+    return nearest if fits else math.floor(length / step * ROUNDING_MARGIN)
+
+
 def noises(
     bound: Bound,
-    examples: Mapping[str, Upload | ContributionRows | ContributionTrees],
+    examples: Mapping[str, AnyUpload],
     rounds: int,
     units: int = 0,
 ) -> Iterator[Noise]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from secure_fedgraph.audits.conformance.calls import own_links, records, written_ahead
 from secure_fedgraph.audits.conformance.rows import FAILED, NOTHING, PASSED, row
+from secure_fedgraph.audits.conformance.steps import coins_of
 from secure_fedgraph.audits.conformance.steps import steps as steps_at_rest
 from secure_fedgraph.audits.probes.dependence import randomised_data, trained_channels
 from secure_fedgraph.audits.probes.door import Script, answer_alone, any_answer, behaviour, scripted
@@ -39,6 +40,7 @@ SAYS = {
     "correlation": "no noise resembles that of another round, client, channel or coordinate",
     "clip": "what is sent is the clipped upload and noise, however long it is and of however many units",
     "predictable": "noise, coins and randomised data differ between two copies of one process",
+    "coins": "coins at the rate that is charged decide which units are part of an upload",
     "randomised data": "data are randomised once, and the owner's own values are not used",
     "own links": "clients train on as few of their own links as randomised response leaves",
     "records": "a record's gradient depends on it alone, and a unit is in no more records than are charged",
@@ -76,6 +78,7 @@ def probe_rows(run: Run, only: Collection[str] = ()) -> list[dict[str, Any]]:
         "correlation": noised,
         "clip": noised,
         "predictable": noised or stepped or bool(randomizers),
+        "coins": any(b.samples for b in sent),
         "answer alone": hidden,
         "any answer": hidden,
         "behaviour": hidden,
@@ -138,6 +141,11 @@ class _Probes:
 
     def predictable(self) -> list[Finding]:
         return same_in_two_copies(self._sample())
+
+    def coins(self) -> list[Finding]:
+        return [
+            finding for bound in self._bounds().values() for finding in coins_of(bound, LEVEL / SMALL_SAMPLE)
+        ]
 
     def randomised_data(self) -> list[Finding]:
         return randomised_data(self._rehearsal.fresh())
@@ -207,7 +215,7 @@ class _Probes:
         examples, bounds = self._examples(), self._bounds()
         how, randomizers = self._rehearsal.policy.steps, self._rehearsal.policy.randomizers
         graph = max(self._rehearsal.federation.owners.values(), key=lambda one: int(one.num_nodes or 0))
-        classes = self._rehearsal.federation.schema.classes
+        classes, clients = self._rehearsal.federation.schema.classes, len(self._rehearsal.federation.owners)
 
         def sample() -> dict[str, np.ndarray]:
             made: dict[str, np.ndarray] = {}
@@ -219,10 +227,13 @@ class _Probes:
                 made["noise of steps"] = np.rint(watched.noise.values * 4096)
                 if how.rate < 1:
                     made["coins of steps"] = watched.asked
+            for name, bound in bounds.items():
+                taken_units = bound.coins(SMALL_SAMPLE**2).numpy()
+                if len(taken_units) < SMALL_SAMPLE**2:
+                    made[f"coins of channel {name!r}"] = taken_units
             for one in randomizers:
-                value = type(one)(**{**vars(one), "epsilon": 1.0}).randomize(
-                    graph, classes
-                )  # so that coins change many values
+                often = type(one)(**{**vars(one), "epsilon": 1.0})  # so that coins change many values
+                value = often.at(0, clients).randomize(graph, classes)
                 made[f"coins of {one.kind}"] = value.numpy().astype(np.float64)
             return made
 

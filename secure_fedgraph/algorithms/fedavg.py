@@ -87,7 +87,8 @@ class FedAvg(NodeClassifier):
         load(model, params)
         before, still = parameters_of(model), buffers_of(model)
         with self.seeded_sampling(client):
-            fit(client, self.training_graph(client), model, s, self.penalty(before))
+            trained = self.in_training(client, model)
+            fit(client, self.training_graph(client), trained, s, self.penalty(before))
         after = parameters_of(model)
         if client.training is not None:  # the noise of the steps is on the parameters only
             after |= still
@@ -97,6 +98,10 @@ class FedAvg(NodeClassifier):
         elif isinstance(s, AveragingSettings) and s.weighted:
             update = weighed(update, int(client.graph.train_mask.sum()), s.heaviest)
         return Upload(update)
+
+    def in_training(self, client: ClientContext, model: nn.Module) -> nn.Module:
+        """The module that is trained, which holds the model's parameters: the model."""
+        return model
 
     def penalty(self, given: State) -> Penalty | None:
         """The extra loss term of local training; none here."""

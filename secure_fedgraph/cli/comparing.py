@@ -30,20 +30,28 @@ from secure_fedgraph.experiment import compare as comparison
 from secure_fedgraph.experiment.intent import check_intent
 from secure_fedgraph.experiment.results import fresh_folder, write_json
 from secure_fedgraph.experiment.schema import CompareResult, as_read
+from secure_fedgraph.privacy.policies import is_noised
+from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.report import text as words
 from secure_fedgraph.report.page import write_report
 
+FOR_NODES = ("fedsage", "fedridge", "fedsgd")
+"""What is compared where no algorithm is named: the first, and under a budget for a node all."""
+OF_ITS_OWN = ("training.", "steps", "budget.")
+"""Keys whose names are one algorithm's own."""
 LONG = 30.0
 """Work that takes more seconds than this is announced before it starts."""
 
 
-def compare(policy: str | None, attack: str | None, workers: int | None, **flags: Any) -> None:
+def compare(
+    policy: str | None, attack: str | None, workers: int | None, skip_without_graph: bool, **flags: Any
+) -> None:
     """Accuracy under privacy, side by side: algorithms, policies, budgets, seeds; resumable."""
     screen, started = Screen(flags), time.perf_counter()
-    algorithms = listed("algorithm", flags["algorithm"] or "fedsage")
     budgets = flags.pop("epsilon")
     epsilons = _epsilons(budgets)
     budgeted = any(math.isfinite(epsilon) for epsilon in epsilons)
+    algorithms = listed("algorithm", flags["algorithm"] or _by_default(flags, policy, budgeted))
     if AUTO in algorithms:
         flags, policy, algorithms = _chosen(screen, flags, policy, algorithms, epsilons)
     policies = listed("policy", policy or ("distributed_dp" if budgeted else "strictest"))
@@ -55,12 +63,14 @@ def compare(policy: str | None, attack: str | None, workers: int | None, **flags
     asked = asked_for(None, {**flags, "policy": policy, "epsilon": budgets if budgeted else None})
     compared = [point.experiment(0) for point in chosen if point.kind != comparison.ALONE]
     check_intent(asked, compared, "compare")
+    beside = {} if skip_without_graph else comparison.references(chosen)
     leaks = None if attack is None else attacks_on(chosen, names("attack", attack))
     out: Path = flags["out"] or default_folder(base, "compare")
     if not flags["overwrite"]:
         comparison.check_folder(out, base, chosen, seeds)
     check_own(*compared)
     with Pool(workers) as pool:
+        # a reference is checked where it runs: nobody asked for it by name, and its row says what is wrong
         todo = chosen if flags["overwrite"] else comparison.unfinished(chosen, seeds, out)
         with screen.bar("checking", len(todo)) as advance:
             comparison.check(todo, seeds[0], pool, advance)
@@ -69,7 +79,8 @@ def compare(policy: str | None, attack: str | None, workers: int | None, **flags
             fresh_folder(out, True)
         elif not (out / "compare.json").exists() and not comparison.is_begun(out):
             fresh_folder(out, False)
-        total = len(chosen) * (len(seeds) + (leaks is not None))
+        runs = len(chosen) + len(comparison.added(chosen, beside))
+        total = runs * len(seeds) + len(chosen) * (leaks is not None)
         with screen.bar("comparing", total) as advance:
             rows = comparison.compare(
                 chosen,
@@ -80,6 +91,7 @@ def compare(policy: str | None, attack: str | None, workers: int | None, **flags
                 lambda text, left: advance(f"{text}; {_left(left)} left" if left else text),
                 partial(_foresee, screen, total, workers),
                 leaks,
+                beside,
             )
     attacks = [] if leaks is None else list(leaks.attacks)
     seconds = time.perf_counter() - started
@@ -89,6 +101,20 @@ def compare(policy: str | None, attack: str | None, workers: int | None, **flags
     page = write_report(out)
     screen.finish(result, tables.compare_tables(as_read(CompareResult, result)), page)
     _raise_for(rows)
+
+
+def _by_default(flags: dict[str, Any], policy: str | None, budgeted: bool) -> str:
+    """The algorithms that are compared where none is named, by commas.
+
+    For a node's budget the one of old and those made for such budgets, unless what else is asked for is for
+    one algorithm's own: settings of its training, or a policy under which only noisy steps keep the budget.
+    """
+    asked = asked_for(None, flags)
+    of_its_own = any(key.startswith(OF_ITS_OWN) for key in asked)
+    noised = policy is None or all(map(is_noised, listed("policy", policy)))
+    if budgeted and noised and not of_its_own and asked.get("unit") == Unit.NODE:
+        return ",".join(FOR_NODES)
+    return FOR_NODES[0]
 
 
 def _chosen(
@@ -133,6 +159,12 @@ def _raise_for(rows: Sequence[dict[str, Any]]) -> None:
     """
     failed = [row for row in rows if row["outcome"] == "failed"]
     sentences = [f"{row['name']}: {row['reason']}" for row in failed]
+    references = {one["name"]: one for row in rows if (one := row.get("without_graph", {})).get("class")}
+    sentences += [
+        f"{name}: {one['reason']}"
+        for name, one in references.items()
+        if one["class"] != BadInput.__name__ and name not in {row["name"] for row in failed}
+    ]
     sentences += [f"attacks on {row['name']}: {row['leak_failed']}" for row in rows if "leak_failed" in row]
     if all(row["outcome"] == "refused" for row in rows):
         raise Refused(f"every point was refused: {rows[0]['reason']}")

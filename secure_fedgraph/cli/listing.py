@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from secure_fedgraph.algorithms import ALGORITHMS
+from secure_fedgraph.experiment.reproduce import TABLES
 from secure_fedgraph.graph.data.datasets import DATASETS, available
 from secure_fedgraph.privacy.policies import RECIPES
 from secure_fedgraph.registry import Registry, named_settings
@@ -69,12 +70,29 @@ def datasets() -> list[dict[str, Any]]:
     ]
 
 
+def tables() -> list[dict[str, Any]]:
+    """Name, what it shows, where it is from, how many figures and experiments it has."""
+    return [
+        {
+            "name": name,
+            "summary": table.title,
+            "paper": table.paper,
+            "cells": len(table.cells),
+            "cases": len(table.cases),
+            "package": "secure-fedgraph",
+        }
+        for name, table in TABLES.items()
+    ]
+
+
 def left_out(kind: str) -> tuple[str, ...]:
     """Why plugins are not in a list, a sentence each."""
     if kind == "attacks":
         from secure_fedgraph.attacks import ATTACKS
 
         return ATTACKS.left_out
+    if kind == "tables":
+        return ()
     registries: dict[str, Registry[Any]] = {
         "algorithms": ALGORITHMS,
         "policies": RECIPES,
@@ -88,4 +106,5 @@ LISTS: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "policies": policies,
     "attacks": attacks,
     "datasets": datasets,
+    "tables": tables,
 }

@@ -15,6 +15,7 @@ from secure_fedgraph.cli.commands.budget import budget
 from secure_fedgraph.cli.commands.compare import compare
 from secure_fedgraph.cli.commands.federation import federation
 from secure_fedgraph.cli.commands.plan import plan
+from secure_fedgraph.cli.commands.reproduce import reproduce
 from secure_fedgraph.cli.commands.results import list_names, report
 from secure_fedgraph.cli.commands.run import resume, run
 from secure_fedgraph.cli.commands.schema import schema
@@ -79,7 +80,10 @@ def main() -> None:
     """
 
 
-COMMANDS = (run, resume, compare, audit, budget, plan, list_names, report, schema, federation, silo, server)
+COMMANDS = (
+    *(run, resume, compare, audit, budget, plan, reproduce),
+    *(list_names, report, schema, federation, silo, server),
+)
 for command in COMMANDS:
     main.add_command(command)
 

@@ -20,8 +20,8 @@ from secure_fedgraph.errors import BadInput, unknown_name
 from secure_fedgraph.protocol.text import printable
 from secure_fedgraph.registry import points_of
 
-KINDS = ("algorithms", "policies", "attacks", "datasets")
-ONE = {"algorithms": "algorithm", "policies": "policy", "datasets": "dataset"}
+KINDS = ("algorithms", "policies", "attacks", "datasets", "tables")
+ONE = {"algorithms": "algorithm", "policies": "policy", "datasets": "dataset", "tables": "table"}
 """What one of a kind is called in messages."""
 PACKAGE = Path(__file__).resolve().parents[1]
 DATA = "SECURE_FEDGRAPH_DATA"
@@ -48,6 +48,7 @@ COLUMNS: dict[str, dict[str, type]] = {
         "package": str,
     },
     "datasets": {"name": str, "summary": str, "source": str, "package": str},
+    "tables": {"name": str, "summary": str, "paper": str, "cells": int, "cases": int, "package": str},
 }
 """What a row of each kind holds, in this order."""
 _LARGEST = 2**22

@@ -12,7 +12,10 @@ from rich.text import Text
 from secure_fedgraph.cli.screen import visible
 from secure_fedgraph.experiment.schema import AuditResult, ChannelReport, CompareResult, RunResult
 from secure_fedgraph.experiment.schema.audit import Cell, CellSettings, Conformance, Empirical, NotRun
-from secure_fedgraph.experiment.schema.compare import Point
+from secure_fedgraph.experiment.schema.compare import Point, WithoutGraph
+from secure_fedgraph.experiment.schema.larger_units import why_larger
+from secure_fedgraph.experiment.schema.run import NO_LEARNING
+from secure_fedgraph.report import beside
 
 Shown = list[Table | Text]
 
@@ -43,6 +46,13 @@ def run_tables(run: RunResult) -> Shown:
     if not run.privacy:
         privacy.add_row("none", "0", "", "", "", "", "nothing left a client")
 
+    claims = run.privacy.items()
+    holders = max((claim.holders for _, claim in claims), default=1)
+    epsilons = {str(unit): claim.epsilon for unit, claim in claims}
+    larger = [
+        Text(one, style="dim") for one in why_larger(epsilons, str(config.get("unit", "client")), holders)
+    ]
+
     channels = Table(title=f"on the wire: {_bytes(run.bytes.up)} up, {_bytes(run.bytes.down)} down")
     for column in (
         "channel",
@@ -70,7 +80,22 @@ def run_tables(run: RunResult) -> Shown:
         + ".",
         style="dim",
     )
-    return [head, privacy, *_plan(run), channels, *beyond, exact, notes]
+    return [head, privacy, *larger, *_plan(run), *_no_learning(run), channels, *beyond, exact, notes]
+
+
+def _no_learning(run: RunResult) -> list[Text]:
+    """That noise exceeds any signal, where it does."""
+    ratio = run.noise_to_signal
+    if ratio is None or ratio <= NO_LEARNING:
+        return []
+    return [
+        Text(
+            f"The noise is {ratio:.3g} times what the signal can be at most (above {NO_LEARNING:g}): "
+            "whatever the scores are, this is no learning. Give a larger epsilon or more owners; "
+            "secure-fedgraph plan says what a budget buys.",
+            style="bold",
+        )
+    ]
 
 
 def _owners(run: RunResult) -> Text | None:
@@ -260,7 +285,7 @@ def _outcome(cell: Cell | None, refused: bool) -> Text:
 def compare_tables(comparison: CompareResult) -> Shown:
     """Every point: accuracy with its interval, what was spent, what leaks, bytes and seconds."""
     config, points = comparison.config, comparison.points
-    table = Table(title=f"{config['data']}, {config['clients']} clients, {len(comparison.seeds)} seeds")
+    table = Table(title=f"{config['data']}, {config['clients']} clients, {_seeds(comparison)}")
     table.add_column("point", no_wrap=True)  # two lines: it is read whole on a terminal of 80 columns
     personal = any(row.accuracy.get("personal") is not None for row in points)
     columns = [f"epsilon ({config['unit']})", "spent", "accuracy", "local", "bytes up", "s"]
@@ -277,7 +302,44 @@ def compare_tables(comparison: CompareResult) -> Shown:
     if guesses:
         notes.append(Text(f"always the commonest class: {_score(guesses[0])}", style="dim"))
     worth = [Text(f"{row.name}: {row.worth}") for row in points if row.worth]
-    return [table, *notes, *worth, *_forms(points), *_leaks(points)]
+    larger = [Text(one) for one in beside.larger_units(points)]
+    return [table, *notes, *_beside(points), *worth, *larger, *_forms(points), *_leaks(points)]
+
+
+def _beside(points: Sequence[Point]) -> Shown:
+    """Each budget beside what it is measured against; why one has no score without links."""
+    rows = [row for row in points if row.kind == "budget" and row.outcome == "ran"]
+    if not rows:
+        return []
+    personal = any(row.accuracy.get("personal") is not None for row in rows)
+    table = Table(title="each budget, and what it is measured against")
+    table.add_column("point", no_wrap=True)
+    for column in ("epsilon", "shared", "no graph", "no privacy", *["personal", "own only"] * personal):
+        table.add_column(column)
+    bare = {row.algorithm: _shown(row) for row in points if row.kind == "no privacy"}
+    for row in rows:
+        of_owners = [row.accuracy.get("personal"), row.accuracy.get("own")] * personal
+        beside_it = [_shown(row.without_graph), bare.get(row.algorithm), *of_owners]
+        scores = map(_score, [_shown(row), *beside_it])
+        table.add_row(f"{row.algorithm}\n{row.policy}", f"{row.epsilon:g}", *scores)
+    alone = next((_shown(row) for row in points if row.kind == "no collaboration"), None)
+    guess = next((row.commonest_class for row in rows if row.commonest_class is not None), None)
+    table.add_section()
+    for name, score in (("alone", alone), ("commonest class", guess)):
+        if score is not None:
+            table.add_row(name, "", _score(score))
+    return [table, *(Text(f"no graph: {text}", style="dim") for text in beside.without_graph(rows))]
+
+
+def _seeds(comparison: CompareResult) -> str:
+    """How many there are."""
+    return f"{len(comparison.seeds)} seed{'s' * (len(comparison.seeds) != 1)}"
+
+
+def _shown(row: Point | WithoutGraph | None) -> float | None:
+    """The score that is shown first; None where there is none."""
+    scores = {} if row is None else row.accuracy.named()
+    return next((scores[key] for key in ("global", "auc", "mae", "local") if key in scores), None)
 
 
 def _point(row: Point, best: bool, personal: bool) -> list[Text | str]:
@@ -294,7 +356,7 @@ def _point(row: Point, best: bool, personal: bool) -> list[Text | str]:
         point,
         label + " *" * best,
         str(row.spent),
-        f"{_score(scores[shown])} ± {_score(row.std.get(shown))}",
+        _score(scores[shown]) + (f" ± {_score(row.std.get(shown))}" if row.seeds > 1 else ""),
         _score(scores.get("local")),
         *[_score(scores.get("personal"))] * personal,
         _bytes(row.bytes),

@@ -32,6 +32,7 @@ from secure_fedgraph.graph.silos.reading import digest_of_places, read_silos
 from secure_fedgraph.privacy.binding import PRESENCE
 from secure_fedgraph.privacy.contracts import MAJORITY
 from secure_fedgraph.privacy.dp_sgd import RECORDS, PrivateSteps
+from secure_fedgraph.privacy.input_dp.links import DividedLinks, RandomisedLinks
 from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
 from secure_fedgraph.privacy.input_dp.registry import RANDOMIZERS
 from secure_fedgraph.privacy.policies import (
@@ -220,7 +221,9 @@ class Experiment(BaseModel):
         # the class itself refuses what has moved, and names where to
         for key in self.training.keys() - kind.Settings.model_fields.keys() - kind.settings_elsewhere.keys():
             raise unknown_name(f"setting of {self.algorithm}", f"training.{key}", _dotted("training", kind))
-        return kind(**self._clip_of(kind), **self.training)
+        links = self._links()
+        chosen = {} if links is None or "links" in self.training else {"links": links}
+        return kind(**self._clip_of(kind), **chosen, **self.training)
 
     @property
     def kind(self) -> str:
@@ -315,7 +318,21 @@ class Experiment(BaseModel):
         return next((k for k in self.randomised_kinds if RANDOMIZERS[k].unit == self.unit), None)
 
     def _randomizer(self, kind: str, epsilon: float) -> InputRandomizer:
+        if kind == RandomisedLinks.kind and self._links() == "divided":
+            return DividedLinks(epsilon, self.clients)
         return RANDOMIZERS[kind](epsilon, *(self.feature_range if kind == "features" else ()))
+
+    def _links(self) -> str | None:
+        """How an algorithm of columns uses links; None where it has no choice.
+
+        Where links are randomised and several clients hold the same, each answers about a part of the pairs:
+        else a link would pay once a holder.
+        """
+        if not algorithm_named(self.algorithm).hands_links_out:
+            return None
+        several = self.clients > 1 and RandomisedLinks.kind in self.randomised_kinds
+        links: str = self.training.get("links", "divided" if several else "own")
+        return links
 
     @property
     def _noised(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -12,30 +11,34 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms import ALGORITHMS
-from secure_fedgraph.algorithms.fedridge.algorithm import TRAINED, FedRidge
 from secure_fedgraph.errors import BadInput, SecureFedGraphError, unknown_name
 from secure_fedgraph.experiment.config import Experiment, as_listed
+from secure_fedgraph.experiment.noise_to_signal import noise_to_signal, opened
 from secure_fedgraph.experiment.protect import protect
 from secure_fedgraph.experiment.results import in_form
+from secure_fedgraph.experiment.schema.run import NO_LEARNING
 from secure_fedgraph.federation import Federation
 from secure_fedgraph.graph.data.datasets import KINDS
 from secure_fedgraph.graph.kinds import GraphDataset
 from secure_fedgraph.graph.partition.registry import BY_KIND
-from secure_fedgraph.privacy.dp_sgd import RECORDS, PrivateSteps
+from secure_fedgraph.privacy.dp_sgd import RECORDS
 from secure_fedgraph.privacy.spending.planning import TRAINING
-from secure_fedgraph.protocol.channel import Channel, Recipient, Reveal, UnitContributionMoments
+from secure_fedgraph.protocol.channel import (
+    Recipient,
+    Reveal,
+)
 from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.running.options import RunOptions
-from secure_fedgraph.running.preparation import Prepared, prepare
+from secure_fedgraph.running.preparation import prepare
 
 UNITS = (Unit.NODE, Unit.GRAPH, Unit.CLIENT)
 """The units that the planner plans for."""
 ON_SUMS, IN_STEPS = "distributed_dp", "masked"
 """The policies that are tried where none is named: noise on the sum, and noise in each client's steps."""
-NO_LEARNING = 10.0
-"""A noise-to-signal above which nothing is recommended. The sum that is opened then has a cosine of at most
-``1 / sqrt(1 + 10^2)``, a tenth, with the sum that it stands for: a hundredth of its squared length is signal.
-That is where all records of a class, or all updates, point the same way; of real ones it is less."""
+FAINT = 0.2
+"""A noise-to-signal below which noise decides little: then the model with the most weights is taken. On
+PubMed a network by steps is better than a regression from there on (a node's epsilon of 1), on Cora, where
+its figure stays above, worse at every epsilon up to 8."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,7 @@ class Candidate:
         form: the settings that noise or the policy makes it take; empty as configured.
         noise_multiplier: the noise's standard deviation over what one unit moves; None where it does not run.
         noise_to_signal: as :func:`noise_to_signal`; None where it cannot be said.
+        weights: how many numbers its model has.
         why: why it is chosen or not, in a sentence.
     """
 
@@ -56,6 +60,7 @@ class Candidate:
     form: str = ""
     noise_multiplier: float | None = None
     noise_to_signal: float | None = None
+    weights: int = 0
     why: str = ""
 
 
@@ -66,7 +71,8 @@ class Choice:
     Args:
         experiment: what was asked for; its algorithm and its policy say nothing.
         candidates: in the order of their names.
-        least: the one with the least noise for its signal.
+        least: the one to take: where noise is faint for several, that with the most weights of these; else
+            that with the least noise for its signal.
         alone: the algorithm of owners who do not collaborate.
     """
 
@@ -129,7 +135,9 @@ def asked_experiment(values: Mapping[str, Any]) -> Experiment:
 
 
 def choose(asked: Experiment, federation: Federation, policy: str | None = None) -> Choice:
-    """The algorithm, its form and its noise, by the least :func:`noise_to_signal`.
+    """The algorithm, its form and its noise, by :func:`noise_to_signal`.
+
+    The least of it decides; where it is below :data:`FAINT` for several, the most weights of these.
 
     Guarantees:
         - what is read is public: the schema, the owners' names, sizes, and the experiment. Owners' graphs are
@@ -159,58 +167,11 @@ def choose(asked: Experiment, federation: Federation, policy: str | None = None)
             f"unit {str(asked.unit)!r} at epsilon {asked.epsilon:g} under {' or '.join(under)}: no algorithm "
             f"covers it: {why}"
         )
-    least = min(known, key=lambda one: one.noise_to_signal or 0.0)
+    least = min(known, key=_rank)
     alone = ALGORITHMS[least.algorithm].alone
     choice = Choice(asked, tuple(found), least, alone)
     told = tuple(replace(one, why=one.why or _why(one, choice)) for one in found)
     return replace(choice, candidates=told, least=told[found.index(least)])
-
-
-def noise_to_signal(prepared: Prepared, channel: Channel) -> float | None:
-    """How long the noise on what is opened is, over how long the signal in it can be at most.
-
-    Lengths are L2 norms, and both are of all sums of a run together: noise grows with the root of how many
-    there are, and a signal at most with their number. So the figure of one sum, below, is divided by the root
-    of how often a client is asked. By what is sent:
-
-    - class sums of ``n`` records in ``C`` classes, with targets of norm ``t``. A class has ``n / C`` records,
-      each of length 1 over ``features`` directions, so the signal of its sum is ``t n / C`` at most, and the
-      noise ``sqrt(features) deviation``. ``n`` is the share of all nodes or graphs that is taken to train.
-    - clipped updates of ``width`` numbers, one a client: ``sqrt(width) deviation`` over ``clients clip``.
-    - noisy steps, with ``n`` records: each client adds noise of ``multiplier clip`` to each of the sums, and
-      draws ``rate n / clients`` gradients for it, no longer than the clip:
-      ``multiplier sqrt(width clients / steps) / (rate n)``.
-
-    Returns:
-        None where the size of a sum is not known from public facts.
-    """
-    algorithm, federation = prepared.algorithm, prepared.federation
-    schema, clients = federation.schema, len(federation.names)
-    times = math.sqrt(algorithm.uses(channel, prepared.rounds, clients))
-    bound, contribution = prepared.bound.bounds[channel.name], channel.unit_contribution
-    deviation = bound.deviation(clients)
-    if isinstance(contribution, UnitContributionMoments):
-        features = algorithm.width(schema) if isinstance(algorithm, FedRidge) else schema.features
-        records = _trained(federation, channel.unit) or clients * contribution.records
-        noise = math.sqrt(features) * deviation * contribution.records
-        return noise / (contribution.targets * records / schema.classes) / times
-    if contribution is not None or channel.unit is not Unit.CLIENT:
-        return None
-    width = sum(one.numel() for one in algorithm.init(schema, 0).values())
-    steps = prepared.bound.steps
-    if steps is not None:
-        drawn = _trained(federation, Unit(steps.unit))
-        return _of_steps(steps, width, clients, drawn) / times if drawn else None
-    return math.sqrt(width) * deviation / (clients * bound.sensitivity.l2) / times
-
-
-def _of_steps(steps: PrivateSteps, width: int, clients: int, records: float) -> float:
-    return steps.noise * math.sqrt(width * clients / steps.steps) / (steps.rate * records)
-
-
-def _trained(federation: Federation, unit: Unit) -> float:
-    """About how many records all owners train on; 0 where nobody knows, as of silos."""
-    return 0.0 if federation.silos else TRAINED * federation.sizes.get(unit, 0)
 
 
 def _check_unit(asked: Experiment, federation: Federation) -> None:
@@ -235,7 +196,7 @@ def _without_links(kind: str) -> Iterator[str]:
         return
     for name, made in ALGORITHMS.items():
         if kind in made.kinds and not made.pools and _sends(made):
-            channels = _opened(made())
+            channels = opened(made())
             if channels and not any(channel.links for channel in channels):
                 yield name
 
@@ -243,12 +204,6 @@ def _without_links(kind: str) -> Iterator[str]:
 def _sends(kind: type[Algorithm]) -> bool:
     """Whether the algorithm sends anything at all: owners who learn alone send nothing."""
     return any(one.to != Recipient.REFEREE and one.reveal is not Reveal.NOTHING for one in kind.channels)
-
-
-def _opened(algorithm: Algorithm) -> list[Channel]:
-    """The channels on which clients send something that the server or other clients read."""
-    sent = (one for one in algorithm.in_use if one.reveal is not Reveal.NOTHING)
-    return [one for one in sent if one.to != Recipient.REFEREE]
 
 
 def _candidate(kind: type[Algorithm], asked: Experiment, public: Federation, under: list[str]) -> Candidate:
@@ -277,18 +232,31 @@ def _tried(kind: type[Algorithm], asked: Experiment, public: Federation) -> Cand
             prepared = prepare(algorithm, public, protected.policy, options)
     except SecureFedGraphError as error:
         return replace(none, why=str(error))
-    opened = _opened(prepared.algorithm)
-    if len(opened) != 1 or opened[0].reveal is not Reveal.SUM:
-        names = " and ".join(one.name for one in opened)
+    sent = opened(prepared.algorithm)
+    if len(sent) != 1 or sent[0].reveal is not Reveal.SUM:
+        names = " and ".join(one.name for one in sent)
         return replace(none, why=f"it sends more than one sum ({names}): no single figure compares it")
-    ratio, steps = noise_to_signal(prepared, opened[0]), prepared.bound.steps
+    ratio, steps = noise_to_signal(prepared, sent[0]), prepared.bound.steps
     if ratio is None:
         return replace(none, why="nobody knows from public facts how large its sums are")
     planned = {} if protected.plan is None else protected.plan.multipliers
     form = [] if prepared.algorithm.form is None else [str(prepared.algorithm.form)]
     form += [f"noisy steps on {steps.unit}s"] if steps is not None else []
-    multiplier = planned.get(opened[0].name if steps is None else TRAINING)
-    return replace(none, form="; ".join(form), noise_multiplier=multiplier, noise_to_signal=ratio)
+    multiplier = planned.get(sent[0].name if steps is None else TRAINING)
+    released = prepared.algorithm.released(prepared.algorithm.init(public.schema, 0)) or {}
+    return replace(
+        none,
+        form="; ".join(form),
+        noise_multiplier=multiplier,
+        noise_to_signal=ratio,
+        weights=sum(one.numel() for one in released.values()),
+    )
+
+
+def _rank(one: Candidate) -> tuple[bool, float, float]:
+    """Those where noise is faint first, the most weights first; then by noise."""
+    ratio = one.noise_to_signal or 0.0
+    return ratio >= FAINT, -one.weights if ratio < FAINT else 0.0, ratio
 
 
 def _why(one: Candidate, choice: Choice) -> str:
@@ -297,7 +265,13 @@ def _why(one: Candidate, choice: Choice) -> str:
     if not choice.learns:
         return "noise exceeds any signal"
     if one is choice.least:
-        return "the least noise for its signal"
+        return (
+            "the most weights of those where noise is faint"
+            if ratio < FAINT
+            else "the least noise for its signal"
+        )
+    if ratio < FAINT and one.weights < choice.least.weights:
+        return f"noise is faint, and its model has fewer weights than that of {choice.least.algorithm}"
     if ratio > least:
         return f"{ratio / least:.3g} times that of {choice.least.algorithm}"
     return f"as {choice.least.algorithm}, whose name comes first"

@@ -21,6 +21,7 @@ from secure_fedgraph.errors import BadInput
 from secure_fedgraph.evaluation import NOTES
 from secure_fedgraph.experiment import schema
 from secure_fedgraph.experiment.config import Experiment, experiment_of
+from secure_fedgraph.experiment.noise_to_signal import of_a_run
 from secure_fedgraph.experiment.protect import protect, split_of
 from secure_fedgraph.federation import Federation, federate
 from secure_fedgraph.forms import fit
@@ -38,7 +39,7 @@ from secure_fedgraph.protocol.transcript import SERVER, Keep, everything, nothin
 from secure_fedgraph.round import Sampler, everyone
 from secure_fedgraph.running.loop import train
 from secure_fedgraph.running.options import OnRound, RunOptions
-from secure_fedgraph.running.preparation import channels_of, fitted
+from secure_fedgraph.running.preparation import Prepared, channels_of, fitted
 from secure_fedgraph.running.reached import Connect
 from secure_fedgraph.running.run import Run
 from secure_fedgraph.storage.checkpoint import commit_path
@@ -404,6 +405,9 @@ def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str,
         "accuracy": run.accuracy,
         "commonest_class": run.federation.referee.commonest_class if run.evaluation == "referee" else None,
         "privacy": run.privacy(delta=experiment.delta),
+        "noise_to_signal": of_a_run(
+            Prepared(run.algorithm, run.federation, run.policy, RunOptions(rounds=len(run.history) or None))
+        ),
         "released_exactly": released_exactly(run),
         "budget": _budget(run, experiment),
         "plan": _plan(run),

@@ -51,6 +51,8 @@ def _nodes(graph: Data, schema: Schema, variant: int) -> dict[str, Tensor | int]
         "y": _labels(graph, items, schema, variant),
         "graph": of,
         "node_id": torch.arange(nodes),
+        "cross_links": torch.zeros(2, 0, dtype=torch.long),
+        "home": torch.ones(nodes, dtype=torch.bool),
         "graph_id": torch.arange(items),
         "num_nodes": nodes,
         **_split(items, variant),

@@ -10,15 +10,15 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.nn import APPNP
 
-from secure_fedgraph.models import ridge
+from secure_fedgraph.models import perceptron, ridge
 
 HOPS = (0, 2)
 """Ridge regressions of the owner's own: on features, and on features beside means over one and two links."""
 RIDGES = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 SHARPNESS = 8.0
-WEIGHTS, ALONE, OWN = "weights", "alone", "own."
+WEIGHTS, ALONE, OWN, NETWORK = "weights", "alone", "own.", "network."
 """The tensors of a personal model: the weight of each expert, the released one first; the weights of the own
-ones where there is no other; and own regressions."""
+ones where there is no other; own regressions; and the layers of an own network."""
 MOST_NODES, MOST_VALUES = 4096, 2**28
 """Training nodes of a regression in more dimensions than nodes, and values of its features."""
 _FLOOR = math.log(1e-5)
@@ -30,11 +30,34 @@ _FEW = 30
 Model = dict[str, Tensor]
 
 
+class Smoothed:
+    """A graph's features as own models read them: made once, however many models read them.
+
+    Args:
+        graph: with ``x`` and ``edge_index``; an owner's own has ``y`` and ``train_mask`` too.
+    """
+
+    def __init__(self, graph: Data) -> None:
+        self.graph = graph
+        self._features: dict[int, Tensor] = {}
+
+    def features(self, hops: int) -> Tensor:
+        """Features and means over links up to so many hops, ``[n, (hops + 1) * width]``, of length 1."""
+        if hops not in self._features:
+            blocks, mean = [ridge.records(self.graph.x)], APPNP(1, 0.0)
+            for _ in range(hops):
+                blocks.append(mean(blocks[-1], self.graph.edge_index))
+            together = torch.cat([F.normalize(block, dim=1) for block in blocks], dim=1)
+            self._features[hops] = together / math.sqrt(len(blocks))
+        return self._features[hops]
+
+
 def fit(graph: Data, released: Tensor, classes: int) -> Model:
     """A personal model: own regressions, and weights under which own validation nodes are most likely.
 
-    The model multiplies what several experts believe about a node: the released model and own ridge
-    regressions. Every choice is made by the owner's training and validation nodes.
+    The model multiplies what several experts believe about a node: the released model, own ridge regressions
+    and an own network on features and their means over links. Every choice is made by the owner's training
+    and validation nodes.
 
     Guarantees:
         - reads no label of a test node.
@@ -45,30 +68,35 @@ def fit(graph: Data, released: Tensor, classes: int) -> Model:
         classes: how many there are.
 
     Returns:
-        ``weights`` ``[experts]``, ``alone`` ``[experts - 1]``; ``own.0`` and ``own.2`` ``[width, classes]``.
+        ``weights`` ``[experts]``, ``alone`` ``[experts - 1]``; ``own.0`` and ``own.2`` ``[width, classes]``;
+        ``network.2.0`` to ``network.2.3``, of :func:`secure_fedgraph.models.perceptron.fit`.
 
     References:
         Wolpert, Stacked generalization, Neural Networks 1992.
     """
     model: Model = {}
+    smoothed = Smoothed(graph)
     beliefs = [_belief(released)]
     if bool(graph.train_mask.any()):
-        for hops in HOPS:
-            features = _features(graph, hops)
-            if features is not None:
-                model[OWN + str(hops)], belief = _regression(graph, features, classes)
-                beliefs.append(belief)
+        fitting = [hops for hops in HOPS if not hops or graph.x.numel() * (hops + 1) <= MOST_VALUES]
+        for hops in fitting:
+            model[OWN + str(hops)], belief = _regression(graph, smoothed.features(hops), classes)
+            beliefs.append(belief)
+        read = smoothed.features(fitting[-1])
+        layers = perceptron.fit(read, graph.y, graph.train_mask, graph.val_mask, classes)
+        model |= {f"{NETWORK}{fitting[-1]}.{i}": layer for i, layer in enumerate(layers)}
+        beliefs.append(_belief(perceptron.scores(layers, read)))
     held, y = [one[graph.val_mask] for one in beliefs], graph.y[graph.val_mask]
     alone = _weights(held[1:], y) if model else torch.zeros(0)
     return {WEIGHTS: _weights(held, y), ALONE: alone, **model}
 
 
-def scores(model: Model, graph: Data, released: Tensor | None, own: bool) -> Tensor:
+def scores(model: Model, smoothed: Smoothed, released: Tensor | None, own: bool) -> Tensor:
     """What a personal model believes about a graph.
 
     Args:
         model: of :func:`fit`.
-        graph: any graph with the same features.
+        smoothed: any graph with the same features.
         released: scores of the released model on it, ``[n, classes]``; None for what the owner believes
             without it.
         own: whether it is the owner's own graph, whose training labels it knows.
@@ -79,9 +107,12 @@ def scores(model: Model, graph: Data, released: Tensor | None, own: bool) -> Ten
     beliefs = [] if released is None else [_belief(released)]
     for name, weights in model.items():
         if name.startswith(OWN):
-            features = _features(graph, int(name.removeprefix(OWN)))
-            assert features is not None
-            beliefs.append(_spread(features @ weights.float(), graph, own))
+            given = smoothed.features(int(name.removeprefix(OWN))) @ weights.float()
+            beliefs.append(_spread(given, smoothed.graph, own))
+    layers = {name: layer for name, layer in model.items() if name.startswith(NETWORK)}
+    if layers:
+        hops = int(next(iter(layers)).removeprefix(NETWORK).split(".")[0])
+        beliefs.append(_belief(perceptron.scores(list(layers.values()), smoothed.features(hops))))
     weight = model[WEIGHTS if released is not None else ALONE]
     parts = [float(w) * belief for w, belief in zip(weight, beliefs, strict=True)]
     return torch.stack(parts).sum(0)
@@ -97,21 +128,6 @@ def _spread(given: Tensor, graph: Data, own: bool) -> Tensor:
         nodes = graph.train_mask.nonzero().flatten()
         known = (nodes, graph.y[nodes])
     return _belief(ridge.spread(given.float(), graph.edge_index, sharpness=SHARPNESS, known=known))
-
-
-def _features(graph: Data, hops: int) -> Tensor | None:
-    """Features, and their means over links up to so many hops: ``[n, (hops + 1) * width]``, of length 1.
-
-    None where they would be too large.
-    """
-    n, width = graph.x.shape
-    if hops and n * width * (hops + 1) > MOST_VALUES:
-        return None
-    blocks, mean = [ridge.records(graph.x)], APPNP(1, 0.0)
-    for _ in range(hops):
-        blocks.append(mean(blocks[-1], graph.edge_index))
-    together = torch.cat([F.normalize(block, dim=1) for block in blocks], dim=1)
-    return together / math.sqrt(len(blocks))
 
 
 def _regression(graph: Data, features: Tensor, classes: int) -> tuple[Tensor, Tensor]:

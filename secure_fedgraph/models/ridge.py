@@ -16,6 +16,7 @@ ERROR = torch.logspace(-3, 0.5, 36, dtype=torch.float64)
 _LEAST = 1e-9
 _ROUNDING = 1e-4
 """Moments are rounded by their carriers: eigenvalues below this share of the largest may be rounding."""
+_FEW = 3
 _RANK = 1e-10
 """Eigenvalues below this share of the largest are rounding."""
 
@@ -105,20 +106,20 @@ def weights(
     >>> (z @ weights(z.T @ z, z.T @ t, 1.0)).argmax(1)[:4]
     tensor([0, 1, 0, 1])
     """
-    values, vectors = spectrum(second, second_noise)
+    values, vectors, known = spectrum(second, second_noise)
     along = vectors.T @ _centred(classes)
-    ridge = _ridge(values, along, norm, classes_noise)
+    ridge = _ridge(values, along, norm, classes_noise, known)
     return vectors @ (along / (values + ridge)[:, None])
 
 
 def own_weights(classes: Tensor, records: Tensor, owners: int, norm: float, noise: float = 0) -> Tensor:
-    """Ridge regression from noisy class sums, with one owner's second moments for everybody's.
+    """Ridge regression from noisy class sums, with second moments of a reader's records for everybody's.
 
-    As :func:`weights`, where ``A`` is ``owners`` times an owner's own: of all its nodes, unlabelled ones too.
+    As :func:`weights`, where ``A`` is ``owners`` times the reader's: of all its records, unlabelled ones too.
 
     Args:
         classes: ``B``, ``[width, classes]``, float64.
-        records: the owner's, ``[n, width]``.
+        records: the reader's, ``[n, width]``.
         owners: how many sent class sums.
         norm: of a target.
         noise: standard deviation of the noise on ``B``.
@@ -141,11 +142,11 @@ def own_weights(classes: Tensor, records: Tensor, owners: int, norm: float, nois
     return solved
 
 
-def spectrum(second: torch.Tensor, noise: float) -> tuple[torch.Tensor, torch.Tensor]:
+def spectrum(second: torch.Tensor, noise: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Eigenvectors of noisy second moments, and how long records are along each, noise taken off.
 
     Returns:
-        ``[width]`` and ``[width, width]``.
+        ``[width]`` and ``[width, width]``; and which of them noise does not drown, ``[width]``.
     """
     width = len(second)
     values, vectors = torch.linalg.eigh(second)
@@ -155,7 +156,7 @@ def spectrum(second: torch.Tensor, noise: float) -> tuple[torch.Tensor, torch.Te
     own = torch.where(known, (values + (values**2 - edge**2).clamp(min=0).sqrt()) / 2, 0.0)
     rest = (torch.diagonal(second).sum() - own.sum()).clamp(min=0) / max(int((~known).sum()), 1)
     straight = torch.where(known, 1 - (edge / 2) ** 2 / own.clamp(min=_LEAST) ** 2, 0.0).clamp(min=0)
-    return (own * straight + rest * (1 - straight)).clamp(min=_LEAST), vectors
+    return (own * straight + rest * (1 - straight)).clamp(min=_LEAST), vectors, known
 
 
 def _centred(classes: Tensor) -> Tensor:
@@ -163,13 +164,20 @@ def _centred(classes: Tensor) -> Tensor:
     return classes - classes.mean(dim=1, keepdim=True)
 
 
-def _ridge(values: torch.Tensor, along: torch.Tensor, norm: float, noise: float) -> torch.Tensor:
-    """What is added to each eigenvalue, from the variances under which the class sums are most likely."""
+def _ridge(values: Tensor, along: Tensor, norm: float, noise: float, known: Tensor | None = None) -> Tensor:
+    """What is added to each eigenvalue, from the variances under which the class sums are most likely.
+
+    Those along ``known`` eigenvectors decide, where there are a few: what the others share says nothing of
+    any one of them, and class sums along one that noise has just drowned would pass for large weights.
+    """
     size, classes = along.square().sum(1), max(along.shape[1] - 1, 1)
     least = _ROUNDING * float(values.max())
     error = ERROR * (norm**2 / classes)
     variance = values**2 * SIGNAL[:, None, None] + values * error[:, None] + noise**2
-    likelihood = -(classes * variance.log() + size / variance)[:, :, values > least].sum(2)
+    deciding = values > least
+    if known is not None and int(known.sum()) >= _FEW:
+        deciding &= known
+    likelihood = -(classes * variance.log() + size / variance)[:, :, deciding].sum(2)
     signal, kind = divmod(int(likelihood.argmax()), len(error))
     added: Tensor = (noise**2 / values + error[kind]) / SIGNAL[signal]
     return added.clamp(min=least)

@@ -13,15 +13,17 @@ import torch
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.privacy.accounting.epsilon import Event
 from secure_fedgraph.privacy.contracts import Ask, BindContext, Carrier, Chain, Scope, Sensitivity, Stage
+from secure_fedgraph.privacy.dp_sgd import secret_coins
 from secure_fedgraph.privacy.moments import moment_sums
 from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.privacy.pooling import pooled
+from secure_fedgraph.privacy.pooling import pooled, sampled_sum
 from secure_fedgraph.privacy.pooling_trees import tree_sums, with_valid_table
 from secure_fedgraph.protocol.channel import (
     Channel,
     Reveal,
     UnitContribution,
     UnitContributionMoments,
+    UnitContributionSampled,
     UnitContributionTrees,
 )
 from secure_fedgraph.protocol.guarantee import Reader, Unit
@@ -30,6 +32,7 @@ from secure_fedgraph.protocol.upload import (
     AnyUpload,
     ContributionMoments,
     ContributionRows,
+    ContributionSample,
     ContributionTrees,
     Layout,
     Upload,
@@ -48,6 +51,7 @@ _UPLOAD_OF: Mapping[type[UnitContribution] | type[None], type[AnyUpload]] = {
     UnitContribution: ContributionRows,
     UnitContributionTrees: ContributionTrees,
     UnitContributionMoments: ContributionMoments,
+    UnitContributionSampled: ContributionSample,
 }
 """What an answer returns, by what its channel declares of a unit's contribution."""
 
@@ -168,6 +172,17 @@ class Bound:
         """Whether the noise's whole amount rests on secure aggregation."""
         return any(noise.computational for stage in self.stages if (noise := stage.noise()))
 
+    @property
+    def samples(self) -> bool:
+        """Whether coins decide which units are part of an upload."""
+        return isinstance(self.channel.unit_contribution, UnitContributionSampled)
+
+    def coins(self, units: int) -> torch.Tensor:
+        """The units that an upload takes, of so many, ascending; others at each call."""
+        contribution = self.channel.unit_contribution
+        rate = contribution.rate if isinstance(contribution, UnitContributionSampled) else 1.0
+        return secret_coins(units, rate)
+
     def check(self, upload: Any) -> None:
         """Checks that an answer is of the kind that the channel declares, so that all its parts are clipped.
 
@@ -214,6 +229,8 @@ class Bound:
             )
         if isinstance(contribution, UnitContributionMoments):
             return ContributionMoments(*(torch.zeros(0, size) for size in dict(layout.fields)[CLASSES]))
+        if isinstance(contribution, UnitContributionSampled):
+            return ContributionSample(values, torch.zeros(0, dtype=torch.int64))
         if contribution is not None:
             return ContributionRows(values, torch.zeros(0, layout.rows, dtype=torch.bool))
         return Upload({}).laid_out(layout, self.channel.unit)
@@ -229,6 +246,9 @@ class Bound:
         elif isinstance(upload, ContributionMoments):
             assert isinstance(channel.unit_contribution, UnitContributionMoments)
             layout, matrix = moment_sums(upload, channel.unit_contribution, channel.unit, grid)
+        elif isinstance(upload, ContributionSample):
+            assert channel.unit_contribution is not None
+            layout, matrix = sampled_sum(upload, channel.unit_contribution, channel.unit, grid)
         elif isinstance(upload, ContributionRows):
             assert channel.unit_contribution is not None
             layout, matrix = pooled(upload, channel.unit_contribution, channel.unit, grid)

@@ -151,6 +151,11 @@ class BoundPolicy:
         """What clients randomise, in that order."""
         return in_order(self.policy.randomizers)
 
+    @property
+    def divided_inputs(self) -> tuple[str, ...]:
+        """The kinds of inputs whose randomising the clients divide among them."""
+        return tuple(one.kind for one in self.randomizers if one.divided)
+
     def __getitem__(self, channel: str) -> Bound:
         if channel not in self.bounds:
             raise Unbound(f"channel {channel!r} has no protection under {self.policy.name}: nothing leaves")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from secure_fedgraph.protocol.channel import UnitContribution
 from secure_fedgraph.protocol.guarantee import Unit
-from secure_fedgraph.protocol.upload import ContributionRows, Layout
+from secure_fedgraph.protocol.upload import ContributionRows, ContributionSample, Layout
 
 ROUNDING_MARGIN = 1 - 2.0**-40
 """A factor below 1: the rounding of a quotient cannot then lengthen a row."""
@@ -51,7 +49,27 @@ def pooled(
     return layout, rows * (grid or 1.0)  # after the sum, which is exact in whole steps
 
 
+def sampled_sum(
+    parts: ContributionSample, contribution: UnitContribution, unit: Unit, grid: float = 0.0
+) -> tuple[Layout, np.ndarray]:
+    """The sum ``[1, width]`` (float64) of the parts of units that coins took, and its layout.
+
+    Args:
+        grid: as for :func:`pooled`.
+
+    Guarantees:
+        - zeroing one unit, or leaving it out, moves the sum by at most ``contribution.norm`` in L2, whatever
+          the other units are; replacing it by twice that.
+    """
+    layout, matrix = parts.packed(unit)
+    short = clipped(matrix, contribution.norm).astype(np.float64)
+    if grid:
+        short = np.trunc(short * (ROUNDING_MARGIN / grid))
+    return layout, short.sum(axis=0, keepdims=True) * (grid or 1.0)
+
+
 def l2_sensitivity(contribution: UnitContribution, relation: str) -> float:
     """The L2 sensitivity of :func:`pooled`, and of sums over trees, under a neighbouring relation."""
-    apart = 2 if relation == "replace" or contribution.removal_may_replace else 1
-    return apart * math.sqrt(contribution.rows) * contribution.norm
+    if relation == "replace" or contribution.removal_may_replace:
+        return contribution.replaced
+    return contribution.zeroed

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         Reveal,
         UnitContribution,
         UnitContributionMoments,
+        UnitContributionSampled,
         UnitContributionTrees,
     )
     from secure_fedgraph.protocol.guarantee import Reader, Relation, Unit
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from secure_fedgraph.protocol.upload import (
         ContributionMoments,
         ContributionRows,
+        ContributionSample,
         ContributionTrees,
         Layout,
         Upload,
@@ -32,6 +34,7 @@ __all__ = [
     "Channel",
     "ContributionMoments",
     "ContributionRows",
+    "ContributionSample",
     "ContributionTrees",
     "DirectCalls",
     "Domain",
@@ -48,6 +51,7 @@ __all__ = [
     "Unit",
     "UnitContribution",
     "UnitContributionMoments",
+    "UnitContributionSampled",
     "UnitContributionTrees",
     "Upload",
     "View",
@@ -61,13 +65,21 @@ _DEFINED_IN = {
         "Reveal",
         "UnitContribution",
         "UnitContributionMoments",
+        "UnitContributionSampled",
         "UnitContributionTrees",
     ),
     "guarantee": ("Reader", "Relation", "Unit"),
     "message": ("Message",),
     "transcript": ("Opened", "Sent", "Transcript", "View"),
     "transport": ("DirectCalls", "Transport"),
-    "upload": ("Layout", "ContributionMoments", "ContributionRows", "ContributionTrees", "Upload"),
+    "upload": (
+        "Layout",
+        "ContributionMoments",
+        "ContributionRows",
+        "ContributionSample",
+        "ContributionTrees",
+        "Upload",
+    ),
 }
 
 

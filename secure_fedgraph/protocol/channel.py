@@ -94,6 +94,16 @@ class UnitContribution:
             )
 
     @property
+    def zeroed(self) -> float:
+        """How far the sums move in L2 where a unit is taken out."""
+        return math.sqrt(self.rows) * self.norm
+
+    @property
+    def replaced(self) -> float:
+        """How far they move where it becomes another one."""
+        return 2 * self.zeroed
+
+    @property
     def largest(self) -> float:
         """The largest absolute value that a sum can hold, where that is bounded."""
         return math.inf
@@ -209,9 +219,66 @@ class UnitContributionMoments(UnitContribution):
         super().__post_init__()
 
     @property
+    def replaced(self) -> float:
+        """Less than twice as far with second moments: those of two records at an angle partly cancel.
+
+        With ``c = z z'`` and ``s = t t'`` the squared distance is at most ``2 + 2 T^2 - 2 c^2 - 2 c s``,
+        which is largest at ``c = -s / 2`` (``docs/guarantees.md``).
+
+        >>> both = UnitContributionMoments(targets=0.5, records=1, second=True)
+        >>> round(both.replaced / both.zeroed, 3)
+        1.423
+        """
+        squared = self.targets**2
+        if not self.second or squared > 2:
+            return super().replaced
+        return math.sqrt(2 + 2 * squared + squared**2 / 2) / self.records
+
+    @property
     def largest(self) -> float:
         """No sum over so many records holds a larger value."""
         return max(1.0, self.targets)
+
+
+@dataclass(frozen=True)
+class UnitContributionSampled(UnitContribution):
+    """The same where there is one row, and each unit is part of it with a known probability.
+
+    Whether it is, coins decide that the client takes from the operating system, anew for each upload. Nobody
+    else sees them, so noise on the sum costs a unit less than where it is always part of it.
+
+    The client enforces all of it on :class:`~secure_fedgraph.protocol.upload.ContributionSample`: parts of
+    units that its coins did not take are left out.
+
+    Args:
+        norm: the L2 norm of a unit's part.
+        rate: the probability.
+        records: about how many units a client has at most: sums of more parts than ``rate`` of them are cut
+            where they could pass that many norms.
+
+    Raises:
+        BadInput: as :class:`UnitContribution`, and for a rate outside (0, 1] or no records.
+
+    References:
+        Abadi et al., Deep Learning with Differential Privacy, CCS 2016; Kairouz, Liu, Steinke, ICML 2021.
+    """
+
+    rows: int = field(init=False, default=1)
+    rate: float = field(kw_only=True)
+    records: int = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.rate <= 1 or self.records < 1:
+            raise BadInput(
+                f"units that are sampled at a rate of {self.rate} out of {self.records}: give a rate above 0 "
+                "and at most 1, and 1 record or more"
+            )
+        super().__post_init__()
+
+    @property
+    def largest(self) -> float:
+        """No sum of so many parts holds a larger value."""
+        return self.norm * max(self.rate * self.records, 1.0)
 
 
 @dataclass(frozen=True)
@@ -244,6 +311,8 @@ class Channel:
             own, a lying server may give anything, which is then in the excess of every sum.
         once: whether something is given on it at most once a round: clients refuse a second exchange of the
             round, whoever was asked in the first.
+        without_lost: whether an exchange between peers goes on without a client that is gone: what it would
+            have sent or read is left out, and the verb says who read whom.
         links: whether an upload may depend on links. Where it may not, a client answers on its graph without
             them, and a link pays nothing for the upload.
 
@@ -271,6 +340,7 @@ class Channel:
     alike: bool = True
     once: bool = False
     links: bool = True
+    without_lost: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
@@ -288,6 +358,11 @@ class Channel:
             raise BadInput(
                 f"channel {self.name!r} gives each client its own, so nobody can check that it does so once "
                 "a round: declare alike=True, or once=False"
+            )
+        if self.without_lost and (self.to, self.reveal) != (Recipient.PEER, Reveal.EACH):
+            raise BadInput(
+                f"channel {self.name!r}: only what peers send each other singly goes on without clients that "
+                "are gone: declare to='peer' and Reveal.EACH, or without_lost=False"
             )
         if self.unit_contribution is not None and (self.unit is Unit.CLIENT or self.exact):
             raise BadInput(

@@ -75,6 +75,7 @@ class Courier:
         without: tuple[type[Exception], ...] = TOLERATE_NONE,
         alike: bool | None = None,
         confirms: bool = False,
+        leaving_at: str = "",
     ) -> tuple[Message, dict[str, wire.Tree]]:
         """Asks some clients one thing each.
 
@@ -86,6 +87,8 @@ class Courier:
                 request reports what the client has missed. None: no histories are kept.
             confirms: whether a reply shows that the client's history has the last such exchange. A reply to
                 that exchange itself shows it where it is not tolerant, since nothing confirms it later.
+            leaving_at: the step of :data:`~secure_fedgraph.protocol.dropouts.STEPS` by which simulated
+                drop-outs do not answer; ``step`` by default, where the ask goes on without any error.
 
         Returns:
             One of the requests (for its numbers), and client -> reply.
@@ -123,8 +126,8 @@ class Courier:
         for name, request in requests.items():
             self.transcript.record(request, raw[name])
         tolerant = without == TOLERATE_ALL
-        if tolerant and self._dropouts is not None:
-            gone = self._dropouts.gone(round, step, cohort)
+        if (tolerant or leaving_at) and self._dropouts is not None:
+            gone = self._dropouts.gone(round, leaving_at or step, cohort)
             raw = {name: request for name, request in raw.items() if name not in gone}
         replies: dict[str, wire.Tree] = {}
         failed: list[Exception] = []

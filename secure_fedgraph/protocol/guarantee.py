@@ -1,10 +1,11 @@
 """The words in which a guarantee is stated: whose data, against whom, between which neighbours.
 
-They are text as well: JSON, a ledger's lines and flags hold the same words. This module imports nothing.
+They are text as well: JSON, a ledger's lines and flags hold the same words. This module imports no other.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 
@@ -34,6 +35,16 @@ class Unit(_Word):
     """One node's label alone."""
     FEATURE = "feature"
     """One node's features alone."""
+
+
+LARGER: Mapping[str, tuple[Unit, ...]] = {
+    Unit.GRAPH: (Unit.CLIENT,),
+    Unit.NODE: (Unit.CLIENT, Unit.GRAPH),
+    Unit.EDGE: (Unit.CLIENT, Unit.GRAPH),
+    Unit.LABEL: (Unit.CLIENT, Unit.GRAPH, Unit.NODE),
+    Unit.FEATURE: (Unit.CLIENT, Unit.GRAPH, Unit.NODE),
+}
+"""Unit -> the larger units whose data hold all of its data."""
 
 
 class Reader(_Word):

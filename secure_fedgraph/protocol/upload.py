@@ -314,7 +314,65 @@ class ContributionMoments:
         return ContributionMoments(torch.zeros(0, width), torch.zeros(0, targets))
 
 
-AnyUpload = Upload | ContributionRows | ContributionTrees | ContributionMoments
+@dataclass(frozen=True)
+class ContributionSample:
+    """The parts of the units that a client's coins took; the client adds them up.
+
+    Args:
+        values: names to floating-point tensors, one row a unit first.
+        units: which unit each row is of, ``[rows]``, whole numbers.
+
+    Raises:
+        BadInput: as :class:`Upload`, and for other numbers of units than of rows.
+    """
+
+    values: Mapping[str, torch.Tensor]
+    units: torch.Tensor
+
+    @property
+    def size(self) -> int:
+        """How many numbers the sum holds."""
+        return sum(math.prod(value.shape[1:]) for value in self.values.values())
+
+    def check_types(self) -> None:
+        """As :meth:`Upload.check_types`."""
+        _check_plain(self.values, self.units)
+
+    def of_the_first(self, units: int) -> ContributionSample:
+        """Without the parts of units of larger numbers."""
+        return self.of(torch.arange(units))
+
+    def of(self, units: torch.Tensor) -> ContributionSample:
+        """The parts of these units, the first of each; nothing where rows and units do not go together."""
+        given = self.units
+        if given.dim() != 1 or given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
+            given = torch.zeros(0, dtype=torch.int64)
+        rows = min([len(given), *(len(value) if value.dim() else 0 for value in self.values.values())])
+        given = given[:rows].to(torch.int64)
+        order = torch.argsort(given, stable=True)
+        sorted_units = given[order]
+        first = torch.ones(rows, dtype=torch.bool)
+        first[1:] = sorted_units[1:] != sorted_units[:-1]
+        kept = order[first & torch.isin(sorted_units, units)].sort().values
+        return ContributionSample({n: v[kept] if v.dim() else v for n, v in self.values.items()}, given[kept])
+
+    def packed(self, unit: Unit) -> tuple[Layout, np.ndarray]:
+        """The layout of the sum, and the parts ``[rows, width]`` (float32)."""
+        layout, matrix = Upload(self.values).packed(unit)
+        if self.units.dim() != 1 or len(self.units) != len(matrix):
+            raise BadInput(
+                f"an upload of {len(matrix)} {unit.value}s' parts names {list(self.units.shape)} units: give "
+                f"one a row"
+            )
+        return replace(layout, rows=1), matrix
+
+    def laid_out(self, layout: Layout, unit: Unit) -> ContributionSample:
+        """As :meth:`Upload.laid_out`."""
+        rows = self.units.shape[0] if self.units.dim() else 0
+        return ContributionSample(_fitted(self.values, {n: (rows, *s) for n, s in layout.fields}), self.units)
+
+
+AnyUpload = Upload | ContributionRows | ContributionTrees | ContributionMoments | ContributionSample
 
 
 def all_finite(values: np.ndarray) -> bool:

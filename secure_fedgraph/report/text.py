@@ -47,6 +47,11 @@ ALGORITHMS = {
     "apflgate": "APFLGate",
     "fairgraphfl": "FairGraphFL",
     "fairgraphfl-bounded": "FairGraphFL, bounded",
+    "fedridge": "FedRidge",
+    "fedridge-graphs": "FedRidge of graphs",
+    "fedsgc": "FedSGC",
+    "fedsgd": "FedSGD",
+    "fedsgd-graphs": "FedSGD of graphs",
     "gin-fedavg": "GIN with FedAvg",
     "gin-local": "GIN, local training",
 }

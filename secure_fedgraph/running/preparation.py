@@ -145,7 +145,9 @@ def prepare(
         rounds = algorithm.rounds if options.rounds is None else options.rounds
         forecast = Forecast(algorithm, channels, federation.names, rounds, options.budget)
         forecast.warn_of_early_stop(bound, options.shared_ledger, options.sampler is not everyone)
-    tolerant = any(one.carrier.tolerates_dropouts for one in bound.bounds.values())
+    tolerant = any(
+        one.carrier.tolerates_dropouts or one.channel.without_lost for one in bound.bounds.values()
+    )
     if options.dropouts is not None and not tolerant:
         raise BadInput(
             f"dropouts: under {policy.name} {algorithm.name} needs an answer of every client; use masked or "
@@ -230,6 +232,7 @@ def channels_of(algorithm: Algorithm, federation: Federation, evaluation: str) -
 def _check_inside(bound: BoundPolicy, algorithm: Algorithm, federation: Federation) -> None:
     """Checks, before anything is sent, that noise inside the clients fits the data and the algorithm."""
     kind, carried = federation.schema.kind, federation.schema.edge_fields
+    algorithm.check_inputs(bound.divided_inputs)
     if carried and any(one.place == "edge_index" for one in bound.randomizers):
         raise BadInput(
             f"links are randomised, and new links have no {' or '.join(carried)}: leave it out of the data"

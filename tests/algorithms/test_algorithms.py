@@ -203,6 +203,7 @@ def test_sgd_keeps_no_moments_and_one_full_step_is_the_gradient(federation: sfg.
     client = SimpleNamespace(
         name="owner-0",
         training=None,
+        true_labels=1.0,
         graph=graph,
         schema=federation.schema,
         memory={},
@@ -362,6 +363,7 @@ def test_training_resumed_from_plain_memory_is_the_same_training(federation: sfg
         client = SimpleNamespace(
             name="owner-0",
             training=None,
+            true_labels=1.0,
             graph=graph,
             memory={},
             generator=lambda purpose: torch.Generator().manual_seed(1),

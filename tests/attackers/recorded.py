@@ -75,7 +75,12 @@ FORMS: dict[str, list[dict[str, Any]]] = {
         {"valuation": "encrypted", "prototypes": "none", "use_diversity": False},
         {"valuation": "encrypted", "vocabulary": "public", "lists": "valued"},
         {"weighting": "size"},
+        {"diversity": "shared"},
+        {"diversity": "shared", "copies": "own", "prototypes": "none"},
     ],
+    "eu": [{}, {"valuation": "encrypted"}],
+    "cffl": [{}, {"valuation": "encrypted"}],
+    "cgsv": [{}, {"valuation": "encrypted", "first_weights": "equal"}],
     "fairgraphfl-bounded": [
         {},
         {"lists": "chosen"},

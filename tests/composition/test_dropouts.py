@@ -144,7 +144,7 @@ def test_twenty_percent_at_random_steps_train_as_well(federation, name):
 
 SURVIVING = (
     "fedavg", "fedprox", "fedsage", "fedego", "glasu", "glasu-simulated", "fedbcd", "apfl", "fedgate",
-    "apflgate", "gin-fedavg",
+    "apflgate", "gin-fedavg", "fedgcn", "graphfl",
 )  # fmt: skip
 
 

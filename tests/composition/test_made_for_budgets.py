@@ -10,13 +10,16 @@ import pytest
 import torch
 
 import secure_fedgraph as sfg
+from secure_fedgraph.algorithms.fedsgd.algorithm import LAYERS
 from secure_fedgraph.errors import BadInput, BudgetExhausted
 from secure_fedgraph.forms import FormWarning
 from secure_fedgraph.graph.descriptors import descriptors
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models import ridge
+from secure_fedgraph.models.feature_maps import fourier
 from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.protocol.transcript import everything
+from secure_fedgraph.protocol.upload import OFF, ON
 
 
 @pytest.fixture(scope="module")
@@ -89,12 +92,13 @@ def test_an_answer_sees_no_link(federation, monkeypatch: pytest.MonkeyPatch) -> 
     answer = sfg.algorithms.FedRidge.moments
 
     def watched(self: Any, client: Any, given: Any) -> Any:
-        seen.append(client.graph.num_edges)
+        seen.append((client.graph.num_edges, client.graph.cross_links.shape[1]))
         return answer(self, client, given)
 
     monkeypatch.setattr(sfg.algorithms.FedRidge, "moments", watched)
     go(federation)
-    assert seen == [0] * 5 and all(graph.num_edges for graph in federation.owners.values())
+    assert seen == [(0, 0)] * 5
+    assert all(g.num_edges and g.cross_links.shape[1] for g in federation.owners.values())
 
 
 def test_who_drops_out_is_left_out_of_the_sum(federation) -> None:
@@ -124,7 +128,7 @@ class TestClassSumsOnly:
 
     OWN: ClassVar = {"second_moments": "own"}
 
-    def test_each_owner_solves_with_its_own_second_moments(self, federation) -> None:
+    def test_whoever_predicts_solves_with_second_moments_of_its_graph(self, federation) -> None:
         run = go(federation, "masked", settings=self.OWN)
         graphs = list(federation.owners.values())
         summed = torch.zeros(24, 3, dtype=torch.float64)
@@ -136,7 +140,7 @@ class TestClassSumsOnly:
         for graph in graphs:
             z = torch.nn.functional.normalize(graph.x, dim=1)
             expected = ridge.own_weights(summed, z, 5, 0.5)
-            found = run.algorithm.as_read(released, graph, federation.schema)["weights"].double()
+            found = run.algorithm.solved(released, graph, federation.schema).double()
             assert float((found - expected).norm() / expected.norm()) < 1e-2
 
     def test_no_second_moment_leaves(self, federation) -> None:
@@ -155,9 +159,13 @@ class TestClassSumsOnly:
         assert set(run.history[-1]["accuracy"]) >= {"global", "local", "personal", "personal_global"}
 
     def test_where_noise_leaves_second_moments_they_are_sent(self, federation) -> None:
-        budget = sfg.Budget(epsilon=1000.0, unit="node")
-        run = go(federation, "distributed_dp", settings={"second_moments": "auto"}, budget=budget)
-        assert run.form == {}
+        algorithm, schema = sfg.algorithms.FedRidge(), federation.schema
+        (channel,) = algorithm.in_use
+        records = 0.6 * 1000
+        noise = 0.002 * records / (2 * math.sqrt(24)) * (OFF / ON) / algorithm.settings.records
+        less, more = (algorithm.suited(channel, k * noise, schema, 5, {"node": 1000}) for k in (0.99, 1.01))
+        assert less is algorithm
+        assert more.settings.second_moments == "own"
 
     def test_what_was_set_by_hand_stays(self, federation) -> None:
         budget = sfg.Budget(epsilon=1.0, unit="node")
@@ -177,8 +185,9 @@ class TestClassSumsOnly:
 
 def test_more_features_than_second_moments_fit_are_refused_with_the_mend() -> None:
     schema = Schema(features=20_000, classes=2)
-    with pytest.raises(BadInput, match=r"set training\.second_moments=own"):
+    with pytest.raises(BadInput, match=r"set training\.second_moments=own.*map_width=2048 \(8 MiB"):
         sfg.algorithms.FedRidge().check(schema)
+    sfg.algorithms.FedRidge(map="fourier", map_width=2048).check(schema)
     sfg.algorithms.FedRidge(second_moments="own").check(schema)
 
 
@@ -189,10 +198,12 @@ def graphs() -> sfg.Federation:
 
 class TestWholeGraphs:
     def test_without_noise_it_is_the_closed_form_on_all_graphs(self, graphs) -> None:
-        run = sfg.train(sfg.algorithms.GraphFedRidge(records=128), graphs, "masked")
+        algorithm = sfg.algorithms.GraphFedRidge(records=128, map_width=64, map_scale=1.5)
+        run = sfg.train(algorithm, graphs, "masked")
         second = classes = torch.zeros(())
         for owner in graphs.owners.values():
-            z = descriptors(owner, graphs.schema)[owner.train_mask].double()
+            given = descriptors(owner, graphs.schema)[owner.train_mask]
+            z = fourier(given, 64, 1.5).double()
             second = second + z.T @ z
             classes = classes + z.T @ ridge.targets(owner.y[owner.train_mask], 2, 1.0).double()
         expected, found = z.float() @ ridge.weights(second, classes, 1.0).float(), run.state["weights"]
@@ -246,3 +257,88 @@ class TestSgc:
         client = SimpleNamespace(graph=graph, schema=federation.schema)
         made = algorithm.gradient(client, {"weights": torch.full((24, 3), float("nan"))})
         assert torch.equal(made.values["weights"], torch.zeros(24, 3))
+
+
+class TestStepsUnderSharedNoise:
+    """fedsgd, and fedsgd-graphs."""
+
+    @staticmethod
+    def made(**settings: Any) -> sfg.Algorithm:
+        return sfg.algorithms.FedSgd(**{"hidden": 6, "rate": 0.5, **settings})
+
+    @pytest.mark.parametrize("policy", ["plaintext", "masked", "homomorphic"])
+    def test_a_step_goes_along_the_sum_of_clipped_gradients(
+        self, federation, policy: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """With every record in the step: by automatic differentiation, record by record."""
+        algorithm = self.made(rate=1.0, clip=0.8)
+        state = algorithm.init(federation.schema, 0)
+        state["outer"] = torch.randn(6, 3, generator=torch.Generator().manual_seed(1))
+        monkeypatch.setattr(algorithm, "init", lambda schema, seed: state)
+        layers = [state[name].clone().requires_grad_() for name in LAYERS]
+        totals = [torch.zeros_like(layer) for layer in layers]
+        for graph in federation.owners.values():
+            z = 5 * torch.nn.functional.normalize(graph.x, dim=1)
+            for node in graph.train_mask.nonzero().flatten().tolist():
+                hidden = (z[node] @ layers[0] + layers[1]).relu()
+                loss = torch.nn.functional.cross_entropy(hidden @ layers[2] + layers[3], graph.y[node])
+                gradients = torch.autograd.grad(loss, layers)
+                length = torch.cat([g.flatten() for g in gradients]).norm()
+                for total, gradient in zip(totals, gradients, strict=True):
+                    total += gradient * min(1.0, 0.8 / float(length))
+        length = torch.cat([total.flatten() for total in totals]).norm()
+        run = sfg.train(algorithm, federation, policy, rounds=1)
+        for name, layer, total in zip(LAYERS, layers, totals, strict=True):
+            expected = layer.detach() - 0.3 * total / length
+            assert torch.allclose(run.state[name], expected, atol=2e-3), name
+
+    def test_it_learns(self, federation) -> None:
+        run = sfg.train(self.made(), federation, "masked", rounds=60)
+        assert run.history[-1]["accuracy"]["global"] > 0.8
+
+    @pytest.mark.parametrize("policy", ["distributed_dp", "central_dp"])
+    def test_a_budget_for_a_node_is_kept_and_links_are_free(self, federation, policy: str) -> None:
+        against = "outsider" if policy == "central_dp" else "server"
+        budget = sfg.Budget(epsilon=8.0, unit="node", against=against)
+        spent = sfg.train(self.made(), federation, policy, rounds=4, budget=budget).privacy()
+        assert 7.9 < float(spent["node"]["readers"][against]) <= 8.0
+        assert float(spent["edge"]["readers"][against]) == 0
+        assert spent["client"]["epsilon"] == "inf"
+
+    def test_an_answer_sees_no_link(self, federation, monkeypatch: pytest.MonkeyPatch) -> None:
+        seen = []
+        answer = sfg.algorithms.FedSgd.gradient
+
+        def watched(self: Any, client: Any, given: Any) -> Any:
+            seen.append(client.graph.num_edges)
+            return answer(self, client, given)
+
+        monkeypatch.setattr(sfg.algorithms.FedSgd, "gradient", watched)
+        sfg.train(self.made(), federation, "plaintext", rounds=1)
+        assert seen == [0] * 5
+
+    def test_an_owner_with_more_records_than_a_sum_has_room_for_is_refused(self, federation) -> None:
+        with pytest.raises(BadInput, match=r"training\.records = 4: .* set training\.records=\d+ or more"):
+            sfg.train(self.made(records=4), federation, "masked", rounds=1)
+
+    def test_an_owner_without_training_nodes_adds_nothing(self, federation) -> None:
+        graph = federation.owners["owner-0"].clone()
+        graph.train_mask = torch.zeros_like(graph.train_mask)
+        algorithm = self.made()
+        client = SimpleNamespace(
+            graph=graph, schema=federation.schema, sampled=lambda: torch.arange(graph.num_nodes)
+        )
+        nowhere = {
+            name: torch.full_like(v, float("nan")) for name, v in algorithm.init(federation.schema, 0).items()
+        }
+        given = algorithm.gradient(client, nowhere)
+        assert len(given.units) == 0 and given.values["inner"].shape == (0, 24, 6)
+
+    def test_a_graph_is_a_record(self, graphs) -> None:
+        algorithm = sfg.algorithms.GraphFedSgd(hidden=6, rate=0.5)
+        budget = sfg.Budget(epsilon=4.0, unit="graph")
+        run = sfg.train(algorithm, graphs, "distributed_dp", rounds=3, budget=budget)
+        assert 3.9 < float(run.privacy("graph")["readers"]["server"]) <= 4
+        # a node of a graph changes the graph's part, instead of taking it away
+        of_node = float(run.privacy("node")["readers"]["server"])
+        assert 4 < of_node < 8.5

@@ -68,7 +68,7 @@ def refused(name: str, policy: str) -> bool:
 
 def test_the_grid_is_whole():
     assert set(ALGORITHMS) >= set(MEMBERS) >= ALONE | POOLED
-    rows = "".join(file.read_text() for file in Path(__file__).parent.glob("test_*.py"))
+    rows = "".join(file.read_text() for file in Path(__file__).parent.rglob("test_*.py"))
     missing = [
         name
         for name, kind in ALGORITHMS.items()

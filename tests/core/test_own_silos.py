@@ -14,7 +14,8 @@ SMALL = {"nodes": 120, "features": 12}
 
 def without_numbers(graph: Data) -> Data:
     """An owner's graph as the owner knows it: a partition numbers nodes as in the whole graph."""
-    return Data(**{key: value for key, value in graph.to_dict().items() if key != "node_id"})
+    of_the_whole = ("node_id", "cross_links", "home")
+    return Data(**{key: value for key, value in graph.to_dict().items() if key not in of_the_whole})
 
 
 @pytest.fixture(scope="module")

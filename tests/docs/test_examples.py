@@ -40,7 +40,15 @@ PROMISED = {
     ],
     "own_algorithm": ["plaintext", "masked", "homomorphic", "accuracy"],
     "own_attack": ["plaintext  right for", "masked     blind: own-majority-class"],
+    "rewards_and_clusters": ["gcfl+ ", "cgsv ", "fairgraphfl ", "fedstar under masks: 0 updates"],
     "run_under_a_budget": ["client ", "node ", "edge          8.0 sum"],
+    "sums_meta_gradients_and_a_ring": [
+        "0 single uploads and 0 sums of 'neighbour_sums'",
+        "nodes of others from sums of one term",
+        "the server is blind",
+        "0 single uploads and 3 sums of 'meta_gradient'",
+        "0 single uploads and 0 sums of 'model'",
+    ],
     "three_silos": ["silos/silo-1: ", "silos/silo-3: ", "1433 features"],
     "own_graph_and_model": [
         "accuracy on all owners' test nodes",

@@ -45,6 +45,7 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         ("seeds", [-1]),
         ("workers", 0),
         ("workers", None),
+        ("without_graph", "no"),
     ],
 )
 def test_an_option_that_cannot_be_is_refused_by_name(tmp_path: Path, key: str, value: Any) -> None:

@@ -11,14 +11,16 @@ import torch
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment.planner import (
-    NO_LEARNING,
+    FAINT,
     Candidate,
     Choice,
     asked_experiment,
     choose,
 )
-from secure_fedgraph.experiment.results import make_federation
+from secure_fedgraph.experiment.results import execute, make_federation, run_result
+from secure_fedgraph.experiment.schema.run import NO_LEARNING
 from secure_fedgraph.federation import Federation, federate
+from secure_fedgraph.forms import FormWarning
 
 SMALL = {"nodes": 120, "features": 16, "classes": 3}
 
@@ -40,6 +42,19 @@ def test_class_sums_of_nodes_leave_most_of_a_nodes_budget() -> None:
     known = [one.noise_to_signal for one in choice.candidates if one.noise_to_signal is not None]
     assert choice.chosen.noise_to_signal == min(known) and len(known) > 3
     assert all(one.why for one in choice.candidates)
+
+
+def test_where_noise_is_faint_the_most_weights_are_taken() -> None:
+    """By the sizes alone: of many nodes a network is trained, of few a regression."""
+    large = {**SMALL, "nodes": 20_000}
+    asked = asked_experiment({"data": "synthetic-citation", "dataset": large, "epsilon": 8, "unit": "node"})
+    choice = choose(asked, make_federation(asked), "distributed_dp")
+    ridge = of(choice, "fedridge")
+    assert choice.chosen.algorithm == "fedsgd" and choice.chosen.weights > ridge.weights > 0
+    assert choice.chosen.noise_to_signal is not None and ridge.noise_to_signal is not None
+    assert ridge.noise_to_signal < choice.chosen.noise_to_signal < FAINT
+    few = of(planned(epsilon=1, unit="node"), "fedsgd")
+    assert few.noise_to_signal is not None and few.noise_to_signal > FAINT
 
 
 def test_the_figure_of_class_sums() -> None:
@@ -110,7 +125,10 @@ def test_the_choice_reads_no_owners_data() -> None:
         ({"unit": "node"}, "no epsilon: .*give --epsilon 4"),
         ({"unit": "node", "epsilon": 0}, "epsilon = 0: input should be greater than 0"),
         ({"unit": "node", "epsilon": math.nan}, "epsilon = nan"),
-        ({"unit": "edge", "epsilon": 4}, "unit 'edge': .*fedridge reads no link .* 0 .*--unit node"),
+        (
+            {"unit": "edge", "epsilon": 4},
+            "unit 'edge': .*fedridge and fedsgd read no link .* 0 .*--unit node",
+        ),
         ({"unit": "label", "epsilon": 4}, "unit 'label': .*give --unit node or --unit client"),
         ({"unit": "graph", "epsilon": 4}, "unit 'graph': .*give --unit node"),
         ({"unit": "node", "epsilon": 4, "data": "pubmd"}, "unknown dataset 'pubmd': did you mean 'pubmed'"),
@@ -121,3 +139,14 @@ def test_the_choice_reads_no_owners_data() -> None:
 def test_what_cannot_be_planned(values: dict[str, Any], words: str) -> None:
     with pytest.raises(BadInput, match=words):
         planned(**values)
+
+
+def test_a_run_says_what_its_noise_leaves() -> None:
+    """The planner's figure; None where there is no noise."""
+    choice = planned(epsilon=4, unit="node")
+    asked = choice.experiment.model_copy(update={"algorithm": "fedridge", "policy": "distributed_dp"})
+    with pytest.warns(FormWarning):
+        told = run_result(execute(asked, None), asked)["noise_to_signal"]
+    assert told == pytest.approx(of(choice, "fedridge").noise_to_signal, rel=1e-6)
+    open_run = asked.model_copy(update={"policy": "masked", "epsilon": None})
+    assert run_result(execute(open_run, None), open_run)["noise_to_signal"] is None

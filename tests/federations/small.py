@@ -45,7 +45,9 @@ GIN: dict[str, Any] = {"hidden": 8, "layers": 2, "batch": 16}
 SETTINGS: dict[str, dict[str, Any]] = {
     "fedridge": {},
     "fedsgc": {},
+    "fedsgd": {"hidden": 8, "rate": 0.5},
     "fedridge-graphs": {},
+    "fedsgd-graphs": {"hidden": 8, "rate": 0.5},
     "fedsage+": GENERATORS,
     "locsage+": GENERATORS,
     "fedego": EGO,
@@ -66,8 +68,20 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "gin-fedavg": GIN,
     "gin-local": GIN,
     "fairgraphfl": GIN,
+    "gcfl": {**GIN, "after": 0, "mean_below": 9.0, "one_above": 1e-6},
+    "gcfl+": {**GIN, "after": 0, "mean_below": 9.0, "one_above": 1e-6, "window": 2},
+    "fedstar": GIN,
+    "dw": GIN,
+    "eu": GIN,
+    "cffl": GIN,
+    "cgsv": GIN,
+    "fedgcn": {"epochs": 2, "hidden": (8,)},
+    "graphfl": {**SAGE, "meta_rounds": 2, "support": 4, "query": 6, "batch": 4, "inner_steps": 2},
+    "d-fedgnn": SAGE,
     "fairgraphfl-bounded": GIN,
 }
+BY_UPDATE = ("fairgraphfl", "fairgraphfl-bounded", "dw", "eu", "cffl", "cgsv", "gcfl", "gcfl+")
+"""Algorithms whose server reads every update, which masks refuse."""
 SPLITS: dict[str, dict[str, Any]] = {
     "label_skew": {"local_tests": 5, "local_share": 0.4},
     "dirichlet": {"concentration": 5.0},

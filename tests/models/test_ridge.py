@@ -35,13 +35,39 @@ def test_noise_is_taken_off_a_spectrum() -> None:
     width, spikes = 200, (400.0, 150.0)
     vectors = torch.linalg.qr(torch.randn(width, 2, generator=torch.Generator().manual_seed(1)).double())[0]
     clean = vectors @ torch.diag(torch.tensor(spikes).double()) @ vectors.T
-    values, turned = ridge.spectrum(clean + noise(width, 3.0, 2), 3.0)
+    values, turned, known = ridge.spectrum(clean + noise(width, 3.0, 2), 3.0)
+    assert known.nonzero().flatten().tolist() == [width - 2, width - 1]
     assert values.flip(0)[:2].tolist() == pytest.approx(
         [(turned[:, -1] @ clean @ turned[:, -1]).item(), (turned[:, -2] @ clean @ turned[:, -2]).item()],
         rel=0.1,
     )
     raw = torch.linalg.eigvalsh(clean + noise(width, 3.0, 2))
     assert raw.min() < -50 and values.min() >= 0  # what only noise makes is gone
+
+
+LENGTHS = (551.0, 78.0, 43.0, 38.0, 29.0, 15.0, 10.0, 9.5, 7.6, 5.8, 5.6, 3.5, 2.8, 2.4, 2.0, 1.9, 1.3, 0.9)
+SUMS = (12.0, 80.0, 3.6, 14.0, 41.0, 0.1, 13.0, 18.0, 5.4, 5.1, 15.0, 6.1, 0.1, 1.4, 0.2, 2.2, 1.0, 0.4)
+"""Of descriptors of IMDB-BINARY: second moments along each direction, and how long class sums are there."""
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_weak_directions_that_noise_drowns_do_not_pass_for_large_weights(seed: int) -> None:
+    """What leaks into them from those that noise has just drowned is more than their share allows."""
+    width, deviation, few = 286, 1.0, len(LENGTHS)
+    random = torch.Generator().manual_seed(seed)
+    turned = torch.linalg.qr(torch.randn(width, width, generator=random, dtype=torch.float64))[0][:, :few]
+    second = turned @ torch.diag(torch.tensor(LENGTHS, dtype=torch.float64)) @ turned.T
+    clean = turned @ torch.tensor(SUMS, dtype=torch.float64)
+    noisy = clean + deviation * torch.randn(width, generator=random, dtype=torch.float64)
+    apart = deviation / math.sqrt(2)
+    wanted, found = (
+        ridge.weights(moments, torch.stack([sums, -sums], dim=1) / math.sqrt(2), 1.0, *by)
+        for moments, sums, by in (
+            (second, clean, (0.0, 0.0)),
+            (second + noise(width, apart, seed + 50), noisy, (apart, deviation)),
+        )
+    )
+    assert float(found.norm()) < 2 * float(wanted.norm())
 
 
 def test_what_is_noise_alone_says_nothing() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from parties import NAMES, scope
 
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.policies import distributed_dp, local_dp
+from secure_fedgraph.policies import central_dp, distributed_dp, local_dp
 from secure_fedgraph.privacy.moments import moment_sums
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol import (
@@ -56,6 +56,29 @@ def test_no_record_moves_the_sums_by_more_than_was_declared(seed: int, grid: flo
     for unit in range(RECORDS):
         moved = np.linalg.norm(whole - summed(zeroed(one, unit), contribution, grid))
         assert moved <= contribution.norm * (1 + 1e-12)
+
+
+@given(st.integers(0, 2**31), st.sampled_from([0.0, 1e-6, 1e-4]), st.booleans(), st.sampled_from([0.3, 1.0]))
+def test_no_replaced_record_moves_them_by_more(seed: int, grid: float, second: bool, targets: float) -> None:
+    contribution = UnitContributionMoments(targets=targets, records=16, second=second)
+    one, other = parts(seed), parts(seed + 1)
+    whole = summed(one, contribution, grid)
+    for unit in range(RECORDS):
+        records, wanted = one.records.clone(), one.targets.clone()
+        # from far apart to nearly alike, with the opposite target
+        records[unit] = other.records[unit] + 0.5 * unit * one.records[unit]
+        wanted[unit] = -one.targets[unit]
+        moved = np.linalg.norm(whole - summed(ContributionMoments(records, wanted), contribution, grid))
+        assert moved <= contribution.replaced * (1 + 1e-12)
+
+
+def test_two_records_at_the_worst_angle_are_as_far_apart() -> None:
+    """c = T^2 / 2, opposite targets; on turned axes, the weights off the diagonal take 1 % off."""
+    angle = math.acos(0.125)
+    z = torch.tensor([[1.0, 0.0], [math.cos(angle), math.sin(angle)]]) * 3
+    t = torch.tensor([[2.0], [-2.0]])
+    first, second = (ContributionMoments(z[i : i + 1], t[i : i + 1]) for i in range(2))
+    assert np.linalg.norm(summed(first) - summed(second)) == pytest.approx(TOUCHES.replaced, rel=0.01)
 
 
 def test_a_record_along_an_axis_moves_them_as_far() -> None:
@@ -105,6 +128,16 @@ def test_the_noise_is_of_the_declared_length_and_is_named(policy) -> None:
     drawn = drawn * noise.step if noise.by == "shares" else drawn
     spread = float(np.std(drawn))
     assert spread == pytest.approx(noise.deviation(1), rel=0.1)  # 2,010 draws: 6 standard errors
+
+
+@pytest.mark.parametrize("multiplier", [1.0, 1.2, 1.5, 1.9, 2.0])
+def test_the_server_s_noise_fits_at_every_multiplier(multiplier: float) -> None:
+    """Its grid is a power of two, so it has up to twice as many steps."""
+    bound = central_dp(1.0, multiplier).bind([CHANNEL], NAMES)["moments"]
+    (noise,) = (stage for stage in bound.stages if isinstance(stage, Gaussian))
+    assert noise.deviation(3) == pytest.approx(multiplier * TOUCHES.norm, rel=1e-3)
+    assert noise.deviation(3) >= multiplier * TOUCHES.norm
+    assert float(np.std(noise._draw((4000,)))) == pytest.approx(noise.sigma, rel=0.1)
 
 
 def test_another_kind_of_answer_is_refused() -> None:

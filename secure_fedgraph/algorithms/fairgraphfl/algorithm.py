@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from secure_fedgraph.algorithm import Form, Settings, State
-from secure_fedgraph.algorithms.fairgraphfl import channels, fairness, motifs, prototypes
+from secure_fedgraph.algorithms.fairgraphfl import channels, fairness, motifs, prototypes, shared_structure
 from secure_fedgraph.algorithms.fairgraphfl.first_contact import meet_agents
 from secure_fedgraph.algorithms.fairgraphfl.motif_lists import MotifLists, lists_of
 from secure_fedgraph.algorithms.fairgraphfl.prototypes import Prototypes, prototypes_of
@@ -38,7 +38,7 @@ from secure_fedgraph.algorithms.training.gin_classifier import GinClassifier, se
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.gin import Gin
 from secure_fedgraph.models.parameters import load
-from secure_fedgraph.protocol import Channel, Upload
+from secure_fedgraph.protocol import Channel, ContributionRows, Upload
 from secure_fedgraph.protocol.given import Expected
 from secure_fedgraph.seams import ClientContext, RoundApi
 
@@ -107,7 +107,11 @@ class FairGraphFL(GinClassifier):
         nothing = torch.zeros_like(alignment)
         agreement = alignment if s.use_gradient else nothing
         diversity = state[DIVERSITY] if s.use_diversity else nothing
-        values = fairness.next_values(earlier[-1], agreement, diversity, s.value_rate, s.beta_div)
+        if shared_structure.counts_structure(s):
+            agreement = alignment if s.use_gradient else torch.ones_like(alignment)
+            values = fairness.next_shared_values(earlier[-1], agreement, diversity, s.value_rate)
+        else:
+            values = fairness.next_values(earlier[-1], agreement, diversity, s.value_rate, s.beta_div)
         payoffs = fairness.payoffs(values, earlier, s.budget)
         fractions = (
             fairness.fractions(values, s.beta_fair, s.tanh_arg) if s.sparse else torch.ones_like(values)
@@ -197,6 +201,21 @@ class FairGraphFL(GinClassifier):
         """The update, to be valued without being read."""
         return Upload(self._train(client, given))
 
+    @channels.FINGERPRINTS.answer
+    def fingerprints(self, client: ClientContext, given: State) -> Upload:
+        """Fingerprints of the agent's graphs (``diversity=shared``)."""
+        return Upload(shared_structure.own_fingerprints(client))
+
+    @channels.FINGERPRINTS.read
+    def count_copies(self, client: ClientContext, others: Mapping[str, State]) -> None:
+        """Which of its graphs other agents hold too."""
+        shared_structure.count_copies(client, others)
+
+    @channels.STRUCTURE.answer
+    def structure(self, client: ClientContext, given: State) -> ContributionRows:
+        """Triangles above chance, summed over the agent's distinct graphs (``diversity=shared``)."""
+        return shared_structure.structure(client, self.settings)
+
     # --- what the settings choose
 
     @property
@@ -206,6 +225,7 @@ class FairGraphFL(GinClassifier):
         return (
             *((channels.SIZE,) if s.weighting == "size" else ()),
             *self._lists.channels,
+            *shared_structure.channels_of(s),
             VALUATIONS[s.valuation][0],
             *self._prototypes.channels,
             channels.REWARD,
@@ -235,6 +255,12 @@ class FairGraphFL(GinClassifier):
             return channels.expected_reward(len(flatten(shared)))
         fields = channels.expected_fields(channel, self.settings)
         return super().takes(channel, schema) if fields is None else fields
+
+    def shows(self, channel: str, schema: Schema) -> Expected | None:
+        """Other agents' fingerprints."""
+        if channel != channels.FINGERPRINTS.name:
+            return super().shows(channel, schema)
+        return shared_structure.expected_fingerprints()
 
     # --- what a run has besides
 

@@ -12,11 +12,13 @@ from secure_fedgraph.algorithm import Settings, State
 from secure_fedgraph.algorithms.fairgraphfl import fairness, graph_sums, motifs
 from secure_fedgraph.algorithms.fairgraphfl.algorithm import FairGraphFL
 from secure_fedgraph.algorithms.fairgraphfl.channels import (
+    FINGERPRINTS,
     MOTIFS,
     OF_DIVERSITY,
     PROTOTYPE_SUMS,
     PROTOTYPES_OF_EACH,
     SHARED_VOCABULARY,
+    STRUCTURE,
 )
 from secure_fedgraph.algorithms.fairgraphfl.motif_lists import MotifLists
 from secure_fedgraph.algorithms.fairgraphfl.prototypes import Prototypes, distance_to, pull
@@ -111,7 +113,7 @@ class FairGraphFLBounded(FairGraphFL):
 
 
 # one graph moves these without a bound, so no settings of this variant send them
-_UNBOUNDED = (MOTIFS, SHARED_VOCABULARY, PROTOTYPES_OF_EACH, PROTOTYPE_SUMS)
+_UNBOUNDED = (MOTIFS, SHARED_VOCABULARY, PROTOTYPES_OF_EACH, PROTOTYPE_SUMS, FINGERPRINTS, STRUCTURE)
 FairGraphFLBounded.channels = tuple(one for one in FairGraphFLBounded.channels if one not in _UNBOUNDED)
 
 

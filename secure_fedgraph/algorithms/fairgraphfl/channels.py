@@ -7,7 +7,7 @@ from dataclasses import replace
 from secure_fedgraph.algorithms.fairgraphfl import motifs
 from secure_fedgraph.algorithms.fairgraphfl.settings import FairGraphFLSettings
 from secure_fedgraph.algorithms.fairgraphfl.state import KNOWN, PROTOTYPES, SEED
-from secure_fedgraph.protocol import Channel, Reveal, Unit
+from secure_fedgraph.protocol import Channel, Reveal, Unit, UnitContribution
 from secure_fedgraph.protocol.given import NOTHING, Entries, Expected, Integers, Numbers, Real, Whole
 
 OF_VALUE = (
@@ -36,7 +36,27 @@ VALUED_UPDATE = Channel("valued_update", Reveal.VALUES)
 PRESENCE = Channel("motif_presence", Reveal.EACH, Unit.GRAPH, why=OF_DIVERSITY)
 VALUED_LISTS = Channel("valued_lists", Reveal.VALUES, Unit.GRAPH)
 
-ASKS = {SIZE.name: 1, MOTIFS.name: 2, PRESENCE.name: 2, VALUED_LISTS.name: 1}
+# diversity that is shared
+SHARE = 1 / 1024
+"""What one graph adds at most to a sum over graphs, so that those of some thousands fit the default limit."""
+FINGERPRINTS = Channel(
+    "fingerprints",
+    Reveal.EACH,
+    Unit.GRAPH,
+    to="peer",
+    exact=True,
+    why="agents see by them which of their graphs others hold too (training.copies=own does without)",
+)
+STRUCTURE = Channel(
+    "structure",
+    Reveal.EACH,
+    Unit.GRAPH,
+    why="an agent's diversity is its own share of all structure",
+    unit_contribution=UnitContribution(1, SHARE),
+)
+
+ONCE = (FINGERPRINTS, STRUCTURE, SIZE, VALUED_LISTS)
+ASKS = {**dict.fromkeys((one.name for one in ONCE), 1), MOTIFS.name: 2, PRESENCE.name: 2}
 """How often an agent is asked in a run, at most; on other channels it is asked every round."""
 
 
@@ -59,7 +79,7 @@ def expected_fields(channel: str, settings: FairGraphFLSettings) -> Expected | N
         return motifs.expected_idf(settings)
     if channel == SHARED_VOCABULARY.name:
         return ({motifs.CODES: motifs.expected_codes(settings)},)
-    given_nothing = (VALUED_LISTS, SIZE, PROTOTYPES_OF_EACH, PROTOTYPE_SUMS, PERSONAL)
+    given_nothing = (*ONCE, PROTOTYPES_OF_EACH, PROTOTYPE_SUMS, PERSONAL)
     return NOTHING if channel in [one.name for one in given_nothing] else None
 
 

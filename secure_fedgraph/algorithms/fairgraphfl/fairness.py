@@ -56,6 +56,24 @@ def next_values(
     return raw / total if math.isfinite(total) and total > SMALL else values.double()
 
 
+def next_shared_values(values: Tensor, alignment: Tensor, diversity: Tensor, rate: float = 0.05) -> Tensor:
+    """``[agents]``: the values after a round where diversity is shared; not negative, of sum 1.
+
+    ``(1 - rate) r + rate a``, with ``a`` in proportion to ``max(s, 0) d``. Alignment scales what an agent's
+    graphs are worth, and is worth nothing alone. Where no product is positive the values stay.
+
+    Args:
+        values: of the round before.
+        alignment: cosines with the aggregate.
+        diversity: each agent's share of all structure above chance.
+
+    >>> next_shared_values(torch.tensor([0.5, 0.5]), torch.tensor([0.4, 0.4]), torch.tensor([0.8, 0.2]), 0.5)
+    tensor([0.6500, 0.3500], dtype=torch.float64)
+    """
+    earned = shares(alignment.double().clamp(min=0) * diversity.double())
+    return (1 - rate) * values.double() + rate * earned if float(earned.sum()) > 0 else values.double()
+
+
 def diversity(present: Tensor) -> Tensor:
     """``[agents]``: each agent's share of all distinct motifs (definition 2); 1 where there is none at all.
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from secure_fedgraph.algorithm import State
+from secure_fedgraph.algorithms.fairgraphfl import shared_structure
 from secure_fedgraph.algorithms.fairgraphfl.channels import SIZE
 from secure_fedgraph.algorithms.fairgraphfl.motif_lists import MotifLists
 from secure_fedgraph.algorithms.fairgraphfl.settings import FairGraphFLSettings
@@ -31,27 +32,48 @@ def meet_agents(round: RoundApi, state: State, settings: FairGraphFLSettings, li
         BadInput: for other agents in a later round.
         HostileMessage: for a number of graphs that is none.
     """
-    names = names_to_tensor(round.cohort)
-    if AGENTS in state:
-        if not torch.equal(state[AGENTS], names):
-            raise BadInput("fairgraphfl asks the same agents in every round: their values are shares of one")
+    if are_known(round, state, "fairgraphfl"):
         return dict(state)
     agents = len(round.cohort)
     state = {
         **state,
-        AGENTS: names,
+        AGENTS: names_to_tensor(round.cohort),
         VALUES: torch.full((1, agents), 1 / agents, dtype=torch.float64),
         PAYOFFS: torch.zeros(0, agents, dtype=torch.float64),
         DIVERSITY: torch.zeros(agents, dtype=torch.float64),
     }
     if settings.weighting == "size":
-        state[SIZES] = _ask_sizes(round)
-    return state | lists.exchange(round, state)
+        state[SIZES] = ask_sizes(round)
+    state |= lists.exchange(round, state)
+    if shared_structure.counts_structure(settings):
+        # nobody is worth anything for being there: two agents are worth what one with both's graphs is
+        state[DIVERSITY] = shared_structure.exchange(round, settings)
+        state[VALUES] = state[DIVERSITY][None]
+    return state
 
 
-def _ask_sizes(round: RoundApi) -> Tensor:
-    """``[agents]`` training graphs."""
+def are_known(round: RoundApi, state: State, algorithm: str) -> bool:
+    """Whether the state has the agents already.
+
+    Args:
+        algorithm: whose agents they are, for the refusal.
+
+    Raises:
+        BadInput: where it has others.
+    """
+    known = state.get(AGENTS)
+    if known is not None and not torch.equal(known, names_to_tensor(round.cohort)):
+        raise BadInput(f"{algorithm} asks the same agents in every round: their values are shares of one")
+    return known is not None
+
+
+def ask_sizes(round: RoundApi) -> Tensor:
+    """``[agents]`` training graphs, at least 1: noise may leave less of a number.
+
+    Raises:
+        HostileMessage: for a number that is not finite.
+    """
     sizes = torch.stack([values["graphs"].reshape(()) for values in round.gather(SIZE).values()])
-    if not bool((torch.isfinite(sizes) & (sizes > 0)).all()):
-        raise HostileMessage("an agent said a number of graphs that is none")
-    return sizes.double()
+    if not bool(torch.isfinite(sizes).all()):
+        raise HostileMessage("an agent's number of graphs is not finite")
+    return sizes.double().clamp(min=1)

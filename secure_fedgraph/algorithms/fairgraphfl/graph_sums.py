@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from secure_fedgraph.algorithms.fairgraphfl import motifs
+from secure_fedgraph.algorithms.fairgraphfl.channels import SHARE
 from secure_fedgraph.algorithms.fairgraphfl.settings import FairGraphFLBoundedSettings
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.graph.sample.packing import select_graphs
@@ -15,9 +16,6 @@ from secure_fedgraph.models.gin import Gin
 from secure_fedgraph.protocol import ContributionRows, UnitContribution
 from secure_fedgraph.seams import ClientContext
 
-SHARE = 1 / 1024
-"""What one graph adds to a count, and the longest that it adds to a sum: so that sums over some thousands of
-graphs fit the ring encoding's default limit."""
 _RELEASED = "released once"
 """The name of an entry of a memory that never goes back."""
 

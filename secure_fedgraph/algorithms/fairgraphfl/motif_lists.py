@@ -37,7 +37,8 @@ class MotifLists(Protocol):
 
 def lists_of(settings: FairGraphFLSettings) -> MotifLists:
     """The way that settings ask for."""
-    if not settings.use_diversity and settings.prototypes not in ("sum", "each"):
+    by_motifs = settings.use_diversity and settings.diversity == "printed"
+    if not by_motifs and settings.prototypes not in ("sum", "each"):
         return NoLists()
     return ValuedLists() if settings.lists == "valued" else ChosenLists(settings)
 

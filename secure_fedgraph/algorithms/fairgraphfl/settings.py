@@ -45,6 +45,11 @@ class FairGraphFLSettings(GinSettings):
         distance: of Eq. 14. ``absolute``, as printed, or ``relative``: over a prototype's own mean square
             where that is above one. Prototypes are sums over nodes: of dense graphs they are in the
             hundreds, and the printed term then leaves nothing of the classification.
+        diversity: ``printed``: an agent's share of all distinct motifs, which pays for what noise makes too;
+            ``shared``: its share of all agents' structure above chance, which noise has none of, times how
+            its update agrees. Additive in graphs, so one agent's graphs are worth the same as two agents'.
+        copies: of shared diversity. ``all``: a graph that several agents hold counts once, shared among them,
+            by fingerprints that agents show each other; ``own``: only an agent's own copies are left out.
         use_gradient, use_diversity: the two parts of a value (ablations).
         sparse: False gives everybody the whole gradient (ablation "model gradient").
         weighting: of the aggregate, by ``value`` or by ``size`` (ablation "aggregation").
@@ -69,6 +74,8 @@ class FairGraphFLSettings(GinSettings):
     regularisation: float = Field(0.1, ge=0, allow_inf_nan=False)
     regulariser: Literal["prototype", "graph"] = "prototype"
     distance: Literal["relative", "absolute"] = "relative"
+    diversity: Literal["printed", "shared"] = "printed"
+    copies: Literal["all", "own"] = "all"
     use_gradient: bool = True
     use_diversity: bool = True
     sparse: bool = True
@@ -109,6 +116,7 @@ class FairGraphFLBoundedSettings(FairGraphFLSettings):
     """As :class:`FairGraphFLSettings`, and what bounds one graph's part in motif lists and prototypes.
 
     Args:
+        diversity: ``printed`` always.
         vocabulary: ``public`` always: which motifs agents list depends on every graph.
         lists: of motifs. ``counted``: each agent's numbers of graphs by motif, of which one graph moves a
             bounded part; whatever the server reads as ``support`` or more is on the list, and prototypes
@@ -125,6 +133,7 @@ class FairGraphFLBoundedSettings(FairGraphFLSettings):
         least_count: prototypes of fewer (noised) graphs are left out.
     """
 
+    diversity: Literal["printed"] = "printed"
     vocabulary: Literal["public"] = "public"
     lists: Literal["counted", "chosen", "valued"] = "counted"  # type: ignore[assignment]
     prototypes: Literal["bounded", "none"] = "bounded"  # type: ignore[assignment]

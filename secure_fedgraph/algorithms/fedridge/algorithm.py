@@ -15,14 +15,13 @@ from secure_fedgraph.algorithm import Algorithm, Form, State
 from secure_fedgraph.algorithms.fedridge.settings import RidgeSettings
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.models import ridge
+from secure_fedgraph.models import feature_maps, ridge
 from secure_fedgraph.protocol import (
     Channel,
     ContributionMoments,
     Reveal,
     Unit,
     UnitContributionMoments,
-    Upload,
 )
 from secure_fedgraph.protocol.given import NOTHING, Expected
 from secure_fedgraph.protocol.upload import OFF, ON, moments_of
@@ -30,14 +29,16 @@ from secure_fedgraph.seams import ClientContext, RoundApi
 
 WEIGHTS, CLASSES, OWNERS, NOISE = "weights", "classes", "owners", "noise"
 """What is released: weights; or class sums, of how many owners, with which noise."""
-SENT, OWN = "sent", "own"
+OWN, FOURIER = "own", "fourier"
 MOST_NODES = 4096
-"""Own nodes of which an owner takes second moments, where there are more features than that."""
-UNKNOWN = 0.035
+"""Records of which a reader takes second moments, where there are more features than that."""
+UNKNOWN = 0.002
 """Second moments are sent where noise alone has eigenvalues below this share of the number of records: with
 more of it what they add is less than what their noise costs the class sums."""
 MOST_VALUES = 2**27
 """Second moments that are sent: a gigabyte of them."""
+PROJECTED = 2048
+"""Random directions that are offered where second moments of all features are too many."""
 TRAINED = 0.6
 """The share of nodes that is taken to train."""
 
@@ -48,8 +49,8 @@ class FedRidge(Algorithm):
     A record is a training node: its features ``z``, of length 1, and its class ``t``. Each owner sends
     ``A = sum z z^T`` and ``B = sum z t^T`` once (each round, if there are more). The server solves
     ``(A + ridge I) W = B``, and whoever predicts spreads the scores ``z W`` over the links that it has. In
-    the form ``second_moments=own`` only ``B`` is sent, and each owner solves with second moments of its own
-    nodes: there is no shared model, and noise that would drown ``A`` costs nothing.
+    the form ``second_moments=own`` only ``B`` is sent, and whoever predicts takes the second moments of the
+    records that it is asked about: noise that would drown ``A`` costs nothing.
 
     Guarantees:
         - one node is one record, so it moves a client's upload by at most a known amount, which the client
@@ -58,7 +59,8 @@ class FedRidge(Algorithm):
         - nothing that is sent depends on a link.
 
     Needs:
-        - features that say something by themselves: links are used at inference only.
+        - features that say something by themselves: links are used at inference only;
+        - with ``second_moments=own``, questions about many records at a time (a graph, not a node).
 
     Args:
         settings: :class:`~secure_fedgraph.algorithms.fedridge.settings.RidgeSettings`.
@@ -81,11 +83,13 @@ class FedRidge(Algorithm):
     """What one record is of."""
     reads_links: ClassVar[bool] = False
     """Whether a record depends on links."""
+    without_links: ClassVar[Mapping[str, Any] | None] = {"steps": 0}
     target_norm: ClassVar[float] = 0.5
     """The length of a target, where the settings give none."""
+    map: ClassVar[str] = "none"
+    """The public map of records, where the settings name none."""
 
     MOMENTS = Channel("moments", Reveal.SUM)
-    SOLVED = Channel("solved", Reveal.EACH, to="referee")
 
     @property
     def _sends_second(self) -> bool:
@@ -99,11 +103,11 @@ class FedRidge(Algorithm):
 
     @property
     def in_use(self) -> tuple[Channel, ...]:
-        """The channel with what one record moves of it; the referee asks owners for what each solves."""
+        """The channel with what one record moves of it."""
         moments = replace(
             self.MOMENTS, unit=self.record, links=self.reads_links, unit_contribution=self._contribution
         )
-        return (moments,) if self._sends_second else (moments, self.SOLVED)
+        return (moments,)
 
     def suited(
         self, channel: Channel, noise: float, schema: Schema, clients: int, sizes: Mapping[str, int]
@@ -119,7 +123,7 @@ class FedRidge(Algorithm):
             return self
         why = (
             f"noise gives second moments of {records:.0f} records eigenvalues up to {edge:.0f}, and class "
-            "sums alone carry less of it; each owner takes its own second moments"
+            "sums alone carry less of it; whoever predicts takes second moments of the records asked about"
         )
         free = copy.copy(self)  # auto leaves the choice open, by hand too
         free.by_hand = {key: value for key, value in self.by_hand.items() if key != "second_moments"}
@@ -127,10 +131,23 @@ class FedRidge(Algorithm):
 
     def width(self, schema: Schema) -> int:
         """Numbers in a record."""
-        return schema.features
+        return self.settings.map_width if self._maps else self.described(schema)
 
     def records(self, graph: Data, schema: Schema) -> torch.Tensor:
         """A graph's records: ``[n, width]``, of length 1."""
+        given, s = self.describe(graph, schema), self.settings
+        return feature_maps.fourier(given, s.map_width, s.map_scale) if self._maps else given
+
+    @property
+    def _maps(self) -> bool:
+        return (self.settings.map or self.map) == FOURIER
+
+    def described(self, schema: Schema) -> int:
+        """Numbers in a record before the public map."""
+        return schema.features
+
+    def describe(self, graph: Data, schema: Schema) -> torch.Tensor:
+        """A graph's records before the public map: ``[n, described]``, of length 1."""
         return ridge.records(graph.x)
 
     @property
@@ -160,7 +177,9 @@ class FedRidge(Algorithm):
             raise BadInput(
                 f"training.second_moments = {self.settings.second_moments}: {width} features have "
                 f"{values} second moments, more than {MOST_VALUES}: set training.second_moments=own, which "
-                "sends class sums only"
+                "sends class sums only, or project them with training.map=fourier training.map_width="
+                f"{PROJECTED} ({PROJECTED * (PROJECTED + 1) * 2 // 2**20} MiB a client, and what {PROJECTED} "
+                "random directions lose)"
             )
 
     def combines(self, schema: Schema) -> bool:
@@ -185,17 +204,16 @@ class FedRidge(Algorithm):
             return {WEIGHTS: state[WEIGHTS]}
         return {CLASSES: state[CLASSES], OWNERS: state[OWNERS], NOISE: state["variance"].sqrt()}
 
-    def as_read(self, released: State, graph: Data, schema: Schema) -> State:
-        """The weights, by the graph's own second moments where none were sent."""
+    def solved(self, released: State, graph: Data, schema: Schema) -> torch.Tensor:
+        """The weights, ``[width, classes]``; by second moments of the graph where none were sent."""
         if WEIGHTS in released:
-            return released
+            return released[WEIGHTS]
         z = self.records(graph, schema)
         if z.shape[1] > MOST_NODES < len(z):
             z = z[torch.linspace(0, len(z) - 1, MOST_NODES).long()]
         owners, noise = max(round(float(released[OWNERS])), 1), float(released[NOISE])
         norm = self._contribution.targets
-        solved = ridge.own_weights(released[CLASSES].double(), z, owners, norm, noise)
-        return {WEIGHTS: solved.float()}
+        return ridge.own_weights(released[CLASSES].double(), z, owners, norm, noise).float()
 
     def round(self, round: RoundApi, state: State) -> State:
         """Adds moments to those of the rounds before, if any, and solves.
@@ -220,20 +238,6 @@ class FedRidge(Algorithm):
         solved = ridge.weights(after["second"], after[CLASSES], norm, apart, deviation)
         return {**after, WEIGHTS: solved.float()}
 
-    def predictions(
-        self, state: State, round: RoundApi, inputs: Data, schema: Schema
-    ) -> dict[str, torch.Tensor]:
-        """By the shared weights; or by each owner's, who solved with second moments of its own."""
-        if self._sends_second:
-            return super().predictions(state, round, inputs, schema)
-        solved = round.gather(self.SOLVED, self.released(state))
-        return {owner: self.predict(weights, inputs, schema) for owner, weights in solved.items()}
-
-    @SOLVED.answer
-    def solved(self, client: ClientContext, given: State) -> Upload:
-        """The weights that this owner gets from the class sums, for the referee."""
-        return Upload(self.as_read(given, client.graph, client.schema))
-
     @MOMENTS.answer
     def moments(self, client: ClientContext, given: Mapping[str, Any]) -> ContributionMoments:
         """The training nodes' features and classes, of which the client's door makes sums."""
@@ -245,5 +249,5 @@ class FedRidge(Algorithm):
     def predict(self, params: State, graph: Data, schema: Schema) -> torch.Tensor:
         """Scores by features, spread over the graph's links: logarithms of shares."""
         s = self.settings
-        scores = self.records(graph, schema) @ self.as_read(params, graph, schema)[WEIGHTS]
+        scores = self.records(graph, schema) @ self.solved(params, graph, schema)
         return ridge.spread(scores, graph.edge_index, s.steps, s.restart, s.sharpness)

@@ -9,7 +9,7 @@ import torch
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import State
-from secure_fedgraph.algorithms.fedridge.algorithm import WEIGHTS, FedRidge
+from secure_fedgraph.algorithms.fedridge.algorithm import FedRidge
 from secure_fedgraph.graph import descriptors
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.protocol import Unit
@@ -37,16 +37,18 @@ class GraphFedRidge(FedRidge):
     alone = "gin-local"
     record: ClassVar[Unit] = Unit.GRAPH
     reads_links: ClassVar[bool] = True
+    without_links = None
     target_norm: ClassVar[float] = 1.0
+    map: ClassVar[str] = "fourier"
 
-    def width(self, schema: Schema) -> int:
+    def described(self, schema: Schema) -> int:
         """Numbers that describe a graph."""
         return descriptors.width(schema)
 
-    def records(self, graph: Data, schema: Schema) -> torch.Tensor:
-        """What describes each graph: ``[graphs, width]``, of length 1."""
+    def describe(self, graph: Data, schema: Schema) -> torch.Tensor:
+        """What describes each graph: ``[graphs, described]``, of length 1."""
         return descriptors.descriptors(graph, schema)
 
     def predict(self, params: State, graph: Data, schema: Schema) -> torch.Tensor:
         """Scores of the graphs, ``[graphs, classes]``."""
-        return self.records(graph, schema) @ self.as_read(params, graph, schema)[WEIGHTS]
+        return self.records(graph, schema) @ self.solved(params, graph, schema)

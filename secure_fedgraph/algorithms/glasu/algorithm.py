@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
 from secure_fedgraph.algorithm import Form, State
 from secure_fedgraph.algorithms.glasu import expected_fields
-from secure_fedgraph.algorithms.glasu.channels import BACKWARD, HIDDEN, SAMPLE, STEP
+from secure_fedgraph.algorithms.glasu.channels import BACKWARD, HIDDEN, LINKS, SAMPLE, STEP
 from secure_fedgraph.algorithms.glasu.iteration import Iteration
 from secure_fedgraph.algorithms.glasu.server import VerticalServer
 from secure_fedgraph.graph.schema import Schema
@@ -50,6 +51,7 @@ class Glasu(VerticalServer):
     reference = "Zhang et al., GLASU, TMLR 2024 (arXiv 2303.09531)"
     rounds = 32
     partitions: ClassVar[tuple[str, ...]] = ("vertical", "vertical_all_links")
+    hands_links_out = True
     forms = (
         Form(
             {"sampler": "public"},
@@ -67,11 +69,17 @@ class Glasu(VerticalServer):
         fields = expected_fields.request(channel, self.settings, self.aggregate_fields)
         return fields or super().takes(channel, schema)
 
+    def shows(self, channel: str, schema: Schema) -> Expected | None:
+        """Pairs of nodes, for the other clients."""
+        return expected_fields.PAIRS if channel == LINKS.name else super().shows(channel, schema)
+
     # -- the server -------------------------------------------------------------------------------
 
     def round(self, round: RoundApi, state: State) -> State:
         """Algorithm 1: joint inferences, and updates after each."""
         state = self.with_all_clients(round, state)
+        if self.divides_links and round.number == 1:
+            round.share(LINKS, {"parties": round.cohort})
         for step in range(self.settings.steps):
             iteration = self.begin_iteration(round, state, step)
             self.unite_index_sets(round, iteration)
@@ -107,6 +115,20 @@ class Glasu(VerticalServer):
             round.scatter(STEP, dict.fromkeys(iteration.present, iteration.request()))
 
     # -- the clients ------------------------------------------------------------------------------
+
+    @LINKS.answer
+    def links(self, client: ClientContext, given: State) -> Upload:
+        """The links that this client randomised, for the other clients."""
+        self.parties(client, given)
+        links, nodes = client.graph.edge_index, int(client.graph.num_nodes)
+        numbers = torch.unique(links.min(0).values * nodes + links.max(0).values)
+        pairs = torch.stack([numbers // nodes, numbers % nodes], dim=1)
+        return Upload({"pairs": pairs.to(torch.float32)})
+
+    @LINKS.read
+    def keep_links(self, client: ClientContext, uploads: dict[str, dict[str, Tensor]]) -> None:
+        """Uses the others' randomised links beside its own."""
+        self.take_links(client, uploads)
 
     @SAMPLE.answer
     def sample(self, client: ClientContext, given: State) -> Upload:

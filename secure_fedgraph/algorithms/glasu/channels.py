@@ -11,6 +11,8 @@ _OF_TWO = (
 
 SAMPLE = Channel("sample", Reveal.EACH, Unit.EDGE, exact=True)
 """The nodes that a client sampled."""
+LINKS = Channel("randomised_links", Reveal.EACH, Unit.EDGE, to="peer", exact=True)
+"""The links that a client randomised, of the pairs of nodes that are its part, for the other clients."""
 HIDDEN = Channel("hidden", Reveal.SUM, Unit.NODE, min_clients=3, too_few_message=_OF_TWO)
 """A client's rows of an aggregated layer."""
 BACKWARD = Channel("backward", Reveal.SUM, Unit.NODE, min_clients=3, too_few_message=_OF_TWO)

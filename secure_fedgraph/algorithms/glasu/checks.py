@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.protocol.given import link_holder
 
 MOST_NODES = 2**24
 """Uploads are float32: node numbers above this are not exact."""
@@ -62,6 +63,30 @@ def index_set(given: Mapping[str, Any], key: str, nodes: int, within: Tensor | N
     if within is not None and not bool(torch.isin(within, numbers).all()):
         raise HostileMessage(f"{key!r} lacks nodes that this client has asked for")
     return numbers
+
+
+def pairs(name: str, value: Tensor, nodes: int, place: int, clients: int) -> Tensor:
+    """The links that a client randomised, ``[k, 2]``, the lower node first, each once.
+
+    Args:
+        name: the client's.
+        nodes: node numbers are below it.
+        place: the client's, among all clients by name.
+        clients: how many there are.
+
+    Raises:
+        HostileMessage: for anything else, or pairs that are another client's part.
+    """
+    low, high = value.double().unbind(1)
+    whole = bool((value == value.round()).all() and (low >= 0).all() and (high < nodes).all())
+    if not whole or not bool((low < high).all()):
+        raise HostileMessage(f"{name}'s links are not pairs of node numbers below {nodes}, the lower first")
+    numbers = (low * nodes + high).long()
+    if bool((numbers.diff() <= 0).any()):
+        raise HostileMessage(f"{name}'s links are not ascending")
+    if bool((link_holder(low.long(), high.long(), clients) != place).any()):
+        raise HostileMessage(f"{name} hands out links between nodes that are another client's part")
+    return value.long()
 
 
 def rows(given: Mapping[str, Any], key: str, count: int, width: int) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from secure_fedgraph.algorithm import Algorithm, State
@@ -20,6 +21,8 @@ from secure_fedgraph.seams import ClientContext
 
 LIVE = "live"
 """The entry of a client's scratch."""
+ALL_LINKS = "links of all"
+"""The entry of a client's memory with all clients' randomised links."""
 
 
 @dataclass
@@ -101,11 +104,29 @@ class VerticalClient(Algorithm):
         return tower
 
     def table(self, client: ClientContext) -> NeighbourTable:
-        """A client's own links."""
+        """The links that a client uses."""
         nodes = int(client.graph.num_nodes)
         if nodes > checks.MOST_NODES:
             raise BadInput(f"{nodes} nodes: index sets travel as float32, exact up to {checks.MOST_NODES}")
-        return NeighbourTable(client.graph.edge_index, nodes)
+        links = client.memory.get(ALL_LINKS, client.graph.edge_index)
+        return NeighbourTable(links, nodes)
+
+    @property
+    def divides_links(self) -> bool:
+        """Whether clients hand each other the links that they randomised."""
+        return self.settings.links == "divided"
+
+    def take_links(self, client: ClientContext, uploads: dict[str, dict[str, Tensor]]) -> None:
+        """Keeps the links that the others randomised, beside those that this client did."""
+        names, nodes = sorted(client.clients), int(client.graph.num_nodes)
+        theirs = [
+            checks.pairs(name, values["pairs"], nodes, names.index(name), len(names)).T
+            for name, values in sorted(uploads.items())
+            if name != client.name
+        ]
+        both = [torch.cat([pairs, pairs.flip(0)], dim=1) for pairs in theirs]
+        client.memory[ALL_LINKS] = torch.cat([client.graph.edge_index, *both], dim=1)
+        client.scratch.pop(LIVE, None)
 
     def work(self, client: ClientContext) -> Work:
         """What a client keeps within this round."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from secure_fedgraph.algorithms.glasu.channels import BACKWARD, EXAMINE, HIDDEN, SAMPLE, STEP
+from secure_fedgraph.algorithms.glasu.channels import BACKWARD, EXAMINE, HIDDEN, LINKS, SAMPLE, STEP
 from secure_fedgraph.algorithms.glasu.checks import MOST_NODES
 from secure_fedgraph.algorithms.glasu.settings import GlasuSettings
 from secure_fedgraph.protocol.given import Entries, Expected, Integers, Numbers, Texts, Whole
@@ -13,6 +13,8 @@ MEAN: Entries = {"aggregate": Numbers((None, None)), "summands": Whole(1)}
 """A mean over clients, and over how many."""
 ROWS: Expected = ({"rows": Numbers((None, None))},)
 """What a client sends its peers."""
+PAIRS: Expected = ({"pairs": Numbers((None, 2))},)
+"""Randomised links: two node numbers each, the lower first."""
 
 
 def task(settings: GlasuSettings) -> Entries:
@@ -37,6 +39,7 @@ def request(channel: str, settings: GlasuSettings, aggregate: Entries) -> Expect
     gradient: Entries = {"gradient": Numbers((None, None))}
     examined: Entries = {"parties": PARTIES, "nodes": Whole(1), "segment": Whole()}
     forms: dict[str, Expected] = {
+        LINKS.name: ({"parties": PARTIES},),
         SAMPLE.name: (of_segment, {**of_segment, **nodes}),
         HIDDEN.name: (of_segment, {**of_segment, **nodes}, {**of_segment, **aggregate}),
         BACKWARD.name: ({**of_segment, **aggregate}, {**of_segment, **gradient}),

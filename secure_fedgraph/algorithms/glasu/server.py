@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms.glasu import checks
-from secure_fedgraph.algorithms.glasu.channels import BACKWARD, EXAMINE, HIDDEN, SAMPLE, STEP
+from secure_fedgraph.algorithms.glasu.channels import BACKWARD, EXAMINE, HIDDEN, LINKS, SAMPLE, STEP
 from secure_fedgraph.algorithms.glasu.expected_fields import MOST_SEED
 from secure_fedgraph.algorithms.glasu.iteration import Iteration
 from secure_fedgraph.algorithms.glasu.referee import RefereeInference
@@ -44,8 +44,9 @@ class VerticalServer(RefereeInference):
     @property
     def in_use(self) -> tuple[Channel, ...]:
         """Without those that these settings never open."""
+        links = (LINKS,) if self.divides_links else ()
         sampled = (SAMPLE,) if self.unites else ()
-        return (*sampled, self.hidden_channel, *self.gradient_channels, STEP, EXAMINE)
+        return (*links, *sampled, self.hidden_channel, *self.gradient_channels, STEP, EXAMINE)
 
     def bounded(self, channel: Channel) -> Channel:
         """A channel of sums, with the bound of its rows, and whether sums of two clients are accepted."""
@@ -75,10 +76,31 @@ class VerticalServer(RefereeInference):
                 f"evaluation = 'in_band': a client of {self.name} has some columns of every node, and no "
                 "model or tests of its own: set evaluation=referee"
             )
+        if self.divides_links and not self.hands_links_out:
+            raise BadInput(
+                f"training.links = 'divided': clients of {self.name} exchange nothing, or use no links: "
+                "leave it out"
+            )
         if clients == 1 and self.hidden_channel in self.in_use:
             raise BadInput(
                 f"clients = 1: {self.name} aggregates over clients that each hold some columns; give 3 or "
                 "more, or run glasu-centralized"
+            )
+
+    def check_inputs(self, divided: Sequence[str]) -> None:
+        """That clients divide the links where they hand them out, and nowhere else.
+
+        Raises:
+            BadInput: with the key and the mend.
+        """
+        if self.divides_links and not divided:
+            raise BadInput(
+                "training.links = 'divided': clients would hand each other their own links; randomise them, "
+                "with --unit edge --epsilon E or links=E, or set training.links=own"
+            )
+        if divided and not self.divides_links:
+            raise BadInput(
+                "links are divided among the clients and training.links = 'own': set training.links=divided"
             )
 
     @property
@@ -88,7 +110,7 @@ class VerticalServer(RefereeInference):
 
     def uses(self, channel: Channel, rounds: int, clients: int) -> int:
         """Once an aggregated layer and step."""
-        return rounds * self.settings.steps * len(self.segments)
+        return 1 if channel is LINKS else rounds * self.settings.steps * len(self.segments)
 
     def init(self, schema: Schema, seed: int) -> State:
         """A seed for batches: the server has no weights."""

@@ -40,6 +40,9 @@ class GlasuSettings(Settings):
         decay, decay_every: the rate is divided by ``decay`` every ``decay_every`` rounds.
         weight_decay: divided by the number of clients.
         dropout: after every layer.
+        links: which links a client uses: its ``own``, or ``divided``: where the policy randomises links, each
+            pair of nodes is one client's to randomise, and clients hand each other the answers, so that a
+            link pays once however many hold it.
         bound: rows are cut off at this absolute value; the limit of ``masked`` and ``homomorphic`` must hold
             it.
         accept_two_clients: take part although with two clients each can subtract its own rows from the mean.
@@ -61,6 +64,7 @@ class GlasuSettings(Settings):
     decay_every: int = Field(12, ge=1)
     weight_decay: float = Field(5e-5, ge=0, allow_inf_nan=False)
     dropout: float = Field(0.4, ge=0, lt=1)
+    links: Literal["own", "divided"] = "own"
     bound: float = Field(8.0, gt=0, allow_inf_nan=False)
     accept_two_clients: bool = False
 

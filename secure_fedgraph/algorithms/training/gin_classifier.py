@@ -102,6 +102,14 @@ class GinClassifier(Algorithm):
             scores: Tensor = model(graph)
         return scores
 
+    def batch_of(self, client: ClientContext, chosen: Tensor) -> Data:
+        """Some of the agent's graphs, packed, as its model reads them.
+
+        Args:
+            chosen: ``[g]`` their numbers.
+        """
+        return select_graphs(client.graph, chosen)
+
     def own_model(self, client: ClientContext) -> State:
         """The agent's own model; a fresh one where no round has asked it yet."""
         if "model" in client.memory:
@@ -128,7 +136,7 @@ class GinClassifier(Algorithm):
         sound = True
         for _ in range(s.epochs):
             for rows in torch.randperm(len(training), generator=order).split(size):
-                batch = select_graphs(graph, training[rows])
+                batch = self.batch_of(client, training[rows])
                 optimizer.zero_grad()
                 embedded = model.embed(batch, noise)
                 loss = F.cross_entropy(model.classify(embedded, noise), batch.y)

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch_geometric.data import Data
 
+from secure_fedgraph.algorithms.training.noisy_labels import cross_entropy
 from secure_fedgraph.algorithms.training.optimizers import bound_gradients, moments, optimizer_of, restore
 from secure_fedgraph.algorithms.training.private_training import Penalty, fit_privately
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
@@ -46,7 +47,7 @@ def fit(
         return fit_privately(client, graph, model, settings, penalty)
     optimizer = optimizer_of(model, settings)
     restore(optimizer, client.memory.get("optimizer", {}))
-    loss_of = _loss(client, graph, model, settings, trees)
+    loss_of = loss_on(client, graph, model, settings, trees)
     model.train()
     sound = True
     for batch in _batches(client, graph, settings):
@@ -61,24 +62,35 @@ def fit(
     client.memory["optimizer"] = moments(optimizer)
 
 
-def _loss(
-    client: ClientContext, graph: Data, model: nn.Module, settings: TrainingSettings, trees: Trees | None
+def loss_on(
+    client: ClientContext,
+    graph: Data,
+    model: nn.Module,
+    settings: TrainingSettings,
+    trees: Trees | None = None,
 ) -> Callable[[torch.Tensor], torch.Tensor]:
+    """The mean cross entropy of a batch of the client's own nodes or graphs, as a function of the batch.
+
+    Args:
+        client, graph, model, settings, trees: as :func:`fit`.
+    """
     if graph.get("graph") is not None:  # a union of whole graphs, which are the items
         dropout = client.generator("dropout")
         return lambda batch: F.cross_entropy(
             scores_of(model, select_graphs(graph, batch), dropout), graph.y[batch]
         )
+    truth = client.true_labels
     forward_tree = getattr(model, "forward_tree", None)
     if forward_tree is None:
-        return lambda batch: F.cross_entropy(scores_of(model, graph)[batch], graph.y[batch])
+        return lambda batch: cross_entropy(scores_of(model, graph)[batch], graph.y[batch], truth)
     prepared = getattr(model, "prepared", None)
     x = graph.x if prepared is None else prepared(graph.x)
     draw = trees or _fresh_trees(client, graph, settings)
     noise = {"generator": client.generator("dropout")} if settings.dropout else {}
 
     def sampled(batch: torch.Tensor) -> torch.Tensor:
-        return F.cross_entropy(forward_tree(spare(model, x), draw(batch), **noise), graph.y[batch])
+        scores = forward_tree(spare(model, x), draw(batch), **noise)
+        return cross_entropy(scores, graph.y[batch], truth)
 
     return sampled
 

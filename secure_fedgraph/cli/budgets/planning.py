@@ -13,8 +13,9 @@ from rich.table import Table
 from secure_fedgraph.cli.options import AUTO, protection_in
 from secure_fedgraph.cli.screen import PlainConsole, to_a_pipe, visible
 from secure_fedgraph.experiment.config import TRUSTED, Experiment, read_values
-from secure_fedgraph.experiment.planner import NO_LEARNING, Candidate, Choice, asked_experiment, choose
+from secure_fedgraph.experiment.planner import Candidate, Choice, asked_experiment, choose
 from secure_fedgraph.experiment.results import make_federation
+from secure_fedgraph.experiment.schema.run import NO_LEARNING
 from secure_fedgraph.protocol.guarantee import Reader
 
 AS_CONFIGURED = "as configured"
@@ -66,7 +67,7 @@ def _taken(chosen: Candidate) -> str:
     """What the planner takes, in a line."""
     return (
         f"{chosen.algorithm} under {chosen.policy}, {chosen.form or AS_CONFIGURED}, with a "
-        f"noise-to-signal of {_short(chosen.noise_to_signal)}, the least of all candidates"
+        f"noise-to-signal of {_short(chosen.noise_to_signal)}: {chosen.why}"
     )
 
 
@@ -126,6 +127,7 @@ def _row(one: Candidate) -> dict[str, Any]:
         "form": one.form,
         "noise_multiplier": one.noise_multiplier,
         "noise_to_signal": one.noise_to_signal,
+        "weights": one.weights,
         "why": one.why,
     }
 

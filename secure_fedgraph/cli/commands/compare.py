@@ -14,6 +14,7 @@ COMPARE_EXAMPLES = """
 Examples:
   secure-fedgraph compare --algorithm fedsage,fedavg --data pubmed --clients 200 --epsilon 1,8,inf --seeds 3
   secure-fedgraph compare --algorithm fedsage --policy plaintext,masked,homomorphic --rounds 5 --attack a1,a4
+  secure-fedgraph compare --data pubmed --unit node --epsilon 1,2,4,8
 """
 
 
@@ -24,6 +25,9 @@ Examples:
     help="Policies, by commas; distributed_dp with a budget, else strictest.",
 )
 @click.option("--attack", help="Attacks to run under each point, by commas; none by default.")
+@click.option(
+    "--skip-without-graph", is_flag=True, help="Do not run each budget once more where nothing reads a link."
+)
 @click.option("--workers", type=click.IntRange(1), help="Processes; one a core by default.")
 @partial(experiment_options, epsilon=str)
 def compare(**given: Any) -> None:

@@ -17,7 +17,7 @@ from secure_fedgraph.errors import unknown_name
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @click.option("--debug", is_flag=True, hidden=True)
 def list_names(what: str, as_json: bool, debug: bool) -> None:
-    """Print what works today: algorithms, policies, attacks or datasets."""
+    """Print what works today: algorithms, policies, attacks, datasets or tables."""
     what = what.lower()
     if what not in names.KINDS:
         raise unknown_name("list", what, names.KINDS)

@@ -7,6 +7,7 @@ from secure_fedgraph.experiment.compare.points import ALONE, NO_PRIVACY, NOISED,
 from secure_fedgraph.experiment.compare.runner import Leaks, check, compare, unfinished
 from secure_fedgraph.experiment.compare.runs import run_key, run_point
 from secure_fedgraph.experiment.compare.summary import gains, pareto, score_of
+from secure_fedgraph.experiment.compare.without_graph import added, references
 
 __all__ = [
     "ALONE",
@@ -15,6 +16,7 @@ __all__ = [
     "SILENT",
     "Leaks",
     "Point",
+    "added",
     "check",
     "check_folder",
     "checked_points",
@@ -26,6 +28,7 @@ __all__ = [
     "is_begun",
     "pareto",
     "points",
+    "references",
     "run_key",
     "run_point",
     "score_of",

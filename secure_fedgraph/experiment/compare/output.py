@@ -47,6 +47,9 @@ def flat(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
             plain["spent"] = float(plain["spent"])
         for key in ("accuracy", "std", "leak"):
             plain |= {f"{key}_{name}": value for name, value in (row.get(key) or {}).items()}
+        without = (row.get("without_graph") or {}).get("accuracy") or {}
+        plain |= {f"without_graph_{name}": value for name, value in without.items()}
+        plain |= {f"epsilon_{unit}": float(value) for unit, value in (row.get("units") or {}).items()}
         for name, leak in (row.get("leaks") or {}).items():
             plain |= {f"guess_{name}": leak["baseline"], f"leaks_{name}": leak["leaks"]}
         yield plain

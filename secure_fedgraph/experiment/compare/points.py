@@ -12,6 +12,7 @@ from secure_fedgraph.algorithms.plugins import algorithm_named
 from secure_fedgraph.experiment.config import Experiment
 
 NO_PRIVACY, ALONE, NOISED, SILENT = "no privacy", "no collaboration", "budget", "as configured"
+WITHOUT_GRAPH = "without graph"
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,8 @@ class Point:
     """One algorithm under one policy and one budget.
 
     Args:
-        kind: why it is there: a budget, a policy as configured, or one of the two baselines.
+        kind: why it is there: a budget, a policy as configured, one of the two baselines, or a budget's
+            reference without a graph.
         algorithm, policy: names.
         epsilon: the budget; None where there is none.
         config: the whole experiment, but for the seed.
@@ -35,7 +37,8 @@ class Point:
     def name(self) -> str:
         """What its folder is called."""
         budget = "" if self.epsilon is None else f"-{self.epsilon!r}".removesuffix(".0")
-        return f"{self.algorithm}-{self.policy}{budget}".replace("+", "plus").replace(":", ".")
+        ending = "-without-graph" if self.kind == WITHOUT_GRAPH else ""
+        return f"{self.algorithm}-{self.policy}{budget}{ending}".replace("+", "plus").replace(":", ".")
 
     def experiment(self, seed: int) -> Experiment:
         """With one seed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,7 +12,8 @@ from secure_fedgraph.errors import BadInput, Refused
 from secure_fedgraph.experiment.compare.eta import Job, Remaining
 from secure_fedgraph.experiment.compare.points import ALONE, Point
 from secure_fedgraph.experiment.compare.runs import check_point_can_start, kept, readable, run_key, run_point
-from secure_fedgraph.experiment.compare.summary import RAN, Failure, gains, row_of
+from secure_fedgraph.experiment.compare.summary import RAN, Failure, beside_links, gains, row_of
+from secure_fedgraph.experiment.compare.without_graph import Reference, added
 from secure_fedgraph.experiment.results import write_json
 
 Told = Callable[[str, float | None], None]
@@ -106,6 +107,7 @@ def compare(
     progress: Told = lambda text, left: None,
     foresee: Callable[[int, float], None] = lambda jobs, seconds: None,
     leaks: Leaks | None = None,
+    beside: Mapping[str, Reference] | None = None,
 ) -> list[dict[str, Any]]:
     """Runs what is not finished, and gives every point's row.
 
@@ -117,20 +119,37 @@ def compare(
         foresee: called once with the number of jobs left and the seconds that they need, as soon as a run of
             each algorithm has ended.
         leaks: attacks on each point, on its first seed.
+        beside: name of a point -> its budget without a graph, which its row tells of; it is run too.
     """
-    call = _Call(chosen, seeds, out, leaks)
+    beside = beside or {}
+    others = added(chosen, beside)
+    call = _Call(chosen, others, seeds, out, leaks)
     call.run(pool, Remaining(workers), progress, foresee)
     rows = [call.row(point) for point in chosen]
+    by_name = {row["name"]: row for row in (*rows, *(call.row(point) for point in others))}
     alone = next((r for r in rows if r["kind"] == ALONE and r["outcome"] == RAN), None)
-    return [row | gains(row, alone) for row in rows]
+    for row in rows:
+        row |= gains(row, alone)
+        if row["name"] in beside:
+            reference = beside[row["name"]]
+            found = None if reference.point is None else by_name[reference.point.name]
+            row |= beside_links(row, found, reference.reason)
+    return rows
 
 
 class _Call:
     """One call: its jobs, the results so far, and the failures."""
 
-    def __init__(self, chosen: Sequence[Point], seeds: Sequence[int], out: Path, leaks: Leaks | None) -> None:
+    def __init__(
+        self,
+        chosen: Sequence[Point],
+        others: Sequence[Point],
+        seeds: Sequence[int],
+        out: Path,
+        leaks: Leaks | None,
+    ) -> None:
         self.seeds, self.out, self.leaks = seeds, out, leaks
-        runs = [Job(point, seed) for seed in seeds for point in chosen]
+        runs = [Job(point, seed) for seed in seeds for point in (*chosen, *others)]
         first = {job.point.algorithm: job for job in reversed(runs)}.values()  # their times predict others
         self.jobs = [*first, *(job for job in runs if job not in first)]
         self.jobs += [Job(point, None) for point in chosen] if leaks is not None else []

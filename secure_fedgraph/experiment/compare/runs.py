@@ -77,14 +77,15 @@ def _is_whole(result: dict[str, Any]) -> bool:
     return (
         len(claims) == len(result["privacy"])
         and any(isinstance(value, float) for value in result["accuracy"].values())
-        and all(_number(claim.get("epsilon"), "inf") for claim in claims)
+        and all(_number(claim.get("epsilon"), "inf") and _number(claim.get("holders", 1)) for claim in claims)
+        and _number(result.get("commonest_class"), None)
         and isinstance(result["metric"], str)
         and _number(result["bytes"].get("up"))
         and _number(result["seconds"])
     )
 
 
-def _number(value: Any, *words: str) -> bool:
+def _number(value: Any, *words: str | None) -> bool:
     return value in words or (type(value) in (int, float) and math.isfinite(value))
 
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from scipy.stats import t as student
 
 from secure_fedgraph.experiment.compare.points import Point
+from secure_fedgraph.experiment.schema.larger_units import why_larger
 
 RAN, REFUSED, FAILED = "ran", "refused", "failed"
 
@@ -62,7 +63,8 @@ def row_of(
     keys = [k for k, v in results[0]["accuracy"].items() if isinstance(v, float)]
     scores = {key: [r["accuracy"][key] for r in results if key in r["accuracy"]] for key in keys}
     held = results[0]["privacy"].get(unit, {})
-    spent = _json(max(float(r["privacy"].get(unit, {}).get("epsilon", "inf")) for r in results))
+    spent = _json(_most(results, unit))
+    units = {one: _json(_most(results, one)) for one in results[0]["privacy"]}
     return {
         **row,
         "epsilon": spent if point.epsilon is None else point.epsilon,
@@ -70,6 +72,8 @@ def row_of(
         "spent": spent,
         "accountant": held.get("accountant", ""),
         "computational": held.get("computational", False),
+        "units": units,
+        "larger_units": why_larger(units, unit, held.get("holders", 1)),
         "form": results[0].get("form", {}),
         "measure": results[0]["metric"],
         "accuracy": {key: fmean(values) for key, values in scores.items()},
@@ -85,6 +89,11 @@ def row_of(
         "seconds": round(fmean(r["seconds"] for r in results), 1),
         **{"leak": {}, "leaks": {}, **(leaks or {})},
     }
+
+
+def _most(results: Sequence[Mapping[str, Any]], unit: str) -> float:
+    """The largest epsilon of a unit over all seeds."""
+    return max(float(r["privacy"].get(unit, {}).get("epsilon", "inf")) for r in results)
 
 
 def _commonest(results: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -108,6 +117,10 @@ def _interval(values: Sequence[float]) -> list[float] | None:
 
 BESIDE = {"personal": "own", "personal_global": "own_global"}
 """Scores of personal models -> the scores of the same models without what was released."""
+OF_OWNERS = {*BESIDE, *BESIDE.values()}
+"""Scores of models that owners keep to themselves."""
+TOLD_OF_REFERENCE = ("name", "algorithm", "spent", "seeds", "bytes", "seconds")
+"""What a row tells of its budget's reference besides scores."""
 IN_WORDS = {
     "global": "accuracy on all test data",
     "local": "accuracy on owners' own test data",
@@ -129,7 +142,6 @@ def gains(row: Mapping[str, Any], alone: Mapping[str, Any] | None) -> dict[str, 
     others = {one["seed"]: one["accuracy"] for one in alone["each"]}
     by_measure = {}
     for key in row["accuracy"]:
-        sign = -1.0 if key.startswith("mae") else 1.0
         beside = BESIDE.get(key, key)
         pairs = [
             (
@@ -138,16 +150,57 @@ def gains(row: Mapping[str, Any], alone: Mapping[str, Any] | None) -> dict[str, 
             )
             for one in row["each"]
         ]
-        differences = [
-            sign * (mine - other) for mine, other in pairs if mine is not None and other is not None
-        ]
-        if differences:
-            above = sum(difference > 0 for difference in differences)
-            of = len(differences)
-            interval = _interval(differences)
-            by_measure[key] = {"mean": fmean(differences), "interval": interval, "seeds": [above, of]}
+        if (gain := _gain(key, pairs)) is not None:
+            by_measure[key] = gain
     worth = {} if row.get("budget") is None else {"worth": _worth(by_measure)}
     return {"over_alone": by_measure, **worth}
+
+
+def _gain(key: str, pairs: Sequence[tuple[float | None, float | None]]) -> dict[str, Any] | None:
+    """How much better the first of each pair is; None where no pair is whole."""
+    sign = -1.0 if key.startswith("mae") else 1.0
+    differences = [sign * (mine - other) for mine, other in pairs if mine is not None and other is not None]
+    if not differences:
+        return None
+    above, of = sum(difference > 0 for difference in differences), len(differences)
+    return {"mean": fmean(differences), "interval": _interval(differences), "seeds": [above, of]}
+
+
+def beside_links(row: Mapping[str, Any], reference: Mapping[str, Any] | None, reason: str) -> dict[str, Any]:
+    """What the same budget is worth where nothing reads a link, and what links add to it, seed by seed.
+
+    Args:
+        row: of a point with a budget.
+        reference: the row of the same budget without a graph; None where there is none.
+        reason: why there is none.
+
+    Returns:
+        ``without_graph``: the reference's scores, or the ``reason`` why it has none. Personal models are left
+        out: they read their owner's links. ``over_without_graph``: as ``over_alone`` of :func:`gains`.
+    """
+    if reference is None:
+        return {"without_graph": {"reason": reason}}
+    if reference["outcome"] != RAN:
+        why = {key: reference[key] for key in ("reason", "class") if key in reference}
+        return {"without_graph": {"name": reference["name"], "algorithm": reference["algorithm"], **why}}
+    shared = [key for key in reference["accuracy"] if key not in OF_OWNERS]
+    told: dict[str, Any] = {key: reference[key] for key in TOLD_OF_REFERENCE}
+    for by_score in ("accuracy", "std", "interval"):
+        told[by_score] = {key: reference[by_score][key] for key in shared}
+    told["each"] = [
+        {"seed": one["seed"], "accuracy": {key: one["accuracy"].get(key) for key in shared}}
+        for one in reference["each"]
+    ]
+    if row["outcome"] != RAN:
+        return {"without_graph": told}
+    others = {one["seed"]: one["accuracy"] for one in told["each"]}
+    both = [(one["accuracy"], others[one["seed"]]) for one in row["each"] if one["seed"] in others]
+    by_measure = {
+        key: gain
+        for key in shared
+        if (gain := _gain(key, [(mine.get(key), other.get(key)) for mine, other in both])) is not None
+    }
+    return {"without_graph": told, "over_without_graph": by_measure}
 
 
 def _worth(by_measure: Mapping[str, Mapping[str, Any]]) -> str:
@@ -159,13 +212,24 @@ def _worth(by_measure: Mapping[str, Mapping[str, Any]]) -> str:
     measured = {key: by_measure[key] for key in keys}
     if not measured:
         return "Nothing to compare it with: local training has no score on the same data."
-    key = max(measured, key=lambda name: (measured[name]["seeds"][0], measured[name]["mean"]))
+    key = max(measured, key=lambda name: (_is_sure(measured[name]), *_seeds_and_mean(measured[name])))
     (above, of), points = measured[key]["seeds"], 100 * measured[key]["mean"]
     than = "what owners have without the released model" if key in BESIDE else "local training"
     what = f"{IN_WORDS.get(key, key)} is above {than} on {above} of {of} seeds ({points:+.1f} points)"
-    if above == of:
+    if not above:
+        return f"Not worth spending: {what}."
+    if _is_sure(measured[key]):
         return f"Worth spending: {what}."
-    return f"{'Undecided' if above else 'Not worth spending'}: {what}."
+    return f"Undecided: {what}; {'one seed decides nothing' if of == 1 else 'the 95 % interval includes 0'}."
+
+
+def _is_sure(gain: Mapping[str, Any]) -> bool:
+    """Whether the interval of a gain over seeds excludes nothing gained; one seed has no interval."""
+    return gain["interval"] is not None and gain["interval"][0] > 0
+
+
+def _seeds_and_mean(gain: Mapping[str, Any]) -> tuple[int, float]:
+    return gain["seeds"][0], gain["mean"]
 
 
 def pareto(rows: Sequence[Mapping[str, Any]]) -> list[str]:

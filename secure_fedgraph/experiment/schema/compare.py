@@ -46,9 +46,33 @@ class Gain(Part):
     """On how many seeds it is better, and of how many."""
 
 
+class WithoutGraph(Part):
+    """The same budget where nothing reads a link: its scores, means over seeds, or why it has none."""
+
+    sometimes = (
+        *("name", "algorithm", "spent", "accuracy", "std", "interval", "each", "seeds", "bytes", "seconds"),
+        *("reason", "class"),
+    )
+
+    name: str = ""
+    """Of the point; its runs lie below ``runs/`` as those of others."""
+    algorithm: str = ""
+    spent: Epsilon = "inf"
+    accuracy: Scores = Scores()
+    std: Scores = Scores()
+    interval: dict[str, list[float] | None] = {}
+    each: list[EachSeed] = []
+    seeds: Count = 0
+    bytes: Count = 0
+    seconds: Seconds = 0.0
+    reason: str = ""
+    error: str = Field("", alias="class")
+    """The error's class, where its run failed."""
+
+
 _OF_RUNS = (
-    *("spent", "accountant", "computational", "form", "measure", "accuracy", "std", "interval", "each"),
-    *("bytes", "seconds", "leak", "leaks"),
+    *("spent", "accountant", "computational", "units", "larger_units", "form", "measure"),
+    *("accuracy", "std", "interval", "each", "bytes", "seconds", "leak", "leaks"),
 )
 
 MEASURED = ("spent", "accuracy", "seeds", "bytes", "seconds")
@@ -58,7 +82,10 @@ MEASURED = ("spent", "accuracy", "seeds", "bytes", "seconds")
 class Point(Part):
     """One algorithm under one policy and one budget: means over seeds, or why there are none."""
 
-    sometimes = (*_OF_RUNS, "reason", "class", "over_alone", "leak_failed", "worth", "commonest_class")
+    sometimes = (
+        *(*_OF_RUNS, "reason", "class", "over_alone", "leak_failed", "worth", "commonest_class"),
+        *("without_graph", "over_without_graph"),
+    )
 
     name: str
     kind: str
@@ -74,6 +101,10 @@ class Point(Part):
     spent: Epsilon = "inf"
     accountant: str = ""
     computational: bool = False
+    units: dict[UnitName, Epsilon] = {}
+    """Each unit's epsilon, of the most exposed client."""
+    larger_units: list[str] = []
+    """Why another unit's epsilon is larger than that of the one that the noise is for, in a sentence each."""
     form: JsonTable = {}
     measure: str = "accuracy"
     accuracy: Scores = Scores()
@@ -90,6 +121,10 @@ class Point(Part):
     over_alone: dict[str, Gain] = {}
     worth: str = ""
     """Whether the budget is worth spending, in a sentence."""
+    without_graph: WithoutGraph | None = None
+    """Of a budget for classes of nodes: the same where nothing reads a link."""
+    over_without_graph: dict[str, Gain] = {}
+    """How much better the point is than that: what links are worth at this budget."""
     commonest_class: float | None = None
     """What always answering the commonest class of the test data would score."""
 

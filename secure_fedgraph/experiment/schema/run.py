@@ -207,6 +207,12 @@ class SeedReport(Part):
     weights: str | None = None
 
 
+NO_LEARNING = 10.0
+"""A noise-to-signal above which nothing is recommended. The sum that is opened then has a cosine of at most
+``1 / sqrt(1 + 10^2)``, a tenth, with the sum that it stands for: a hundredth of its squared length is signal.
+That is where all records of a class, or all updates, point the same way; of real ones it is less."""
+
+
 class RunResult(Part):
     """``result.json``."""
 
@@ -228,6 +234,8 @@ class RunResult(Part):
     commonest_class: float | None = None
     """What always answering the commonest class of the referee's test data would score."""
     privacy: dict[UnitName, Claim] = {}
+    noise_to_signal: float | None = None
+    """How long the noise on opened sums is over how long their signal can be at most; of one sum a round."""
     released_exactly: list[str] = []
     """What this file says that no epsilon covers."""
     budget: BudgetReport | None = None

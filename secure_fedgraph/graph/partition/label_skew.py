@@ -8,6 +8,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.partition.cross_links import note_cross_links
 from secure_fedgraph.graph.partition.partition import induced
 from secure_fedgraph.graph.partition.result import EVERYBODY, Partition, TestSet, owner_names
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS, undirected_links
@@ -92,6 +93,7 @@ def label_skew(
         for own, name in zip(owners, names, strict=True):
             own.train_mask &= ~tested[own.node_id]
             _require_training_nodes(bool(own.train_mask.any()), name, "the other owners' tests", local_tests)
+    note_cross_links(graph, owners)
     test_graph = induced(graph, test_nodes)
     carried = {key: test_graph[key] for key in EDGE_FIELDS if test_graph.get(key) is not None}
     inputs = Data(x=test_graph.x, edge_index=test_graph.edge_index, num_nodes=cut, **carried)

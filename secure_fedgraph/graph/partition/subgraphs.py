@@ -11,6 +11,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.data.splits import MASKS, stratified
+from secure_fedgraph.graph.partition.cross_links import note_cross_links
 from secure_fedgraph.graph.partition.partition import NodeAssignment, induced, partition
 from secure_fedgraph.graph.partition.result import Partition, TestSet, owner_names
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS
@@ -60,6 +61,7 @@ def handed_out(graph: Data, parts: NodeAssignment, names: Sequence[str], seed: i
         own.train_mask, own.val_mask, own.test_mask = masks
         owners.append(own)
         node_sets.append([nodes[mask] for mask in masks])
+    note_cross_links(graph, owners)
     trainings, validations, tests = (
         {n: f[i] for n, f in zip(names, node_sets, strict=True)} for i in range(3)
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -27,12 +27,13 @@ def pack(graphs: Sequence[Data]) -> Data:
     return packed
 
 
-def select_graphs(packed: Data, chosen: Tensor) -> Data:
+def select_graphs(packed: Data, chosen: Tensor, of_nodes: Mapping[str, Tensor] | None = None) -> Data:
     """Some graphs of a union, in the order in which they are named.
 
     Args:
         packed: as :func:`pack` gives it; masks over graphs are dropped.
         chosen: ``[g]`` graph numbers, each once.
+        of_nodes: name -> ``[N, ...]``: further values of nodes, which the selection has by these names.
     """
     place = torch.full((len(packed.y),), -1, dtype=torch.long)
     place[chosen] = torch.arange(len(chosen))
@@ -50,6 +51,8 @@ def select_graphs(packed: Data, chosen: Tensor) -> Data:
     )
     if packed.get("edge_attr") is not None:
         selected.edge_attr = packed.edge_attr[links]
+    for name, value in (of_nodes or {}).items():
+        selected[name] = value[nodes]
     return selected
 
 

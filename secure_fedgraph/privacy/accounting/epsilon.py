@@ -31,6 +31,7 @@ from secure_fedgraph.privacy.accounting.events import (
     Event,
     GaussianRelease,
     OccurringGaussian,
+    OneHolderRelease,
     PureRelease,
     SampledGaussian,
     SamplingError,
@@ -45,6 +46,7 @@ __all__ = [
     "Event",
     "GaussianRelease",
     "OccurringGaussian",
+    "OneHolderRelease",
     "PureRelease",
     "SampledGaussian",
     "SamplingError",
@@ -294,13 +296,26 @@ def noise_for(
     while low > _LEAST_NOISE and below <= 0:
         high, above, low = low, below, low / 4
         below = over(low)
-    side = 1
-    while high - low > _SEARCH * high:
+    return least_noise(over, low, high, _SEARCH)
+
+
+def least_noise(over: Callable[[float], float], low: float, high: float, precision: float) -> float:
+    """The least noise that is enough, between too little and enough, on the safe side.
+
+    Args:
+        over: noise -> the logarithm of what is spent over what may be: falling, or infinite with any sign
+            where nothing else is known.
+        low, high: too little, and enough.
+        precision: of the result, relative.
+    """
+    below, above, side = over(low), over(high), 1
+    while high - low > precision * high:
         middle = math.sqrt(low * high)
         if math.isfinite(below - above):  # the logarithms are nearly on a line: aim a little beside it
             middle = low * (high / low) ** (below / (below - above))
             middle = min(
-                max(middle * (1 + side * _SEARCH / 3), low * (1 + _SEARCH / 9)), high * (1 - _SEARCH / 9)
+                max(middle * (1 + side * precision / 3), low * (1 + precision / 9)),
+                high * (1 - precision / 9),
             )
             side = -side
         log_ratio = over(middle)

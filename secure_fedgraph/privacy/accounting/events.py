@@ -258,6 +258,12 @@ class PureRelease(Event):
         return replace(self, epsilon=self.epsilon / scale)
 
 
+class OneHolderRelease(PureRelease):
+    """The same of a unit that several clients hold and one of them alone releases, by a public rule."""
+
+    kind: ClassVar[str] = "pure, one holder"
+
+
 @dataclass(frozen=True)
 class SamplingError(Event):
     """How far the sampled noise of a release may be from the ideal noise of another event.
@@ -287,6 +293,7 @@ KINDS: dict[str, type[Event]] = {
         OccurringGaussian,
         VanishingGaussian,
         PureRelease,
+        OneHolderRelease,
         SamplingError,
     )
 }

@@ -21,7 +21,8 @@ class RandomisedLabels(InputRandomizer):
     """Each node keeps its class with probability ``e^epsilon / (e^epsilon + K - 1)``, else gets any other.
 
     All labels that the client holds are randomised, of training nodes or not, and all that it computes uses
-    these. Training takes them as they are: no loss is corrected for the noise.
+    these. Local training of node classifiers corrects its loss for the noise, whose size is public
+    (:func:`~secure_fedgraph.algorithms.training.noisy_labels.cross_entropy`).
 
     Guarantees:
         - one node's label, set to any other class, changes the probability of any result by at most
@@ -50,6 +51,14 @@ class RandomisedLabels(InputRandomizer):
         y = graph.y
         assert isinstance(y, Tensor)
         return self.randomized(y, classes)
+
+    def truth(self, classes: int) -> float:
+        """The probability that a label is true.
+
+        >>> round(RandomisedLabels(1.0).truth(7), 4)
+        0.3118
+        """
+        return 1.0 if classes < 2 else 1.0 - flip_threshold(self.epsilon, classes - 1) / 2.0**64
 
     def randomized(self, y: Tensor, classes: int) -> Tensor:
         """Labels ``[nodes]`` in place of a client's own; those below 0, of nodes without one, stay.

@@ -7,7 +7,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from torch import Tensor
@@ -48,12 +48,23 @@ class InputRandomizer(ABC):
     """Whose epsilon it is."""
     place: ClassVar[str] = ""
     """The tensor of a graph that it replaces."""
+    divided: ClassVar[bool] = False
+    """Whether each client randomises a part of what several hold, for all of them."""
     unsupported_relations: ClassVar[Mapping[str, str]] = {}
     """Relations that it does not protect under, and why."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.epsilon) and self.epsilon > 0):
             raise BadInput(f"{self.kind}.epsilon = {self.epsilon}: give a positive number")
+
+    def at(self, place: int, clients: int) -> Self:
+        """What one of the clients does with it: every client the same, unless they divide the work.
+
+        Args:
+            place: the client's, among all clients in the order of their names, from 0.
+            clients: how many there are.
+        """
+        return self
 
     @abstractmethod
     def randomize(self, graph: Data, classes: int) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 
 from secure_fedgraph.privacy.input_dp.features import MultiBitFeatures
 from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
-from secure_fedgraph.privacy.input_dp.links import RandomisedLinks
+from secure_fedgraph.privacy.input_dp.links import DividedLinks, RandomisedLinks
 from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
 
 RANDOMIZERS: dict[str, type[InputRandomizer]] = {
@@ -19,7 +19,8 @@ RANDOMIZERS: dict[str, type[InputRandomizer]] = {
 def randomizer_of(config: Mapping[str, Any]) -> InputRandomizer:
     """The inverse of :meth:`~secure_fedgraph.privacy.input_dp.randomizer.InputRandomizer.to_config`."""
     settings = dict(config)
-    return RANDOMIZERS[settings.pop("kind")](**settings)
+    kind = RANDOMIZERS[settings.pop("kind")]
+    return (DividedLinks if kind is RandomisedLinks and "clients" in settings else kind)(**settings)
 
 
 def in_order(randomizers: tuple[InputRandomizer, ...]) -> tuple[InputRandomizer, ...]:

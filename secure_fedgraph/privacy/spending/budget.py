@@ -61,7 +61,7 @@ class Budget:
         if events is None:
             return False
         if not self.adaptive:
-            return self.epsilon_of(events) <= self.epsilon
+            return _within(self.epsilon, self.delta).holds(events)
         return not events or _filter(self.epsilon, self.delta).allows(events)
 
     def check(self, events: Mapping[Event, int] | None, client: str, channel: str) -> None:
@@ -106,6 +106,57 @@ def warn_of_delta(delta: float, sizes: Mapping[str, int]) -> None:
                 stacklevel=2,
             )
             return  # smaller units are more, so they would warn as well
+
+
+class _Within:
+    """Which numbers of events are within a budget: whatever is a part of what is within it is so too.
+
+    A run of 200 rounds asks after each of them. So an answer is found for more events than were asked about,
+    and most questions are answered by an earlier one.
+    """
+
+    def __init__(self, epsilon: float, delta: float) -> None:
+        self._epsilon, self._delta = epsilon, delta
+        self._known: list[Mapping[Event, int]] = []
+        self._ahead: dict[frozenset[Event], float] = {}
+        """Kinds of events -> how many times as many are tried next."""
+
+    def holds(self, events: Mapping[Event, int]) -> bool:
+        """Whether they are within the budget."""
+        if any(_is_part(events, known) for known in self._known):
+            return True
+        if not self._fits(events):
+            return False
+        self._know(events)
+        kinds = frozenset(events)
+        ahead = self._ahead.get(kinds, 2.0)
+        more = {one: math.ceil(times * ahead) for one, times in events.items()}
+        if ahead > _LITTLE and self._fits(more):
+            self._know(more)
+        else:
+            self._ahead[kinds] = 1 + (ahead - 1) / 2
+        return True
+
+    def _fits(self, events: Mapping[Event, int]) -> bool:
+        return accounting.epsilon(events, self._delta).epsilon <= self._epsilon
+
+    def _know(self, events: Mapping[Event, int]) -> None:
+        rest = [known for known in self._known if not _is_part(known, events)]
+        self._known = [*rest, dict(events)][-_REMEMBERED:]
+
+
+_LITTLE = 1.01
+"""Trying fewer events ahead than this is not worth a computation."""
+_REMEMBERED = 16
+
+
+def _is_part(events: Mapping[Event, int], of: Mapping[Event, int]) -> bool:
+    return all(times <= of.get(one, 0) for one, times in events.items())
+
+
+@lru_cache(maxsize=64)
+def _within(epsilon: float, delta: float) -> _Within:
+    return _Within(epsilon, delta)
 
 
 @lru_cache(maxsize=64)

@@ -21,15 +21,19 @@ from secure_fedgraph.privacy.accounting.epsilon import (
     DiscreteRelease,
     Event,
     GaussianRelease,
+    OccurringGaussian,
+    OneHolderRelease,
     PureRelease,
+    SampledGaussian,
     SamplingError,
     Spent,
+    VanishingGaussian,
 )
 from secure_fedgraph.privacy.bound import FROZEN
 from secure_fedgraph.privacy.keyed_digest import kept_key, keyed
 from secure_fedgraph.privacy.spending.budget import Budget
 from secure_fedgraph.privacy.spending.ledger_line import EventOnDisk, LedgerLine
-from secure_fedgraph.protocol.guarantee import Reader, Relation, Unit
+from secure_fedgraph.protocol.guarantee import LARGER, Reader, Relation, Unit
 
 OF_ONE_GRAPH = (Unit.CLIENT, Unit.NODE, Unit.EDGE)
 """The units of a graph that owners hold in pieces, largest first."""
@@ -38,14 +42,6 @@ OF_NODES = (Unit.LABEL, Unit.FEATURE)
 """Units that are a part of one node: its label, its features. Reported where a run protects them."""
 HELD = (Unit.NODE, Unit.EDGE, *OF_NODES)
 """Units that several clients may hold."""
-LARGER: Mapping[str, tuple[Unit, ...]] = {
-    Unit.GRAPH: (Unit.CLIENT,),
-    Unit.NODE: (Unit.CLIENT, Unit.GRAPH),
-    Unit.EDGE: (Unit.CLIENT, Unit.GRAPH),
-    Unit.LABEL: (Unit.CLIENT, Unit.GRAPH, Unit.NODE),
-    Unit.FEATURE: (Unit.CLIENT, Unit.GRAPH, Unit.NODE),
-}
-"""Unit -> the larger units whose data hold all of its data."""
 EVERYBODY = ("unknown", "pool")
 """Names whose charges count for every client: a torn line may be anybody's, pooled data are everybody's."""
 Releases = Mapping[str, tuple[Event, ...]]
@@ -144,19 +140,51 @@ class Cost:
         """
         steps = dict(self.steps)
         if unit in steps:
-            return steps[unit] * (holders if unit != Unit.CLIENT else 1)
+            several = holders if unit != Unit.CLIENT else 1
+            return tuple(e for e in steps[unit] for _ in range(_releasing(e, several)))
         events = dict(self.releases).get(reader)
         if events is None:
             return None
         if self.unit == unit:
             several = holders if unit in HELD else 1
-            return events if several == 1 else tuple(_apart(event, several) for event in events)
+            return events if several == 1 else _all_apart(events, several)
         if self.unit not in LARGER.get(unit, ()):
             return None
-        times = (1 if _without_table(self.relation) == Relation.REPLACE else 2) * (
-            holders if self.unit in (Unit.CLIENT, Unit.NODE) else 1
-        )
-        return tuple(_apart(event, times) for event in events)
+        changes = 1 if _without_table(self.relation) == Relation.REPLACE else 2
+        return _all_apart(events, holders if self.unit in (Unit.CLIENT, Unit.NODE) else 1, changes)
+
+
+def _releasing(event: Event, holders: int) -> int:
+    """How many of a unit's holders release it."""
+    return 1 if isinstance(event, OneHolderRelease) else holders
+
+
+def _all_apart(events: tuple[Event, ...], holders: int, changes: int = 1) -> tuple[Event, ...]:
+    """Noised releases where as many parts move, each of them ``changes`` times as far."""
+    apart: list[Event] = []
+    for event in events:
+        if isinstance(event, SampledGaussian):
+            apart += _sampled_apart(event, holders, changes > 1)
+        else:
+            apart.append(_apart(event, holders * changes))
+    return tuple(apart)
+
+
+def _sampled_apart(event: SampledGaussian, holders: int, changes: bool) -> list[Event]:
+    """Sums of which a unit is part by coins: one coin a holder.
+
+    A part that changes instead of vanishing is a replaced one. Several holders' parts are in one sum as often
+    as their coins agree; where each holder's sum is noised by itself, their releases compose: both are
+    charged.
+    """
+    if changes:
+        event = replace(event, relation=Relation.REPLACE)
+    if holders == 1:
+        return [event]
+    about = event.noise_multiplier, event.rate, event.steps, holders
+    changed = event.relation == Relation.REPLACE
+    together = OccurringGaussian(*about) if changed else VanishingGaussian(*about, vanishing=True)
+    return [together, *[event] * holders]
 
 
 def _apart(event: Event, times: int) -> Event:

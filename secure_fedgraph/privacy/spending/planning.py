@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from secure_fedgraph.errors import BadInput, BudgetExhausted
+from secure_fedgraph.privacy.accounting.epsilon import least_noise
 from secure_fedgraph.privacy.accounting.events import Event, GaussianEvent
 from secure_fedgraph.privacy.policy import NO_UPLOAD, REFEREE_PROTECTION, BoundPolicy, Policy
 from secure_fedgraph.privacy.spending.budget import Budget
 from secure_fedgraph.privacy.spending.ledger import OF_NODES, Cost, events_for
-from secure_fedgraph.protocol.channel import Channel
+from secure_fedgraph.protocol.channel import Channel, Reveal
 from secure_fedgraph.protocol.guarantee import Unit
 
 WIDTH = 2**24
@@ -21,6 +22,8 @@ TRAINING = "training"
 SCORES = "metrics"
 """The channel of owners' scores, :attr:`Algorithm.METRICS <secure_fedgraph.algorithm.Algorithm.METRICS>`."""
 """The name of clients' noisy steps in a plan, beside its channels and randomised inputs."""
+_PRECISION = 1e-4
+"""Of planned noise, relative."""
 _AGAIN = 1e3
 """How many times more noise than the search gave is tried before planning gives up."""
 
@@ -72,13 +75,15 @@ def plan(
         BudgetExhausted: where a channel's noise does not protect the unit: no noise is enough then.
         BadInput: for shares of unknown channels, or that are not positive.
     """
+    sent = [c for c in channels if c.to != "referee" and c.reveal is not Reveal.NOTHING]
+    if budget.unit == Unit.EDGE and sent and not any(c.links for c in sent):
+        raise BadInput(
+            f"epsilon = {budget.epsilon:g}, unit = edge: nothing that clients send depends on a link, so an "
+            "edge's epsilon is 0 without noise: leave epsilon out, or give unit=node"
+        )
     trial = make({})
     trained = trial.steps is not None and trial.steps.unit == budget.unit
-    budgeted = [
-        c.name
-        for c in channels
-        if c.to != "referee" and c.reveal.value != "nothing" and not (trained and c.trained)
-    ]
+    budgeted = [c.name for c in sent if not (trained and c.trained)]
     if trained:
         budgeted.append(TRAINING)
     kinds = [one.kind for one in trial.randomizers if one.unit == budget.unit]
@@ -108,9 +113,7 @@ def plan(
                 "does not depend on it, or was spent before, comes to "
                 f"{_least(scaled(1e9), earlier, budget):.4g}"
             )
-    while high / low > 1 + 1e-4:
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if holds(scaled(middle)) else (middle, high)
+    high = least_noise(lambda scale: _over(budget, scaled(scale), earlier), low, high, _PRECISION)
     most = high * _AGAIN
     while True:
         multipliers = {name: high * z for name, z in relative_multipliers.items()}
@@ -225,6 +228,14 @@ def _each_once(before: Sequence[Counter[Cost]]) -> list[Counter[Cost]]:
 
 def _holds(budget: Budget, costs: Counter[Cost], earlier: Sequence[Counter[Cost]]) -> bool:
     return all(budget.holds(events_for(budget, costs + spent)) for spent in earlier or [Counter[Cost]()])
+
+
+def _over(budget: Budget, costs: Counter[Cost], earlier: Sequence[Counter[Cost]]) -> float:
+    """The logarithm of what is spent over the budget; where a filter decides, only whether it is too much."""
+    if budget.adaptive:
+        return -math.inf if _holds(budget, costs, earlier) else math.inf
+    worst = max(budget.epsilon_of(events_for(budget, costs + spent)) for spent in earlier or [Counter()])
+    return math.log(worst / budget.epsilon) if worst else -math.inf
 
 
 def _parts(shares: Mapping[str, float], budgeted: Sequence[str]) -> dict[str, float]:

@@ -8,13 +8,24 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from secure_fedgraph.errors import BadInput, Incompatible, Unbound
-from secure_fedgraph.privacy.accounting.epsilon import DiscreteRelease, Event, GaussianRelease, SamplingError
+from secure_fedgraph.privacy.accounting.epsilon import (
+    DiscreteRelease,
+    Event,
+    GaussianRelease,
+    SampledGaussian,
+    SamplingError,
+)
 from secure_fedgraph.privacy.contracts import BindContext, Noise, Scope, Sensitivity, Stage
 from secure_fedgraph.privacy.pooling import ROUNDING_MARGIN
 from secure_fedgraph.privacy.samplers.discrete_gaussian import DiscreteGaussian, discrete_gaussian
 from secure_fedgraph.privacy.samplers.rounded_gaussian import LEAST, rounded_gaussian
-from secure_fedgraph.protocol.channel import Domain, Reveal, UnitContributionMoments
-from secure_fedgraph.protocol.guarantee import Reader
+from secure_fedgraph.protocol.channel import (
+    Domain,
+    Reveal,
+    UnitContributionMoments,
+    UnitContributionSampled,
+)
+from secure_fedgraph.protocol.guarantee import Reader, Relation
 
 STEPS = 2**12
 """Whole steps to a standard deviation: far finer than what any noise leaves of a value."""
@@ -83,6 +94,9 @@ class Gaussian(Stage):
     """How far one unit moves the sum."""
     whole: bool = False
     """Whether values are whole steps already."""
+    rate: float = 1.0
+    """The probability with which one unit is part of an upload."""
+    relation: str = Relation.ZERO_OUT
     takes = Domain.REAL
     scales = True
 
@@ -134,9 +148,9 @@ class Gaussian(Stage):
             )
         least = COARSEST if self.by == "shares" else LEAST
         needed = largest if math.isfinite(largest) else sensitivity.l2
-        sigma = FINEST if isinstance(contribution, UnitContributionMoments) else STEPS
         # twice as many steps at most, where the server adds it
         finer = 2 if self.by == "server" else 1
+        sigma = FINEST // finer if isinstance(contribution, UnitContributionMoments) else STEPS
         while finer * (needed / deviation * sigma + self._sampler(sigma).reach) >= room:
             if sigma == least:
                 raise Incompatible(
@@ -159,6 +173,8 @@ class Gaussian(Stage):
             honest=honest,
             l2_sensitivity=sensitivity.l2,
             whole=channel.unit_contribution is not None,
+            rate=contribution.rate if isinstance(contribution, UnitContributionSampled) else 1.0,
+            relation=context.relation,
         )
         return bound, replace(sensitivity, noise_added_by=self.by)
 
@@ -208,12 +224,24 @@ class Gaussian(Stage):
         """The events of one upload of so many values, once the stage is bound."""
         total_variation = min(self.honest * width * self._sampler(self.sigma).total_variation, 1.0)
         if self.by != "shares":
-            return GaussianRelease(self.multiplier), SamplingError(total_variation)
-        return (
-            DiscreteRelease(
-                self.multiplier, self.honest, sigma=self.sigma, width=width, total_variation=total_variation
-            ),
+            return self._sampled(GaussianRelease(self.multiplier)), SamplingError(total_variation)
+        shares = DiscreteRelease(
+            self.multiplier, self.honest, sigma=self.sigma, width=width, total_variation=total_variation
         )
+        if self.rate == 1:
+            return (shares,)
+        # what coins take is a mixture of releases, each of them a rounding of continuous noise, nearly
+        continuous = shares.continuous()
+        if continuous is None:
+            return (shares,)
+        return self._sampled(continuous[0]), SamplingError(continuous[1])
+
+    def _sampled(self, one: GaussianRelease) -> Event:
+        """The release of a sum that each unit is part of with a known probability."""
+        if self.rate == 1:
+            return one
+        apart = 2 if self.relation == Relation.REPLACE else 1  # the sensitivity is twice the clip then
+        return SampledGaussian(one.noise_multiplier * apart, self.rate, 1, self.relation)
 
     def _honest(self, context: BindContext) -> int:
         if self.by != "shares":

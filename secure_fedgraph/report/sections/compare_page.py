@@ -5,17 +5,23 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import takewhile
+from typing import Any
 
+from matplotlib.axes import Axes
+from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from secure_fedgraph.experiment.schema import CompareResult
-from secure_fedgraph.experiment.schema.compare import Point
+from secure_fedgraph.experiment.schema.compare import Point, WithoutGraph
 from secure_fedgraph.experiment.schema.part import Epsilon
 from secure_fedgraph.experiment.schema.score_verdict import exact_of_too_few
+from secure_fedgraph.report import beside
 from secure_fedgraph.report import text as words
 from secure_fedgraph.report.figures.drawn import Table
-from secure_fedgraph.report.figures.plots import DASHES, MARKERS, WIDTH
+from secure_fedgraph.report.figures.plots import MARKERS, WIDTH
 from secure_fedgraph.report.figures.svg import MUTED, SERIES, Picture, draw
 from secure_fedgraph.report.sections import trained
 from secure_fedgraph.report.sections.parts import Story
@@ -28,10 +34,14 @@ TITLES = {
     "auc": "area under the ROC curve",
     "mae": "mean absolute error",
 }
+PERSONAL, DOTS, DASHDOT = (0, (4, 2)), (0, (1, 1.6)), (0, (6, 2, 1, 2))
+"""Dashes: of personal models, of local training and what leads to no privacy, of the commonest class."""
+HEIGHT = 3.5  # inches
 DODGE = 0.035
 """How far lines are moved sideways, as a share of the axis, so that their intervals do not overlap."""
 
-LABEL = 26
+LEGEND: dict[str, Any] = {"loc": "outside lower center", "handlelength": 2.6, "columnspacing": 1.5}
+LABEL = 25
 """The longest legend label, in characters, for a legend in two columns."""
 
 
@@ -61,6 +71,11 @@ def compare_story(value: CompareResult) -> Story:
         "caption": f"{_title(key)[:1].upper()}{_title(key)[1:]} at each budget for one {unit}",
         "numbers": _numbers(ran, key),
         "every": _every(ran, key, unit, best),
+        "worth": [f"{_label(row)}, ε = {float(row.epsilon):g}: {row.worth}" for row in ran if row.worth],
+        "has_reference": any(row.without_graph for row in ran),
+        "beside": _beside(ran, key),
+        "without_graph": beside.without_graph(ran, _algorithm),
+        "larger_units": beside.larger_units(ran, _algorithm),
         "refused": [row for row in points if row.outcome == "refused"],
         "failed": [row for row in points if row.outcome == "failed"],
         "unattacked": [row for row in points if row.leak_failed is not None],
@@ -82,7 +97,7 @@ def _key(ran: Sequence[Point]) -> str:
     return next((k for k in ("global", "auc", "mae", "local") if k in scores), "global")
 
 
-def _score(row: Point, key: str) -> float | None:
+def _score(row: Point | WithoutGraph, key: str) -> float | None:
     scores = row.accuracy.named()
     return scores.get(key, scores.get("local"))
 
@@ -107,50 +122,58 @@ def _lines(ran: Sequence[Point]) -> dict[tuple[str, str], list[Point]]:
     return {name: sorted(rows, key=lambda r: float(r.epsilon)) for name, rows in lines.items()}
 
 
+@dataclass(frozen=True)
+class _Line:
+    """One algorithm under one policy: its points with a budget, and its score without privacy.
+
+    Args:
+        label: in the legend.
+        look: colour and marker, which its personal models share.
+        shift: by which its points stand beside those of others.
+        bare: its score without privacy; None where there is none.
+    """
+
+    label: str
+    rows: list[Point]
+    look: dict[str, Any]
+    shift: float
+    bare: float | None
+
+
 def _curve(ran: Sequence[Point], key: str, unit: str) -> Picture | None:
-    lines = _lines(ran)
-    if not lines:
+    """One picture: shared and personal models over budgets, and what they are measured against."""
+    by_name = _lines(ran)
+    if not by_name:
         return None
-    algorithms = list(dict.fromkeys(name for name, _ in lines))
-    baselines: dict[tuple[str, float], list[str]] = {}  # lines that coincide are one
-    for row in ran:
-        if row.kind in BASELINES and (score := _score(row, key)) is not None:
-            owners = baselines.setdefault((row.kind, score), [])
-            owners.append(words.named(words.ALGORITHMS, row.algorithm))
+    budgets = sorted({float(row.epsilon) for rows in by_name.values() for row in rows})
+    bare = {row.algorithm: _score(row, key) for row in ran if row.kind == "no privacy"}
+    step = DODGE * max(math.log(budgets[-1] / budgets[0]), 1.0)
+    lines = [
+        _Line(
+            f"{_algorithm(algorithm)}, {policy}",
+            rows,
+            {"color": SERIES[i % len(SERIES)], "marker": MARKERS[i % len(MARKERS)]},
+            math.exp(step * (i - (len(by_name) - 1) / 2)),
+            bare.get(algorithm),
+        )
+        for i, ((algorithm, policy), rows) in enumerate(by_name.items())
+    ]
+    across = _across(ran, key)
 
     def paint(figure: Figure) -> None:
         axes = figure.add_subplot()
-        log_epsilons = sorted({math.log(float(row.epsilon)) for rows in lines.values() for row in rows})
-        step = DODGE * max(log_epsilons[-1] - log_epsilons[0], 1.0)
-        for i, ((algorithm, policy), rows) in enumerate(lines.items()):
-            shift = math.exp(step * (i - (len(lines) - 1) / 2))
-            middles = [_score(row, key) or 0.0 for row in rows]
-            spans = [row.interval.get(key) for row in rows]
-            axes.errorbar(
-                [float(row.epsilon) * shift for row in rows],
-                middles,
-                yerr=[
-                    [m - (s[0] if s else m) for m, s in zip(middles, spans, strict=True)],
-                    [(s[1] if s else m) - m for m, s in zip(middles, spans, strict=True)],
-                ],
-                color=SERIES[i % len(SERIES)],
-                linestyle=DASHES[i % len(DASHES)],
-                marker=MARKERS[i % len(MARKERS)],
-                capsize=3,
-                label=f"{words.named(words.ALGORITHMS, algorithm)}, {policy}",
-            )
-        for (kind, score), owners in baselines.items():
-            several = kind == "no privacy" and 0 < len(owners) < len(algorithms)
-            axes.axhline(
-                score,
-                color=MUTED,
-                linewidth=1.2,
-                linestyle="-" if kind == "no privacy" else (0, (2, 2)),
-                label=f"{kind} ({words.listed(owners)})" if several else kind,
-            )
-        budgets = sorted({float(row.epsilon) for rows in lines.values() for row in rows})
+        end = _end(budgets)
+        shown: list[Any] = [_paint_line(axes, line, key, end) for line in lines]
+        personal = [line for line in lines if any(_personal(row) is not None for row in line.rows)]
+        for line in personal:
+            _paint_personal(axes, line)
+        if personal:
+            shown.append(Line2D([], [], color=MUTED, linestyle=PERSONAL, label="personal (own test data)"))
+        for label, score, dash in across:
+            shown.append(axes.axhline(score, color=MUTED, linewidth=1.2, linestyle=dash, label=label))
+        open_end = any(line.bare is not None for line in lines)
         axes.set_xscale("log")
-        axes.set_xticks(budgets, [f"{b:g}" for b in budgets])
+        axes.set_xticks([*budgets, *[end] * open_end], [*(f"{b:g}" for b in budgets), *["∞"] * open_end])
         axes.minorticks_off()
         axes.set_xlabel(f"ε for one {unit}")
         axes.set_ylabel(_title(key))
@@ -158,16 +181,74 @@ def _curve(ran: Sequence[Point], key: str, unit: str) -> Picture | None:
         axes.set_ylim(max(low, 0.0), high if key == "mae" else min(high, 1.0))
         axes.grid(axis="y")
         axes.set_axisbelow(True)
-        legend = axes.get_legend_handles_labels()
-        figure.legend(*legend, loc="outside lower center", ncols=_columns(legend[1]), handlelength=3.0)
+        labels = [str(one.get_label()) for one in shown]
+        figure.legend(shown, labels, ncols=_columns(labels), **LEGEND)
 
     points = "; ".join(
         f"{algorithm} under {policy}: "
         + ", ".join(f"{_score(r, key):.3f} at epsilon {float(r.epsilon):g}" for r in rows)
-        for (algorithm, policy), rows in lines.items()
+        for (algorithm, policy), rows in by_name.items()
     )
-    height = 3.0 + 0.12 * (len(lines) + len(baselines))
+    height = HEIGHT + 0.12 * (len(lines) + len(across))
     return draw("budget-curve", f"{_title(key)} over budgets. {points}.", paint, WIDTH, height)
+
+
+def _end(budgets: Sequence[float]) -> float:
+    """Where scores without privacy stand: as far from the last budget as that is from the one before."""
+    return budgets[-1] * (budgets[-1] / budgets[-2] if len(budgets) > 1 else 2.0)
+
+
+def _paint_line(axes: Axes, line: _Line, key: str, end: float) -> ErrorbarContainer:
+    """The shared models with their intervals; thin dots lead on to the score without privacy."""
+    places = [float(row.epsilon) * line.shift for row in line.rows]
+    middles = [_score(row, key) or 0.0 for row in line.rows]
+    spans = [row.interval.get(key) for row in line.rows]
+    drawn = axes.errorbar(
+        places,
+        middles,
+        yerr=[
+            [m - (s[0] if s else m) for m, s in zip(middles, spans, strict=True)],
+            [(s[1] if s else m) - m for m, s in zip(middles, spans, strict=True)],
+        ],
+        capsize=3 if any(spans) else 0,
+        label=line.label,
+        **line.look,
+    )
+    if line.bare is not None:
+        onwards = [places[-1], end * line.shift], [middles[-1], line.bare]
+        axes.plot(*onwards, **line.look, linestyle=DOTS, linewidth=1.0, markevery=[1])
+    return drawn
+
+
+def _paint_personal(axes: Axes, line: _Line) -> None:
+    rows = [row for row in line.rows if _personal(row) is not None]
+    axes.plot(
+        [float(row.epsilon) * line.shift for row in rows],
+        [_personal(row) or 0.0 for row in rows],
+        **line.look,
+        linestyle=PERSONAL,
+        linewidth=1.2,
+        markersize=4.5,
+        markerfacecolor="none",
+    )
+
+
+def _personal(row: Point) -> float | None:
+    return row.accuracy.get("personal")
+
+
+def _across(ran: Sequence[Point], key: str) -> list[tuple[str, float, Any]]:
+    """What does not depend on a budget, as lines across: label, score, dash. Of several, the best one."""
+    found: list[tuple[str, float, Any]] = []
+    for kind, dash in (("no privacy", "-"), ("no collaboration", DOTS)):
+        scores = {s for r in ran if r.kind == kind and (s := _score(r, key)) is not None}
+        if scores:
+            best = min(scores) if key == "mae" else max(scores)
+            found.append((f"{kind}, at best" if len(scores) > 1 else kind, best, dash))
+    commonest = next((row.commonest_class for row in ran if row.commonest_class is not None), None)
+    if commonest is not None and key in ("global", "local"):
+        found.append(("commonest class", commonest, DASHDOT))
+    return found
 
 
 def _columns(labels: Sequence[str]) -> int:
@@ -194,7 +275,7 @@ def _numbers(ran: Sequence[Point], key: str) -> Table:
 def _every(ran: Sequence[Point], key: str, unit: str, best: set[str]) -> Table:
     rows = []
     for row in ran:
-        spread, local = row.std.get(key), row.accuracy.get("local")
+        spread, local = row.std.get(key) if row.seeds > 1 else None, row.accuracy.get("local")
         rows.append(
             [
                 _label(row) + (" *" if row.name in best else ""),
@@ -220,6 +301,46 @@ def _every(ran: Sequence[Point], key: str, unit: str, best: set[str]) -> Table:
         "seeds",
     ]
     return Table(heads, rows)
+
+
+def _beside(ran: Sequence[Point], key: str) -> Table | None:
+    """Each budget beside what it is measured against."""
+    rows = [row for row in ran if row.kind == "budget"]
+    if not rows:
+        return None
+    alone = next((_score(row, key) for row in ran if row.kind == "no collaboration"), None)
+    bare = {row.algorithm: _score(row, key) for row in ran if row.kind == "no privacy"}
+    heads = ["point", "ε", "shared model", "same budget, no graph", "no privacy", "alone", "commonest class"]
+    heads += ["personal models", "own only"]
+    cells = [
+        [
+            _label(row),
+            f"{float(row.epsilon):g}",
+            *map(
+                _number,
+                [
+                    _score(row, key),
+                    _score(row.without_graph, key) if row.without_graph else None,
+                    bare.get(row.algorithm),
+                    alone,
+                    row.commonest_class,
+                    row.accuracy.get("personal"),
+                    row.accuracy.get("own"),
+                ],
+            ),
+        ]
+        for row in rows
+    ]
+    kept = [i for i, _ in enumerate(heads) if any(row[i] for row in cells)]
+    return Table([heads[i] for i in kept], [[row[i] for i in kept] for row in cells])
+
+
+def _number(score: float | None) -> str:
+    return "" if score is None else f"{score:.4f}"
+
+
+def _algorithm(name: str) -> str:
+    return words.named(words.ALGORITHMS, name)
 
 
 def _label(row: Point) -> str:
@@ -286,7 +407,6 @@ def _verdicts(ran: Sequence[Point], key: str, unit: str) -> list[str]:
             ) + f"({_score(alone[0], key):.3f}), {how}."
             text += _on_own_tests(last, alone[0], key)
         sentences.append(text)
-        sentences += [f"Epsilon {float(row.epsilon):g}: {row.worth}" for row in rows if row.worth]
     if not ran:
         return ["No point ran: below stands why."]
     return sentences or ["No point has a budget: the table shows each policy as configured."]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from secure_fedgraph.experiment.schema import RunResult
+from secure_fedgraph.experiment.schema.larger_units import why_larger
 from secure_fedgraph.experiment.schema.part import Delta, Epsilon, JsonTable
 from secure_fedgraph.experiment.schema.run import Claim, DataFacts, RoundReport
 from secure_fedgraph.protocol.guarantee import Reader, Unit
@@ -151,10 +152,23 @@ def privacy(runs: Sequence[Trained]) -> dict[str, object]:
         "uncovered": _merged(groups),
         "relations": sorted({f"{r.relation}: {r.meaning}" for g in groups for r in g.rows if r.meaning}),
         "headline": _headline(groups),
+        "larger_units": _larger_units(runs),
         "readers": [text.READERS[r] for r in Reader],
         "note": text.sentence(runs[0].results[0].evaluation.note if runs else ""),
         "several_seeds": any(len(run.results) > 1 for run in runs),
     }
+
+
+def _larger_units(runs: Sequence[Trained]) -> list[str]:
+    """Why other units' epsilons are larger than that of the unit that the noise is for."""
+    told: dict[str, list[str]] = {}
+    for run in runs:
+        first = run.results[0]
+        epsilons = {str(unit): claim.epsilon for unit, claim in first.privacy.items()}
+        holders = max((claim.holders for claim in first.privacy.values()), default=1)
+        for why in why_larger(epsilons, str(first.config.get("unit", Unit.CLIENT)), holders):
+            told.setdefault(why, []).append(run.label)
+    return [f"Under {text.listed(labels)}: {why}" for why, labels in told.items()]
 
 
 def _bound(unit: Unit, claim: Claim) -> Bound:

@@ -17,7 +17,14 @@ from parties import NAMES, session
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.audits.empirical_dp.mechanisms import Audit, Transparent, audit, centred, claims, view
-from secure_fedgraph.audits.empirical_dp.worst_cases import Neighbours, client_rows, long_record, pooled_parts
+from secure_fedgraph.audits.empirical_dp.worst_cases import (
+    Neighbours,
+    client_rows,
+    long_record,
+    pooled_parts,
+    sampled_part,
+    surely_taken,
+)
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.policies import central_dp, distributed_dp, local_dp, masked
 from secure_fedgraph.privacy import binding, moments, pooling
@@ -29,7 +36,11 @@ from secure_fedgraph.privacy.stages import clip
 from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol import Channel, Reveal, Upload
-from secure_fedgraph.protocol.channel import UnitContribution, UnitContributionMoments
+from secure_fedgraph.protocol.channel import (
+    UnitContribution,
+    UnitContributionMoments,
+    UnitContributionSampled,
+)
 from secure_fedgraph.protocol.guarantee import Reader, Unit
 from secure_fedgraph.protocol.upload import ContributionRows, Layout
 
@@ -47,6 +58,9 @@ MOMENTS, CLASS_SUMS = (
     for second in (True, False)
 )
 SUMS = Channel("prototypes", Reveal.SUM, unit=Unit.GRAPH, unit_contribution=UnitContribution(3, 0.7))
+SAMPLED = Channel(
+    "step", Reveal.SUM, unit=Unit.NODE, unit_contribution=UnitContributionSampled(0.7, rate=0.1, records=640)
+)
 OTHERS = NAMES[1:]
 
 
@@ -97,6 +111,14 @@ ROADS: dict[str, tuple[Any, Any, str, tuple[str, ...], int, float]] = {
         (),
         5_000,
         0.6,
+    ),
+    "a sampled sum with the unit in it": (
+        lambda: surely_taken(local(SAMPLED)),
+        sampled_part,
+        "server",
+        (),
+        16_000,
+        0.8,
     ),
     "sums over graphs, replaced": (lambda: local(SUMS, "replace"), pooled_parts, "server", (), 20_000, 0.8),
     "sums over graphs noised by the server": (
@@ -315,6 +337,18 @@ MUTANTS: dict[str, tuple[Any, Any, Any, str]] = {
     "a graph is in any number of rows": (in_any_number_of_rows, lambda: local(SUMS), pooled_parts, "server"),
     "the sensitivity is one row's": (of_one_row, lambda: local(SUMS), pooled_parts, "server"),
     "the sensitivity is another unit's": (of_the_client, lambda: central(SUMS), pooled_parts, "outsider"),
+    "sampled parts are not clipped": (
+        parts_not_clipped,
+        lambda: surely_taken(local(SAMPLED)),
+        sampled_part,
+        "server",
+    ),
+    "a replaced sampled part counts as a zeroed one": (
+        of_one_row,
+        lambda: surely_taken(local(SAMPLED, "replace")),
+        sampled_part,
+        "server",
+    ),
     "noise for graphs is not added": (no_noise, lambda: local(SUMS), pooled_parts, "server"),
     "noise for graphs is halved": (half_noise, lambda: local(SUMS), pooled_parts, "server"),
     "the server's noise counts against the server": (
@@ -346,6 +380,22 @@ def in_shares(channel: Channel) -> Bound:
     """Six clients, a quorum of three, one colluder tolerated: two honest shares are sure to be in a sum."""
     policy = distributed_dp(NORM, MULTIPLIER, quorum=3, colluders=1 / 6, limit=50.0)
     return fitted(policy, channel, tuple(f"owner-{i}" for i in range(6)))
+
+
+def sized_by_everybody(patch):
+    patch.setattr(Gaussian, "_honest", lambda self, context: len(context.clients))
+
+
+@pytest.mark.parametrize(("channel", "worst"), [(SAMPLED, sampled_part), (CLASS_SUMS, long_record)])
+def test_shares_of_a_step_that_are_too_small_are_caught(channel, worst, monkeypatch):
+    """Shares sized by all six clients, in a sum of three of whom one colludes."""
+    bound = surely_taken(in_shares(channel))
+    right = audit(bound, worst(bound, answering=3), "server", trials=2_000, colluders=("owner-2",))
+    assert not right.broken, right.sentence()
+    sized_by_everybody(monkeypatch)
+    bound = surely_taken(in_shares(channel))
+    wrong = audit(bound, worst(bound, answering=3), "server", trials=16_000, colluders=("owner-2",))
+    assert wrong.broken, wrong.sentence()
 
 
 @pytest.mark.parametrize("channel", [UPDATE, SUMS], ids=lambda channel: channel.name)

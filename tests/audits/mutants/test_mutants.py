@@ -26,6 +26,7 @@ from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
 from secure_fedgraph import client as clients
+from secure_fedgraph.algorithms.glasu import checks as glasu_checks
 from secure_fedgraph.algorithms.training import private_training
 from secure_fedgraph.audits.conformance import calls, checks
 from secure_fedgraph.audits.conformance import steps as conformance_steps
@@ -35,6 +36,7 @@ from secure_fedgraph.audits.empirical_dp.step_audits import audit_links, audit_s
 from secure_fedgraph.audits.empirical_dp.worst_cases import client_rows, held_by, pooled_parts
 from secure_fedgraph.crypto import KEY_BYTES
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.privacy import bound as bounds
 from secure_fedgraph.privacy import contracts, dp_sgd, pooling
 from secure_fedgraph.privacy.accounting import epsilon as accounting
 from secure_fedgraph.privacy.accounting.epsilon import (
@@ -51,7 +53,7 @@ from secure_fedgraph.privacy.input_dp import features, labels
 from secure_fedgraph.privacy.input_dp import randomizer as drawings
 from secure_fedgraph.privacy.input_dp.features import MultiBitFeatures
 from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
-from secure_fedgraph.privacy.input_dp.links import RandomisedLinks
+from secure_fedgraph.privacy.input_dp.links import DividedLinks, RandomisedLinks
 from secure_fedgraph.privacy.input_dp.randomizer import flip_threshold
 from secure_fedgraph.privacy.spending import ledger
 from secure_fedgraph.privacy.spending.ledger import Cost, Ledger, composed
@@ -197,6 +199,13 @@ def own_links() -> Found:
     return names(calls.own_links(sage(), federation(), policy))
 
 
+def divided_links() -> Found:
+    owners = sfg.federate("synthetic-citation", clients=3, nodes=60, features=16, partition="vertical")
+    policy = replace(P.plaintext(), randomizers=(DividedLinks(1.0, 3),))
+    divides = sfg.Glasu(hidden=8, sampler="public", public_nodes=20, steps=1, links="divided")
+    return names(calls.own_links(divides, owners, policy))
+
+
 def link_seeds() -> Found:
     return names(links_of_a_seed(RandomisedLinks(1.0), same_seeds))
 
@@ -259,6 +268,35 @@ def stepped_run() -> Found:
     return names(checks.check(trained(replace(P.plaintext(), steps=STEPPED), 1)))
 
 
+def a_step() -> sfg.Run:
+    """Steps under shared noise, of units that coins take."""
+    algorithm = sfg.algorithms.FedSgd(hidden=4, rate=0.3)
+    return sfg.train(
+        algorithm, federation(), P.distributed_dp(9.0, MULTIPLIER, quorum=3), rounds=2, keep=everything
+    )
+
+
+def shared_steps() -> Found:
+    return names(checks.check(a_step()))
+
+
+def coins_of_a_step() -> Found:
+    """That they take units at the rate that is charged, and follow no seed."""
+    (bound,) = (b for b in a_step().policy.bounds.values() if b.samples)
+    flipped = []
+    for _ in range(2):
+        with same_seeds():
+            flipped.append(bound.coins(400))
+    found = names(conformance_steps.coins_of(bound, 1e-4))
+    return found | ({"seeded coins"} if torch.equal(*flipped) else set())
+
+
+def class_sums() -> Found:
+    algorithm = sfg.algorithms.FedRidge(second_moments="own", records=128)
+    policy = P.distributed_dp(9.0, MULTIPLIER, quorum=3)
+    return names(checks.check(sfg.train(algorithm, federation(), policy, rounds=1, keep=everything)))
+
+
 local = a_run(lambda: P.local_dp(NORM, MULTIPLIER))
 central = a_run(lambda: P.central_dp(NORM, MULTIPLIER))
 shared = a_run(lambda: P.distributed_dp(NORM, MULTIPLIER, quorum=3))
@@ -273,6 +311,9 @@ PROBES: dict[str, Callable[[], Found]] = {
     "sums": sums,
     "steps in a run": stepped_run,
     "links of several holders": a_vertical_run,
+    "shared steps": shared_steps,
+    "coins of a step": coins_of_a_step,
+    "class sums": class_sums,
     "upload": an_upload,
     "faint noise": faint,
     "held upload": a_held_upload,
@@ -282,6 +323,7 @@ PROBES: dict[str, Callable[[], Found]] = {
     "same runs by steps": same_stepped_runs,
     "ahead": ahead,
     "own links": own_links,
+    "divided links": divided_links,
     "link seeds": link_seeds,
     "link answers": link_answers,
     "label seeds": label_seeds,
@@ -584,6 +626,46 @@ def public_coins(patch: Patch) -> None:
     )
 
 
+def public_coins_of_sums(patch: Patch) -> None:
+    patch.setattr(bounds, "secret_coins", lambda units, rate: (torch.rand(units) < rate).nonzero().flatten())
+
+
+def more_coins(patch: Patch) -> None:
+    patch.setattr(bounds, "secret_coins", lambda units, rate: COINS(units, min(1.5 * rate, 1.0)))
+
+
+def unsampled_charge(patch: Patch) -> None:
+    """The noise is charged as if the unit were in half as many steps."""
+    sampled = Gaussian._sampled
+
+    def wrong(self: Gaussian, one: Any) -> Any:
+        return sampled(replace(self, rate=self.rate / 2), one)
+
+    patch.setattr(Gaussian, "_sampled", wrong)
+
+
+def silent_shares(patch: Patch) -> None:
+    """Every second upload carries no share of the noise."""
+    asked = itertools.count()
+
+    def draw(self: Gaussian, shape: tuple[int, ...]) -> np.ndarray:
+        drawn = DRAW(self, shape)
+        return drawn if next(asked) % 2 else 0 * drawn
+
+    patch.setattr(Gaussian, "_draw", draw)
+
+
+def own_statistics(patch: Patch) -> None:
+    """What stays with an owner that solves with its own second moments travels beside the class sums."""
+
+    def seal(self: Bound, upload: Any, *rest: Any) -> Any:
+        tree = SEAL(self, upload, *rest)
+        stays = self.channel.unit_contribution is not None
+        return {**tree, "own": (upload.records.T @ upload.records).numpy()} if stays else tree
+
+    patch.setattr(Bound, "seal", seal)
+
+
 def seeded_steps(patch: Patch) -> None:
     class Seeded:
         total_variation = 0.0
@@ -671,6 +753,11 @@ def own_beside(patch: Patch) -> None:
         "randomized",
         lambda self, edges, x: torch.cat([edges, edges.flip(0), DRAWN(self, edges, x)], dim=1),
     )
+
+
+def undivided(patch: Patch) -> None:
+    patch.setattr(DividedLinks, "_answered", RandomisedLinks._answered)
+    patch.setattr(glasu_checks, "pairs", lambda name, value, *about: value.long())  # peers would refuse them
 
 
 def never_taken(patch: Patch) -> None:
@@ -842,6 +929,9 @@ MUTANTS: dict[str, Mutant] = {
         BEYOND, whole_bits, "feature answers", "features"
     ),
     "own links are kept beside drawn ones": Mutant(BEYOND, own_beside, "own links", "own links"),
+    "every holder answers about a link that one pays for": Mutant(
+        BEYOND, undivided, "divided links", "own links"
+    ),
     "drawn links are paid for and not used": Mutant(BEYOND, never_taken, "own links", "own links"),
     "charges follow the upload": Mutant(BEYOND, paid_late, "ahead", "written ahead"),
     "holders are not counted": Mutant(BEYOND, one_holder, "links of several holders", "composed"),
@@ -852,6 +942,19 @@ MUTANTS: dict[str, Mutant] = {
     "the central limit is taken for a bound": Mutant(
         BEYOND, central_limit, "epsilons of sampled steps", "accountants"
     ),
+    "coins of a sampled sum follow a public seed": Mutant(
+        BROADCAST, public_coins_of_sums, "coins of a step", "seeded coins"
+    ),
+    "a sampled sum takes more units than are charged": Mutant(
+        BROADCAST, more_coins, "coins of a step", "rate"
+    ),
+    "a sampled sum is charged at a lower rate": Mutant(
+        BROADCAST, unsampled_charge, "coins of a step", "rate"
+    ),
+    "shares of a step's noise are not shared by all": Mutant(
+        DROPOUTS, silent_shares, "shared steps", "noise"
+    ),
+    "own statistics are sent beside class sums": Mutant(COMPANION, own_statistics, "class sums", "domains"),
     "masks are left out": Mutant(BEYOND, no_masks, "masks", "uniform"),
 }
 

@@ -24,7 +24,9 @@ from secure_fedgraph.privacy.accounting.epsilon import (
     GaussianRelease,
     OccurringGaussian,
     PureRelease,
+    SampledGaussian,
     SamplingError,
+    VanishingGaussian,
 )
 from secure_fedgraph.privacy.spending.ledger import Charge, Ledger, number, read_ledger, report, spent
 
@@ -130,6 +132,22 @@ class TestSpent:
         assert found["node"] == found["edge"] == pytest.approx(in_a_sum, rel=1e-6)
         assert found["node"] >= one_by_one * (1 - 1e-6)
         assert found["client"] == pytest.approx(exact(z, 1e-5), rel=1e-6)
+
+    def test_a_sampled_part_of_several_holders_costs_what_their_coins_make_of_it(self):
+        step = SampledGaussian(2.0, 0.1, 100, "zero-out")
+        charge = replace(CHARGE, unit="node", releases={"server": (step,)})
+        alone, shared = (at([charge], "node", holders=h) for h in (1, 3))
+        assert alone == pytest.approx(accounting.epsilon([step], 1e-5).epsilon)
+        together = VanishingGaussian(2.0, 0.1, 100, 3, vanishing=True)
+        assert shared >= accounting.epsilon([together], 1e-5).epsilon > alone
+        assert shared >= accounting.epsilon([step] * 3, 1e-5).epsilon
+
+    def test_a_node_of_a_sampled_graph_changes_its_part(self):
+        step = SampledGaussian(2.0, 0.1, 100, "zero-out")
+        charge = replace(CHARGE, unit="graph", releases={"server": (step,)})
+        replaced = accounting.epsilon([replace(step, relation="replace")], 1e-5).epsilon
+        assert at([charge], "node") == at([charge], "edge") == pytest.approx(replaced)
+        assert at([charge], "node") > at([charge], "graph", units=("graph",))
 
     def test_a_graphs_noise_speaks_for_its_nodes_and_edges(self):
         charge = replace(CHARGE, unit="graph", releases=noise(server=3.0))

@@ -6,6 +6,7 @@ import io
 import json
 import math
 import warnings
+from dataclasses import replace
 
 import pytest
 from parties import NAMES, Toy, session
@@ -323,6 +324,11 @@ class TestRefused:
         """The sampler's distance from its ideal alone takes a delta this small."""
         with pytest.raises(BudgetExhausted, match=r"cannot be kept with any noise: .* comes to inf"):
             planned(Budget(1.0, 1e-25))
+
+    def test_a_budget_for_links_that_nothing_reads(self):
+        blind = replace(UPDATE, links=False)
+        with pytest.raises(BadInput, match="unit=node"):
+            planned(Budget(4.0, unit="edge"), (blind,))
 
     @pytest.mark.parametrize(
         ("shares", "words"),

@@ -27,6 +27,7 @@ class GlasuStandalone(Glasu):
     name = "glasu-standalone"
     summary = "every client alone with its columns and links"
 
+    hands_links_out = False
     settings_elsewhere: ClassVar[Mapping[str, str]] = {}
 
     @property

@@ -25,6 +25,7 @@ class FedBCD(Glasu):
     name = "fedbcd"
     summary = "split by columns without a graph; stale updates"
     reference = "Liu et al. 2022"
+    hands_links_out = False
     settings_elsewhere: ClassVar[Mapping[str, str]] = {"labels": "fedbcd-one-label-holder"}
 
     class Settings(GlasuSettings):

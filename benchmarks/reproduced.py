@@ -1,0 +1,107 @@
+"""Writes the papers' tables into ``docs/reproducing.md``, from the files of finished tables.
+
+    python benchmarks/reproduced.py [--keep runs/reproduce/fedsage-2.json] [--check]
+
+``--keep`` copies a finished table's file to ``benchmarks/results/reproduce/`` first. ``--check`` changes
+nothing and ends with status 1 where the page is not what the files make it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+KEPT, PAGE = ROOT / "benchmarks" / "results" / "reproduce", ROOT / "docs" / "reproducing.md"
+BEGIN, END = "<!-- written by benchmarks/reproduced.py -->", "<!-- end -->"
+SIGNS = {"reached": "", "better": " (better)", "missed": " (**missed**)", "beside": "", "to run": ""}
+ROUNDS = {
+    "last": "last round",
+    "best_by_validation": "best round by validation",
+    "best_on_test": "best round on test",
+}
+
+
+def keep(path: Path) -> None:
+    """Copies a whole table's file.
+
+    Raises:
+        SystemExit: for a part of a table, or a rough one.
+    """
+    table = json.loads(path.read_text())
+    if table["rough"] or table["part"]:
+        sys.exit(f"{path} is {'rough' if table['rough'] else 'a part of a table'}: keep whole tables only")
+    KEPT.mkdir(parents=True, exist_ok=True)
+    (KEPT / f"{table['table']}.json").write_text(json.dumps(table, indent=1) + "\n")
+
+
+def page() -> str:
+    """The page as the files make it."""
+    text = PAGE.read_text(encoding="utf-8")
+    head, rest = text.split(BEGIN)
+    tables = "\n".join(
+        line for path in sorted(KEPT.glob("*.json")) for line in lines(json.loads(path.read_text()))
+    )
+    return f"{head}{BEGIN}\n{tables}\n{END}{rest.split(END, 1)[1]}" if tables else text
+
+
+def lines(table: dict[str, Any]) -> Iterator[str]:
+    """One table as Markdown: ours, the paper's in brackets."""
+    columns = list(dict.fromkeys(cell["column"] for cell in table["cells"] if _possible(cell)))
+    rows = list(dict.fromkeys(cell["row"] for cell in table["cells"]))
+    by_place = {(cell["row"], cell["column"]): cell for cell in table["cells"]}
+    share = table["share_reached"]
+    yield f"\n### {table['table']}: {table['title']}\n"
+    yield (
+        f"{table['paper']}. {ROUNDS[table['selection']].capitalize()}, mean ± standard error over up to "
+        f"{len(table['seeds'])} seeds, the paper's figure in brackets."
+        + ("" if share is None else f" {share:.0%} of the cells that can be run are within tolerance.")
+        + "\n"
+    )
+    yield f"| | {' | '.join(columns)} |"
+    yield f"|---|{'---|' * len(columns)}"
+    for row in rows:
+        yield f"| {row} | {' | '.join(_cell(by_place.get((row, column)), table) for column in columns)} |"
+    reasons = dict.fromkeys(
+        f"{cell['column']}: {cell['reason']}" for cell in table["cells"] if cell["mark"] == "not possible"
+    )
+    if reasons:
+        yield f"\nNot possible: {'; '.join(reasons)}."
+
+
+def _possible(cell: dict[str, Any]) -> bool:
+    return cell["mark"] != "not possible"
+
+
+def _cell(cell: dict[str, Any] | None, table: dict[str, Any]) -> str:
+    if cell is None or not _possible(cell):
+        return ""
+    score = cell["ours"].get(table["selection"]) or cell["ours"].get("last")
+    paper = "" if cell["paper"] is None else f" [{cell['paper']:.3f}]"
+    if score is None:
+        return f"{cell['mark']}{paper}"
+    error = score["standard_error"]
+    ours = f"{score['mean']:.3f}" + ("" if error is None else f" ± {error:.3f}")
+    return f"{ours}{paper}{SIGNS.get(cell['mark'], '')}"
+
+
+def main() -> None:
+    """The command line."""
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("--keep", type=Path, action="append", default=[])
+    asked.add_argument("--check", action="store_true")
+    given = asked.parse_args()
+    for path in given.keep:
+        keep(path)
+    made = page()
+    if given.check:
+        sys.exit(made != PAGE.read_text(encoding="utf-8"))
+    PAGE.write_text(made, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Rewards of FairGraphFL's baselines: agents are given a part of the aggregate by other measures of worth."""

@@ -1,0 +1,1 @@
+"""FedGCN: sums of neighbours' features are exchanged once, before a GCN is averaged."""

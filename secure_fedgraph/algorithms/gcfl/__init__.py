@@ -1,0 +1,1 @@
+"""GCFL: agents are split into clusters that share updates, by what their updates or their norms look like."""

@@ -1,0 +1,48 @@
+"""The command ``reproduce``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from secure_fedgraph.cli.names import check_names
+
+EXAMPLES = """
+\b
+Examples:
+  secure-fedgraph list tables
+  secure-fedgraph reproduce fedsage-2 --quick
+  secure-fedgraph reproduce fedego-2 --only fedego --only fedavg --seeds 2
+"""
+
+
+def _known(context: click.Context, argument: click.Argument, value: str) -> str:
+    check_names("tables", value)
+    return value.lower()
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("table", callback=_known)
+@click.option("--seeds", type=click.IntRange(1), help="Seeds 0 to N - 1; as many as the paper by default.")
+@click.option("--quick", is_flag=True, help="A rough version: one seed, few rounds, small columns.")
+@click.option("--only", multiple=True, metavar="WORD", help="Cells whose row or column holds it; repeatable.")
+@click.option("--finished", is_flag=True, help="Print what earlier calls finished, and run nothing.")
+@click.option("--workers", type=click.IntRange(1), help="Processes; one a core by default.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=Path("runs/reproduce"), show_default=True,
+    help="The folder of all tables' runs.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
+@click.option("--quiet", is_flag=True, help="Print errors only.")
+@click.option("--debug", is_flag=True, hidden=True)
+def reproduce(**given: Any) -> None:
+    """Make a table of a paper, and print ours beside the paper's; resumable.
+
+    Nothing protects these runs: they are the papers' own figures. TABLE.json in the folder has every cell
+    with its seeds, standard error, tolerance and configuration.
+    """
+    from secure_fedgraph.cli import reproducing
+
+    reproducing.reproduce(**given)

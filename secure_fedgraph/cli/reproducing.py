@@ -1,0 +1,170 @@
+"""The work of ``reproduce``: a paper's table, ours beside it."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from secure_fedgraph.audits.grid.pool import Pool
+from secure_fedgraph.cli.options import command_line
+from secure_fedgraph.cli.screen import PlainConsole, Screen, to_a_pipe
+from secure_fedgraph.errors import SecureFedGraphError
+from secure_fedgraph.experiment.reproduce import PaperTable, table_named
+from secure_fedgraph.experiment.reproduce.outcome import Outcome, Score, counts, outcomes, share_reached
+from secure_fedgraph.experiment.reproduce.running import Reproduction
+from secure_fedgraph.experiment.results import versions, write_json
+from secure_fedgraph.report import text as words
+
+STYLES = {"reached": "green", "better": "green", "missed": "red", "failed": "red"}
+
+
+def reproduce(
+    table: str,
+    seeds: int | None,
+    quick: bool,
+    only: tuple[str, ...],
+    finished: bool,
+    workers: int | None,
+    out: Path,
+    as_json: bool,
+    quiet: bool,
+    debug: bool,
+) -> None:
+    """Runs what is not finished, and prints the table.
+
+    Raises:
+        SecureFedGraphError: after the table is printed, where a run failed.
+    """
+    screen, started = Screen({"as_json": as_json, "quiet": quiet}), time.perf_counter()
+    asked = table_named(table).only(only)
+    asked = asked.quick() if quick else asked
+    made = Reproduction(asked, range(seeds or asked.seeds), out)
+    made.check()
+    left = made.look()
+    if not finished:
+        workers = workers or os.cpu_count() or 1
+        screen.lead(_lead(asked, made, left, workers, quick))
+        with Pool(workers) as pool, screen.bar(asked.name, len(left)) as advance:
+            made.run(
+                left,
+                pool,
+                workers,
+                lambda text, more: advance(f"{text}; {_about(more)} left" if more else text),
+            )
+    found = outcomes(asked, made.finished(), made.failures)
+    result = _result(asked, made, found, quick, bool(only), time.perf_counter() - started)
+    named = "-".join([asked.name, *(["quick"] if quick else []), *only])
+    path = out / f"{named}.json"
+    if not finished:
+        write_json(path, result)
+    _show(screen, asked, found, result, quick, as_json, quiet)
+    if made.failures and not finished:
+        raise SecureFedGraphError(
+            f"{len(made.failures)} of {len(asked.cases)} experiments ended with an error: "
+            + "; ".join(f"{name}: {reason}" for name, reason in made.failures.items())
+        )
+
+
+def _lead(asked: PaperTable, made: Reproduction, left: Sequence[object], workers: int, quick: bool) -> str:
+    every = len(asked.cases) * len(made.seeds)
+    rough = f"rough: one seed, {asked.quick_rounds} rounds at most; " if quick else ""
+    kept = f", {every - len(left)} of them finished" if len(left) < every else ""
+    todo = made.look() if left else []
+    about = _about(made.estimate(todo, workers))
+    on = f"{workers} process{'es' * (workers > 1)}"
+    time_left = f"; about {about} on {on}" if left else ""
+    return f"{asked.name}, {asked.title} ({asked.paper}): {rough}{every} runs{kept}{time_left}"
+
+
+def _about(seconds: float | None) -> str:
+    return words.seconds(float(round(seconds or 0.0)))
+
+
+def _result(
+    asked: PaperTable, made: Reproduction, found: Sequence[Outcome], quick: bool, part: bool, seconds: float
+) -> dict[str, Any]:
+    """What ``TABLE.json`` holds: every cell, and by what it was made."""
+    share = share_reached(found)
+    return {
+        "schema": "reproduce-1",
+        "table": asked.name,
+        "title": asked.title,
+        "paper": asked.paper,
+        "rough": quick,
+        "part": part,
+        "selection": asked.selection,
+        "seeds": list(made.seeds),
+        "marks": counts(found),
+        "share_reached": None if math.isnan(share) else share,
+        "cells": [one.plain() for one in found],
+        "versions": versions(),
+        "code": sorted(made.codes),
+        "command": command_line(),
+        "seconds": seconds,
+    }
+
+
+def _show(
+    screen: Screen,
+    asked: PaperTable,
+    found: Sequence[Outcome],
+    result: dict[str, Any],
+    quick: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    if as_json or quiet:
+        screen.say("", result)
+        return
+    with to_a_pipe():
+        console = PlainConsole()
+        console.print(_table(asked, found, quick))
+        for reason in dict.fromkeys(one.reason for one in found if one.reason):
+            console.print(f"* {reason}", soft_wrap=True)
+        marks = ", ".join(f"{count} {mark}" for mark, count in result["marks"].items())
+        console.print(f"{marks}. {_verdict(found, quick)}", soft_wrap=True)
+
+
+def _verdict(found: Sequence[Outcome], quick: bool) -> str:
+    if quick:
+        return "Rough figures: fewer rounds and seeds than the paper has."
+    share = share_reached(found)
+    if math.isnan(share):
+        return "No figure of the paper can be compared."
+    return f"{share:.0%} of the cells that can be run are within the tolerance of the paper's figure."
+
+
+def _table(asked: PaperTable, found: Sequence[Outcome], quick: bool) -> Table:
+    rounds = {"last": "last round", "best_by_validation": "best round by validation"}
+    which = rounds.get(asked.selection, "best round on test, as the paper has it")
+    made = Table(title=f"{asked.name}{', rough' if quick else ''}: {asked.title}; {which}")
+    for column in ("row", "column", "ours", "last", "paper", "within", ""):
+        made.add_column(column, no_wrap=column in ("ours", "last", "paper"))
+    for one in found:
+        cell = one.cell
+        ours = one.scores.get(asked.selection) or one.scores.get("last")
+        paper = "" if cell.paper is None else f"{cell.paper:.3f}"
+        made.add_row(
+            cell.row,
+            cell.column,
+            _score(ours),
+            _score(one.scores.get("last")),
+            paper,
+            "" if cell.paper is None else f"{cell.tolerance:g}",
+            Text(one.mark + ("*" if one.reason else ""), style=STYLES.get(one.mark, "")),
+        )
+    return made
+
+
+def _score(score: Score | None) -> str:
+    if score is None:
+        return ""
+    error = "" if math.isnan(score.standard_error) else f" ± {score.standard_error:.3f}"
+    return f"{score.mean:.3f}{error}"

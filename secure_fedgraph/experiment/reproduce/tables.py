@@ -1,0 +1,145 @@
+"""What a paper's table is here: its cells, the runs behind them, and how near ours have to come."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from secure_fedgraph.errors import BadInput
+
+Selection = Literal["last", "best_by_validation", "best_on_test"]
+"""Which round counts: the last, the best by validation, or, as some papers print, the best on test."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One experiment, which several cells may read.
+
+    Args:
+        name: short and of its own; runs of equal cases are shared by tables.
+        config: keys of an :class:`~secure_fedgraph.experiment.config.Experiment`.
+        minutes: about how long one seed takes on one core, for the estimate before anything has run.
+    """
+
+    name: str
+    config: Mapping[str, Any] = field(hash=False)
+    minutes: float = 5.0
+
+    @property
+    def folder(self) -> str:
+        """A folder's name."""
+        return re.sub(r"[^a-z0-9.+=]+", "-", self.name.lower())
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One figure of a table.
+
+    Args:
+        row, column: as the paper names them.
+        paper: its figure; None where it prints none and ours stands beside.
+        tolerance: how far ours may be from it.
+        measure: a key of a result's accuracies (``global``, ``local``, ``auc``, ``mae``), or ``fairness``.
+        case: the experiment; None where it cannot be run.
+        alone: for ``fairness``: the same owners by themselves.
+        why_not: why it cannot be run.
+        source: where the paper's figure is from, where not from the paper's own table.
+    """
+
+    row: str
+    column: str
+    paper: float | None
+    tolerance: float
+    measure: str = "global"
+    case: Case | None = None
+    alone: Case | None = None
+    why_not: str = ""
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        if (self.case is None) != bool(self.why_not):
+            raise BadInput(f"{self.row}, {self.column}: a cell has a case, or the reason why it has none")
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """A table of a paper.
+
+    Args:
+        name: ``fedego-2``: the algorithm, and the table's number in its paper.
+        title: what it shows.
+        paper: where it is from.
+        seeds: how many the paper has, or the anchors ask for.
+        selection: which round counts.
+        cells: row by row.
+        quick_rounds: rounds of a rough version, with one seed.
+        quick_columns: the columns of a rough version.
+    """
+
+    name: str
+    title: str
+    paper: str
+    seeds: int
+    selection: Selection
+    cells: tuple[Cell, ...]
+    quick_rounds: int
+    quick_columns: tuple[str, ...]
+
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        """Every experiment that the cells read, each once."""
+        every = [case for cell in self.cells for case in (cell.case, cell.alone) if case is not None]
+        return tuple({case.name: case for case in every}.values())
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """Row names, in order."""
+        return tuple(dict.fromkeys(cell.row for cell in self.cells))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Column names, in order."""
+        return tuple(dict.fromkeys(cell.column for cell in self.cells))
+
+    def quick(self) -> PaperTable:
+        """A rough version: one seed, few rounds, the columns that are small."""
+        return PaperTable(
+            self.name,
+            self.title,
+            self.paper,
+            1,
+            self.selection,
+            tuple(self._rough(cell) for cell in self.cells if cell.column in self.quick_columns),
+            self.quick_rounds,
+            self.quick_columns,
+        )
+
+    def only(self, words: tuple[str, ...]) -> PaperTable:
+        """The cells whose row or column holds one of the words; all where there are none.
+
+        Raises:
+            BadInput: where no cell does.
+        """
+        if not words:
+            return self
+        lower = [word.lower() for word in words]
+        chosen = tuple(c for c in self.cells if any(w in f"{c.row} {c.column}".lower() for w in lower))
+        if not chosen:
+            raise BadInput(
+                f"--only {', '.join(words)}: no cell of {self.name} is named so; its rows are "
+                f"{', '.join(self.rows)}, its columns {', '.join(self.columns)}"
+            )
+        about = (self.name, self.title, self.paper, self.seeds, self.selection)
+        return PaperTable(*about, chosen, self.quick_rounds, self.quick_columns)
+
+    def _rough(self, cell: Cell) -> Cell:
+        def shorter(case: Case | None) -> Case | None:
+            if case is None:
+                return None
+            rounds = min(int(case.config.get("rounds", self.quick_rounds)), self.quick_rounds)
+            return Case(f"{case.name} quick {rounds}", {**case.config, "rounds": rounds}, case.minutes / 10)
+
+        about = (cell.row, cell.column, cell.paper, cell.tolerance, cell.measure)
+        return Cell(*about, shorter(cell.case), shorter(cell.alone), cell.why_not, cell.source)

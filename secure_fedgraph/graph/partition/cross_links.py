@@ -1,0 +1,47 @@
+"""What owners of one graph know of their links to nodes of other owners: whose ids, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch_geometric.data import Data
+
+from secure_fedgraph.graph.sample.links import undirected_links
+
+
+def note_cross_links(graph: Data, owners: Sequence[Data]) -> None:
+    """Adds to every owner's part, in place, the ids at the other end of its links to others' nodes.
+
+    An induced part has lost these links, and nobody trains on them. Yet the owner of a node knows its links,
+    as a bank knows the accounts at other banks that its customers pay. An owner gets:
+
+    - ``cross_links [2, C]``: its own node, numbered as in its part, and the id (``node_id``) of a neighbour
+      that some other owner holds and it does not; ascending;
+    - ``home [n]``: whether this owner counts the node in others' sums: the first of a node's holders does.
+
+    Links to nodes that nobody holds, such as a test graph apart, are in no part.
+
+    Args:
+        graph: the whole graph.
+        owners: their parts, with ``node_id``.
+
+    >>> path = Data(edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]), num_nodes=4)
+    >>> left, right = (Data(node_id=torch.tensor(ids), num_nodes=2) for ids in ([0, 1], [2, 3]))
+    >>> note_cross_links(path, [left, right])
+    >>> left.cross_links.tolist(), right.cross_links.tolist()
+    ([[1], [2]], [[0], [1]])
+    """
+    nodes = int(graph.num_nodes or 0)
+    home = torch.full((nodes,), -1)
+    for number in reversed(range(len(owners))):
+        home[owners[number].node_id] = number
+    links = undirected_links(graph.edge_index)
+    ends = torch.cat([links, links.flip(0)], dim=1)
+    ends = ends[:, (home[ends] >= 0).all(dim=0)]
+    for number, own in enumerate(owners):
+        place = torch.full((nodes,), -1)
+        place[own.node_id] = torch.arange(len(own.node_id))
+        crossing = ends[:, (place[ends[0]] >= 0) & (place[ends[1]] < 0)]
+        own.cross_links = torch.unique(torch.stack([place[crossing[0]], crossing[1]]), dim=1)
+        own.home = home[own.node_id] == number

@@ -1,0 +1,80 @@
+"""The command ``reproduce``: runs are made once, failures are cells, and the file has what made it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from secure_fedgraph.cli.main import main
+from secure_fedgraph.experiment import reproduce
+from secure_fedgraph.experiment.reproduce import Case, Cell, PaperTable
+
+SMALL = {"dataset": {"nodes": 60, "features": 16}, "data": "synthetic-citation", "rounds": 2}
+NETWORK = {"hidden": [8], "fanout": [2]}
+FINE = Case("fine", {**SMALL, "algorithm": "fedavg", "training": NETWORK}, 0.1)
+LOCAL = Case("local", {**SMALL, "algorithm": "local", "training": NETWORK}, 0.1)
+BROKEN = Case("broken", {**SMALL, "algorithm": "fedavg", "training": {"hiden": [8]}}, 0.1)
+
+
+@pytest.fixture
+def table(monkeypatch: pytest.MonkeyPatch) -> str:
+    cells = (
+        Cell("fine", "small", 0.5, 0.5, "global", FINE),
+        Cell("local", "small", None, 0.5, "local", LOCAL),
+        Cell("broken", "small", 0.5, 0.1, "global", BROKEN),
+        Cell("none", "large", 0.5, 0.1, why_not="no such data"),
+    )
+    made = PaperTable("fedego-2", "a small one", "a paper", 2, "last", cells, 1, ("small",))
+    monkeypatch.setitem(reproduce.TABLES, "fedego-2", made)
+    return made.name
+
+
+def called(*words: str) -> Result:
+    return CliRunner().invoke(main, ["reproduce", *words, "--workers", "1", "--json"])
+
+
+def test_a_table_is_made_once_and_says_what_broke(table: str, tmp_path: Path) -> None:
+    out = ["--out", str(tmp_path)]
+    made = called(table, "--seeds", "1", *out)
+    assert made.exit_code == 1
+    kept = json.loads((tmp_path / "fedego-2.json").read_text())
+    assert kept["marks"] == {"reached": 1, "beside": 1, "failed": 1, "not possible": 1}
+    assert kept["share_reached"] == 0.5
+    assert len(kept["code"]) == 1
+    assert kept["versions"]["torch"]
+    broken = next(cell for cell in kept["cells"] if cell["mark"] == "failed")
+    assert "hiden" in broken["reason"]
+    first = (tmp_path / "runs" / "fine" / "seed-0" / "result.json").stat().st_mtime_ns
+    again = called(table, "--only", "fine", "--seeds", "2", *out)
+    assert again.exit_code == 0, again.output
+    assert (tmp_path / "runs" / "fine" / "seed-0" / "result.json").stat().st_mtime_ns == first
+    part = json.loads((tmp_path / "fedego-2-fine.json").read_text())
+    assert part["part"] is True
+    assert len(part["cells"][0]["ours"]["last"]["each"]) == 2
+
+
+def test_rough_versions_are_marked_and_kept_apart(table: str, tmp_path: Path) -> None:
+    called(table, "--quick", "--only", "fine", "--out", str(tmp_path))
+    rough = json.loads((tmp_path / "fedego-2-quick-fine.json").read_text())
+    assert rough["rough"] is True
+    assert rough["cells"][0]["config"]["rounds"] == 1
+    assert not (tmp_path / "fedego-2-fine.json").exists()
+
+
+def test_what_is_finished_is_printed_and_nothing_runs(table: str, tmp_path: Path) -> None:
+    looked = called(table, "--finished", "--out", str(tmp_path))
+    assert looked.exit_code == 0, looked.output
+    assert json.loads(looked.output)["marks"]["to run"] == 2
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    "words", [("fedego-99",), ("fedego-2", "--only", "nobody"), ("fedego-2", "--seeds", "0")]
+)
+def test_words_that_are_wrong(words: tuple[str, ...], tmp_path: Path) -> None:
+    refused = called(*words, "--out", str(tmp_path))
+    assert refused.exit_code == 2
+    assert not (tmp_path / "runs").exists()

@@ -1,0 +1,62 @@
+"""The papers' tables: every case is an experiment that can be made, and rough versions are rough."""
+
+from __future__ import annotations
+
+import pytest
+
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.experiment.reproduce import TABLES, Case, Cell, table_named
+from secure_fedgraph.experiment.reproduce.running import experiment_of
+
+
+@pytest.mark.parametrize("name", sorted(TABLES))
+def test_every_case_makes_its_algorithm_on_data_that_there_are(name: str) -> None:
+    for case in TABLES[name].cases:
+        experiment = experiment_of(case, 1)
+        made = experiment.make_algorithm()
+        assert (
+            made.settings.model_dump().items()
+            >= {
+                key: tuple(value) if isinstance(value, list) else value
+                for key, value in case.config.get("training", {}).items()
+            }.items()
+        )
+        assert experiment.rounds
+
+
+def test_cases_of_one_name_are_one_experiment_in_all_tables() -> None:
+    seen: dict[str, Case] = {}
+    for table in TABLES.values():
+        for case in (*table.cases, *table.quick().cases):
+            assert seen.setdefault(case.folder, case).config == case.config
+
+
+@pytest.mark.parametrize("name", sorted(TABLES))
+def test_a_rough_version_is_a_part_with_one_seed_and_few_rounds(name: str) -> None:
+    whole, rough = TABLES[name], TABLES[name].quick()
+    assert rough.seeds == 1
+    assert rough.cells
+    assert {*rough.columns} == {*whole.quick_columns}
+    assert all(case.config["rounds"] <= whole.quick_rounds for case in rough.cases)
+    assert not {case.folder for case in rough.cases} & {case.folder for case in whole.cases}
+
+
+def test_a_cell_is_run_or_says_why_not() -> None:
+    with pytest.raises(BadInput, match="a case, or the reason"):
+        Cell("row", "column", 0.5, 0.1)
+    assert all(cell.case or cell.why_not for table in TABLES.values() for cell in table.cells)
+
+
+def test_a_part_of_a_table() -> None:
+    part = table_named("fedsage-2").only(("locsage+", "M=10"))
+    assert {*part.rows} == {*TABLES["fedsage-2"].rows}
+    assert {cell.column for cell in part.cells if cell.row == "FedSage"} == {
+        column for column in part.columns if "M=10" in column
+    }
+    with pytest.raises(BadInput, match="LocSage"):
+        table_named("fedsage-2").only(("nobody",))
+
+
+def test_the_nearest_name() -> None:
+    with pytest.raises(BadInput, match="fedego-2"):
+        table_named("fedego-22")
