@@ -24,6 +24,7 @@ from typing import Any
 from resumable import run_once
 
 from secure_fedgraph.algorithms.fairgraphfl.fairness import correlation
+from secure_fedgraph.audits import intervals
 from secure_fedgraph.experiment.config import Experiment, load
 
 ALONE = "gin-local"
@@ -88,6 +89,7 @@ def summary(given: argparse.Namespace) -> list[dict[str, Any]]:
         row["fairness"] = spread([r for r, _ in each])
         row["fairness_error_of_one_seed"] = spread([error for _, error in each])[0]
         row["payoffs"] = _by_quality(list(results.values()))
+        row["payoff_differences"] = _above(list(results.values()))
         row["seconds"] = fmean(r["seconds"] for r in results.values())
         found.append(row)
     return found
@@ -107,6 +109,21 @@ def _by_quality(results: list[dict[str, Any]]) -> dict[str, tuple[float, float]]
             mean = fmean(row[place] for row in notes["by_round"]["payoffs"])
             paid.setdefault(quality.get(agent, "all"), []).append(mean)
     return {group: spread(values) for group, values in paid.items()}
+
+
+def _above(results: list[dict[str, Any]]) -> dict[str, tuple[float, float, float]]:
+    """How much more an agent of better quality is paid: mean over seeds, and its 95 % interval."""
+    found: dict[str, list[float]] = {}
+    for result in results:
+        paid = {group: mean for group, (mean, _) in _by_quality([result]).items()}
+        for better, worse in (("high", "medium"), ("medium", "low"), ("high", "low")):
+            if better in paid and worse in paid:
+                found.setdefault(f"{better} less {worse}", []).append(paid[better] - paid[worse])
+    made: dict[str, tuple[float, float, float]] = {}
+    for name, values in found.items():
+        low, high = intervals.mean(values, 0.025)
+        made[name] = (fmean(values), low, high)
+    return made
 
 
 def text(pair: tuple[float, float], digits: int = 3) -> str:
@@ -162,7 +179,11 @@ def main() -> None:
         return
     from rich.console import Console
 
-    Console(width=None if sys.stdout.isatty() else 190).print(table(found))
+    console = Console(width=None if sys.stdout.isatty() else 190)
+    console.print(table(found))
+    for row in found:
+        for name, (middle, low, high) in row["payoff_differences"].items():
+            console.print(f"{row['method']}: {name} {middle:.4f} ({low:.4f} to {high:.4f}, 95 %, over seeds)")
 
 
 if __name__ == "__main__":

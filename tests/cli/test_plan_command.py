@@ -44,7 +44,7 @@ def test_a_budget_of_nothing_is_no_learning() -> None:
 
 def test_the_table_and_the_sentences() -> None:
     text = call("plan", *DATA, "--unit", "node", "--epsilon", "4", "--policy", "distributed_dp").stdout
-    assert "noise-to-signal" in text and "second_moments=own" in text and "not compared" in text
+    assert "noise-to-signal" in text and "second_moments=own" in text and "Not compared: fedego, " in text
     assert "Recommended: fedridge under distributed_dp, training.second_moments=own" in text
     assert "To run it: --algorithm fedridge --policy distributed_dp --epsilon 4 --unit node" in text
     text = call("plan", *DATA, "--unit", "client", "--epsilon", "0.1").stdout

@@ -33,8 +33,9 @@ def plan(policy: str | None, assignments: tuple[str, ...], as_json: bool, debug:
         if as_json:
             click.echo(json.dumps(_described(choice)))
             return
+        click.echo(visible("\n".join(_recommended(choice))))
         PlainConsole().print(_table(choice))
-        click.echo(visible("\n".join(_sentences(choice))))
+        click.echo(visible("\n".join(_remarks(choice))))
 
 
 def settled(path: Path | None, flags: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
@@ -78,27 +79,33 @@ def _table(choice: Choice) -> Table:
     )
     for column in ("algorithm", "form", "noise", "noise-to-signal", "chosen, or why not"):
         table.add_column(column, overflow="fold")
-    for one in choice.candidates:
-        compared = one.noise_to_signal is not None
-        form = (one.form.replace("training.", "") or AS_CONFIGURED) if compared else ""
-        why = one.why if compared else "not compared, see below"
+    compared = [one for one in choice.candidates if one.noise_to_signal is not None]
+    for one in sorted(compared, key=lambda one: (one is not choice.least, one.noise_to_signal)):
         noise = (_short(one.noise_multiplier), _short(one.noise_to_signal))
-        table.add_row(one.algorithm, form, *noise, "chosen" if choice.learns and one is choice.least else why)
+        taken = choice.learns and one is choice.least
+        form = one.form.replace("training.", "") or AS_CONFIGURED
+        table.add_row(one.algorithm, form, *noise, "chosen" if taken else one.why)
     return table
 
 
-def _sentences(choice: Choice) -> list[str]:
+def _recommended(choice: Choice) -> list[str]:
+    """What to run, and the command."""
     asked, least = choice.experiment, choice.least
-    told = [f"{one.algorithm}: {one.why}." for one in choice.candidates if one.noise_to_signal is None]
-    told.append(
-        "Noise is in multiples of what one unit moves. Noise-to-signal is how long the noise on the opened "
-        f"sums is over how long their signal can be at most; above {NO_LEARNING:g} nothing is recommended."
-    )
     if not choice.learns:
-        return [*told, f"Recommended: every owner alone ({choice.alone}). Why: {choice.no_learning}."]
+        return [f"Recommended: every owner alone ({choice.alone}). Why: {choice.no_learning}."]
     against = "" if asked.against == Reader.SERVER else f" --against {asked.against}"
     run = f"--policy {least.policy} --epsilon {asked.epsilon:g} --unit {asked.unit}{against}"
-    return [*told, f"Recommended: {_taken(least)}.", f"To run it: --algorithm {least.algorithm} {run}"]
+    return [f"Recommended: {_taken(least)}.", f"To run it: --algorithm {least.algorithm} {run}"]
+
+
+def _remarks(choice: Choice) -> list[str]:
+    """What the columns mean, and why some algorithms have no row."""
+    left_out = [one for one in choice.candidates if one.noise_to_signal is None]
+    return [
+        "Noise is in multiples of what one unit moves. Noise-to-signal is how long the noise on the opened "
+        f"sums is over how long their signal can be at most; above {NO_LEARNING:g} nothing is recommended.",
+        *(f"Not compared: {one.algorithm}, {one.why}." for one in left_out),
+    ]
 
 
 def _described(choice: Choice) -> dict[str, Any]:
