@@ -105,9 +105,10 @@ class DiscreteGaussian:
         columns = np.uint64(2**self._index_bits - 1)
         stream = further = None
         for start in range(0, size, _BLOCK):
+            part = start // _WORDS_A_KEY
             if start % _WORDS_A_KEY == 0:
-                stream, further = _streams(key, start // _WORDS_A_KEY)
-            assert stream is not None and further is not None
+                stream, further = _stream(key, b"words", part), None
+            assert stream is not None
             stop = min(start + _BLOCK, size)
             w, e, s = (buffer[: stop - start] for buffer in (words, picked, scratch))
             stream.into(w.data)
@@ -121,6 +122,7 @@ class DiscreteGaussian:
             # the two ends in the value that was drawn.
             np.minimum(w, e, out=s)
             if ties.any():
+                further = further or _stream(key, b"further bits", part)
                 s[ties] = self._settle(w[ties], e[ties], further)
             np.bitwise_and(s, columns, out=s)
             np.subtract(s.view(np.int64), self.reach, out=drawn[start:stop], casting="unsafe")
@@ -139,14 +141,11 @@ def reach_of(sigma: float) -> int:
     return math.ceil(_CUT * Fraction(sigma))
 
 
-def _streams(key: bytes, part: int) -> tuple[KeyStream, KeyStream]:
-    """The streams of so many words and of their further bits, fresh ones where there is no key."""
+def _stream(key: bytes, purpose: bytes, part: int) -> KeyStream:
+    """The stream of one purpose for a part of the words; a fresh one where there is no key."""
     if not key:
-        return KeyStream(os.urandom(KEY_BYTES)), KeyStream(os.urandom(KEY_BYTES))
-    number = part.to_bytes(8, "little")
-    return KeyStream(derive(key, b"noise: words" + number)), KeyStream(
-        derive(key, b"noise: further" + number)
-    )
+        return KeyStream(os.urandom(KEY_BYTES))
+    return KeyStream(derive(key, b"noise: " + purpose + part.to_bytes(8, "little")))
 
 
 @functools.lru_cache(maxsize=32)
