@@ -45,7 +45,7 @@ def noise(record: Record) -> Iterator[Finding]:
             continue
         opened = decode(record.run.transcript.body(note.number))
         values = np.concatenate([np.asarray(v, dtype=np.float64).reshape(-1) for v in opened.values()])
-        # what is left where all of them handed out what the sum does not need: noise beyond that only adds to it
+        # what is left where all of them handed out what the sum does not need: other noise only adds to it
         sigma = stage.deviation(len(note.contributors)) / stage.step
         yield from _noised(record, before, note.channel, note.reader, values / stage.step, sigma)
 

@@ -147,8 +147,7 @@ class Gaussian(Stage):
                 f"channel {channel.name!r}: noise is added by the {sensitivity.noise_added_by} already: keep "
                 "one Gaussian, with the larger multiplier"
             )
-        counted_off = self._counted_off(context)
-        honest, room = context.quorum - counted_off if counted_off else 1, self._room(context)
+        honest, room = self._honest(context), self._room(context)
         deviation = self.multiplier * sensitivity.l2 / math.sqrt(honest)
         # a client's upload has no coordinate beyond its norm; a sum over units often no bound of its own
         contribution = channel.unit_contribution
@@ -163,7 +162,7 @@ class Gaussian(Stage):
         # twice as many steps at most, where the server adds it
         finer = 2 if self.by == "server" else 1
         sigma = FINEST // finer if isinstance(contribution, UnitContributionMoments) else STEPS
-        fitting = self._fitting(context, counted_off, (sigma, least), room / finer, needed / deviation)
+        fitting = self._fitting(context, honest, (sigma, least), room / finer, needed / deviation)
         if fitting is None:
             raise Incompatible(
                 f"channel {channel.name!r}: {room:.3g} steps a client have no room for values up to "
@@ -301,23 +300,22 @@ class Gaussian(Stage):
             drawn = max(drawn, shares * sampled + apart)
         return drawn
 
-    def _counted_off(self, context: BindContext) -> int:
-        """How many shares of any sum are not counted on; 0 where there are no shares."""
+    def _honest(self, context: BindContext) -> int:
         if self.by != "shares":
-            return 0
+            return 1
         if not context.ring or context.channel.reveal is not Reveal.SUM:
             raise Incompatible(
                 f"channel {context.channel.name!r}: noise in shares is whole in a sum only, which a carrier "
                 "that adds in a ring has to show alone"
             )
         # a sum of a quorum may hold everybody who colludes in the whole cohort
-        colluders = max(1, math.ceil(self.colluders * len(context.clients) - 1e-9))
-        if context.quorum - colluders < 1:
+        counted = context.quorum - max(1, math.ceil(self.colluders * len(context.clients) - 1e-9))
+        if counted < 1:
             raise BadInput(
                 f"channel {context.channel.name!r}: of a quorum of {context.quorum} nobody is left beside "
                 "the colluders to add noise: set protection.quorum=3 or more, or fewer protection.colluders"
             )
-        return colluders
+        return counted
 
     def _room(self, context: BindContext) -> float:
         """Steps up to which one upload, noise included, may go."""
@@ -331,7 +329,7 @@ class Gaussian(Stage):
         return sum(map(reach_of, components.all)) if components.removable else self._sampler(sigma).reach
 
     def _fitting(
-        self, context: BindContext, counted_off: int, between: tuple[int, int], room: float, largest: float
+        self, context: BindContext, honest: int, between: tuple[int, int], room: float, largest: float
     ) -> tuple[int, NoiseComponents] | None:
         """The most steps to a deviation for which values and noise have room, and a share's parts.
 
@@ -346,7 +344,7 @@ class Gaussian(Stage):
         ways: list[Callable[[int], NoiseComponents]] = [lambda sigma: NoiseComponents(float(sigma))]
         if self.remove_excess and self.by == "shares" and context.removes_noise:
             clients, quorum = len(context.clients), context.quorum
-            ways.insert(0, lambda sigma: split_share(sigma, clients, quorum, counted_off))
+            ways.insert(0, lambda sigma: split_share(sigma, clients, quorum, quorum - honest))
         fitting = (
             (sigma, parts)
             for way in ways

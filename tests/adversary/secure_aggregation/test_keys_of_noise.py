@@ -75,7 +75,7 @@ def test_a_list_gives_the_keys_that_it_does_not_need(survivors, each):
 
 
 class TestTwoLists:
-    """Keys of a list of ten and the masks of one of eight would open a sum of eight without its whole noise."""
+    """Keys for a list of ten and masks of one of eight would open a sum of eight with too little noise."""
 
     def test_each_client_signs_one(self):
         server = Greedy()
@@ -204,8 +204,8 @@ def pieces(edges: dict[str, set[str]]) -> list[set[str]]:
 def lied_to(draw: st.DrawFn) -> tuple[int, int, set[str], set[str], set[str]]:
     """Clients on a circle in the order of their names: how many, the quorum, who is listed, signed, in pay.
 
-    Those who are gone, colluding or lied to stand where a cut is easiest: in two gaps, each before half of the
-    others.
+    Those who are gone, colluding or lied to stand where a cut is easiest: in two gaps, each before half of
+    the others.
     """
     count = draw(st.sampled_from([33, 40, 50, 70]))
     quorum, bad = math.ceil(0.6 * count), colluders_among(count, 0.1, count)
@@ -223,7 +223,7 @@ def lied_to(draw: st.DrawFn) -> tuple[int, int, set[str], set[str], set[str]]:
 @given(lied_to())
 @settings(max_examples=300, deadline=None)
 def test_at_every_list_that_gives_keys_the_noise_of_honest_survivors_is_the_whole(case):
-    """The worst server that the settings allow: it chooses who is listed, who colludes, who signs, who masks."""
+    """The worst server that the settings allow: it chooses who is listed, colludes, signs and masks."""
     count, quorum, listed, signed, paid = case
     bad, names = colluders_among(count, 0.1, count), tuple(f"n{i:02d}" for i in range(count))
     numbers, parts = thresholds(count, count, 0.1, 0.2, count), split_share(4096, count, quorum, bad + 1)
@@ -232,8 +232,8 @@ def test_at_every_list_that_gives_keys_the_noise_of_honest_survivors_is_the_whol
     graph, honest = around(names, numbers.degree), listed - paid
     edges: dict[str, set[str]] = {}
     for name in honest:
-        # whoever signed masked with all of its neighbours that are listed; the others were told that as many as
-        # possible of those that signed never shared
+        # whoever signed masked with all of its neighbours that are listed; the others were told that as many
+        # as possible of those that signed never shared
         order = sorted(graph[name], key=lambda n: (n in signed - paid, n in honest))
         edges[name] = (set(graph[name]) if name in signed else set(order[: numbers.shares - 1])) & honest
     for name, others in list(edges.items()):
