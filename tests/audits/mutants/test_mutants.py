@@ -270,7 +270,7 @@ def stepped_run() -> Found:
 
 def a_step() -> sfg.Run:
     """Steps under shared noise, of units that coins take."""
-    algorithm = sfg.algorithms.FedSgd(hidden=4, rate=0.3)
+    algorithm = sfg.algorithms.FedSgd(hidden=16, rate=0.3)
     return sfg.train(
         algorithm, federation(), P.distributed_dp(9.0, MULTIPLIER, quorum=3), rounds=2, keep=everything
     )
