@@ -41,6 +41,7 @@ from secure_fedgraph.protocol.guarantee import Unit
 
 CLIENTS = ("a", "b", "c")
 SIX = ("a", "b", "c", "d", "e", "f")
+OFF = "noise taken off"
 NORM = 1.5
 UPDATE = Channel("update", Reveal.SUM)
 SINGLE = Channel("single", Reveal.EACH)
@@ -64,15 +65,6 @@ MOMENTS, CLASS_SUMS = (
     for name, second in (("moments", True), ("class_sums", False))
 )
 Worst = Callable[[Bound], Neighbours]
-
-
-def taken_off(policy: Policy) -> list[tuple[str, Policy, Channel, Worst, str, tuple[str, ...]]]:
-    """Sums of six, where three would do: what they do not need of their noise is taken off."""
-    row, name = partial(client_rows, norm=NORM, tensors=1), f"distributed_dp, {policy.relation}, taken off"
-    rows: tuple[tuple[Channel, Worst], ...] = (
-        (UPDATE, row), (SUMS, pooled_parts), (MOMENTS, long_record), (SAMPLED, sampled_part)
-    )  # fmt: skip
-    return [(name, policy, channel, worst, "server", SIX[5:]) for channel, worst in rows]
 
 
 def noised_paths(multiplier: float) -> list[tuple[str, Policy, Channel, Worst, str, tuple[str, ...]]]:
@@ -108,7 +100,9 @@ def noised_paths(multiplier: float) -> list[tuple[str, Policy, Channel, Worst, s
                 )
             ),
         ]
-        found += taken_off(distributed_dp(NORM, multiplier, relation, quorum=3, colluders=1 / 6, limit=50.0))
+        # sums of six, where three would do: what they do not need of their noise is taken off
+        many = distributed_dp(NORM, multiplier, relation, quorum=3, colluders=1 / 6, limit=50.0)
+        found.append((f"distributed_dp, {relation}, {OFF}", many, SUMS, pooled_parts, "server", SIX[5:]))
     return found
 
 
@@ -118,7 +112,7 @@ def table(args: argparse.Namespace) -> list[dict[str, Any]]:
     for name, policy, channel, worst, reader, colluders in noised_paths(multiplier):
         if not all(word in f"{name} {channel.name}" for word in args.only):
             continue
-        clients = SIX if "taken off" in name else CLIENTS
+        clients = SIX if OFF in name else CLIENTS
         bound = surely_taken(policy.bind((channel,), clients)[channel.name])
         started = time.process_time()
         found = audit(bound, worst(bound), reader, trials=args.trials, delta=args.delta, colluders=colluders)
