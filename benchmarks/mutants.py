@@ -220,7 +220,7 @@ def with_scopes(set_: Set, change: Callable[[Gaussian, np.ndarray, np.ndarray, A
         return APPLY(self, matrix, scope)
 
     set_(Gaussian, "apply", apply)
-    set_(Gaussian, "_draw", lambda self, shape: change(self, DRAW(self, shape), *now))
+    set_(Gaussian, "_draw", lambda self, shape, keys=(): change(self, DRAW(self, shape, keys), *now))
 
 
 def bias_without_noise(set_: Set) -> None:
@@ -245,8 +245,8 @@ def bias_without_noise(set_: Set) -> None:
 
 
 def last_three_without_noise(set_: Set) -> None:
-    def draw(self: Gaussian, shape: Any) -> np.ndarray:
-        noise = DRAW(self, shape)
+    def draw(self: Gaussian, shape: Any, keys: Any = ()) -> np.ndarray:
+        noise = DRAW(self, shape, keys)
         if noise.size > 50:
             noise.reshape(-1)[-3:] = 0
         return noise
@@ -322,7 +322,7 @@ def cut_noise(set_: Set) -> None:
     set_(
         Gaussian,
         "_draw",
-        lambda self, shape: np.clip(DRAW(self, shape), -2 * self.sigma, 2 * self.sigma),
+        lambda self, shape, keys=(): np.clip(DRAW(self, shape, keys), -2 * self.sigma, 2 * self.sigma),
     )
 
 
@@ -403,8 +403,8 @@ def lowest_bits(set_: Set) -> None:
         labels[:] = [self.graph.y[self.graph.train_mask].numpy()]
         return UPLOAD(self, *arguments)
 
-    def draw(self: Gaussian, shape: Any) -> np.ndarray:
-        return DRAW(self, shape)
+    def draw(self: Gaussian, shape: Any, keys: Any = ()) -> np.ndarray:
+        return DRAW(self, shape, keys)
 
     def apply(self: Gaussian, matrix: np.ndarray, scope: Any) -> np.ndarray:
         made = APPLY(self, matrix, scope)

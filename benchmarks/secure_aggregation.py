@@ -110,8 +110,8 @@ class Room:
         before, started = sum(self.spent.values()), self.cpu()
         if isinstance(prepared, Masked):
             assert total is not None
-            plus, minus = prepared.unmasking(arrived, self.place, self.ask)
-            ring_words.accumulate(total, plus=plus, minus=minus)
+            found = prepared.unmasking(arrived, self.place, self.ask)
+            ring_words.accumulate(total, plus=found.plus, minus=found.minus)
             matrix = ring_words.centred(total, prepared.bits).reshape(1, size)
         else:
             matrix = prepared.open_sum(sealed, Layout((("w", (size,)),)), self.place, self.ask)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from scipy.stats import chi2
@@ -38,16 +37,17 @@ def noise(record: Record) -> Iterator[Finding]:
             continue
         if tree["domain"] == Domain.REAL.value:
             values = np.asarray(tree["data"], dtype=np.float64)
-            yield from _noised(record, before, sent.channel, sent.sender, values, tree, 1)
+            grid, sigma = float(tree["grid"]), float(tree["sigma"])
+            yield from _noised(record, before, sent.channel, sent.sender, values / grid, sigma)
     for note in record.run.transcript.opened:
         stage = noise_of(record.run.policy.bounds.get(note.channel))
         if stage is None or stage.by == "client" or not note.kept or note.reader == REFEREE:
             continue
-        steps_and_sigma = {"grid": stage.step, "sigma": stage.sigma}
         opened = decode(record.run.transcript.body(note.number))
         values = np.concatenate([np.asarray(v, dtype=np.float64).reshape(-1) for v in opened.values()])
-        shares = len(note.contributors) if stage.by == "shares" else 1
-        yield from _noised(record, before, note.channel, note.reader, values, steps_and_sigma, shares)
+        # what is left where all of them handed out what the sum does not need: other noise only adds to it
+        sigma = stage.deviation(len(note.contributors)) / stage.step
+        yield from _noised(record, before, note.channel, note.reader, values / stage.step, sigma)
 
 
 def _noised(
@@ -55,17 +55,17 @@ def _noised(
     before: LastSeen,
     channel: str,
     who: str,
-    values: np.ndarray,
-    steps_and_sigma: Any,
-    shares: int,
+    steps: np.ndarray,
+    sigma: float,
 ) -> Iterator[Finding]:
-    steps, width = values / float(steps_and_sigma["grid"]), values.size
+    """Args: values and the claimed deviation of their noise, both in steps of the grid."""
+    width = steps.size
     if np.abs(steps - np.rint(steps)).max() > WHOLE:
         yield Finding(
             "grid", channel, f"{who}: values lie between the steps, so the noise is not on the grid"
         )
     # what is hidden only adds to the sum of squares around the mean, so the lower tail is the noise's
-    variance = shares * float(steps_and_sigma["sigma"]) ** 2
+    variance = sigma**2
     if width > 1:
         least = variance * chi2.ppf(record.each, width - 1)
         squares = float(np.square(steps - steps.mean()).sum())

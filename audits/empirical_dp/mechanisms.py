@@ -26,7 +26,7 @@ from secure_fedgraph.audits.empirical_dp.worst_cases import Neighbours, Uploads
 from secure_fedgraph.crypto import Identity
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.privacy.bound import Bound
-from secure_fedgraph.privacy.contracts import Carrier, Scope
+from secure_fedgraph.privacy.contracts import Carrier, NoiseKeys, Scope
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.spending.ledger import Charge, spent
 from secure_fedgraph.protocol.channel import Domain, Reveal
@@ -92,6 +92,8 @@ class Transparent(Carrier):
         self.takes = carrier.takes
         self.gives = Domain.RING if carrier.ring else Domain.REAL
         self.reveals = frozenset(Reveal)
+        self.noise_components = carrier.noise_components
+        self._noise_keys: dict[str, tuple[bytes, ...]] = {}
 
     def seal(self, matrix: np.ndarray, scope: Scope, party: Party) -> np.ndarray:
         """The matrix itself."""
@@ -100,6 +102,22 @@ class Transparent(Carrier):
     def open_sum(self, sealed: Mapping[str, Any], layout: Layout, scope: Scope, ask: Any) -> np.ndarray:
         """The sum, in the ring where there is one."""
         return centred(sum(np.asarray(matrix) for matrix in sealed.values()), self.ring)
+
+    def keep_noise_keys(self, keys: tuple[bytes, ...], party: Party) -> None:
+        """Keeps them, by client."""
+        self._noise_keys[party.name] = keys
+
+    def handed_out(self, name: str, uploads: int) -> tuple[bytes, ...]:
+        """The keys of noise that a client hands out for a sum of so many uploads."""
+        unneeded = self.noise_components.unneeded(uploads)
+        return self._noise_keys[name][-unneeded:] if unneeded else ()
+
+    def open_sum_with_keys(
+        self, sealed: Mapping[str, Any], layout: Layout, scope: Scope, ask: Any
+    ) -> tuple[np.ndarray, NoiseKeys]:
+        """The sum, and all that its clients hand out."""
+        keys = {name: self.handed_out(name, len(sealed)) for name in sealed}
+        return self.open_sum(sealed, layout, scope, ask), {name: some for name, some in keys.items() if some}
 
     def open_each(self, sealed: Any, layout: Layout, name: str) -> np.ndarray:
         """That client's matrix."""
@@ -132,7 +150,7 @@ def view(
     """Uploads in, what the reader sees out, ``[trials, values]`` (float64).
 
     A reader of single uploads sees the target's. A reader of the sum subtracts what colluders sent, with its
-    noise.
+    noise. Noise that the sum does not need is taken off before, of all clients.
 
     Args:
         bound: the protection under audit.
@@ -146,16 +164,19 @@ def view(
         raise BadInput(f"{neighbours.target} is the target and cannot collude against itself")
     channel, target = bound.channel, neighbours.target
     seen = bound.carrier.gives.readable and reader == "server"  # before the server has added anything
-    transparent = (
-        bound if bound.carrier.gives is Domain.REAL else replace(bound, carrier=Transparent(bound.carrier))
-    )
+    carrier = bound.carrier if bound.carrier.gives is Domain.REAL else Transparent(bound.carrier)
+    transparent = replace(bound, carrier=carrier)
     parties = {name: Party(name, Identity.generate(), {}) for name in neighbours.present}
     numbers = itertools.count(1)
 
-    def sent(reply: Mapping[str, Any], name: str) -> np.ndarray:
+    def sent(reply: Mapping[str, Any], name: str, uploads: int = 0) -> np.ndarray:
+        """What a client sent, without what is taken off it in a sum of so many uploads."""
         layout = Layout.from_text(reply["layout"])
-        step = float(reply["grid"]) if transparent.carrier.gives is Domain.RING else 1.0
-        values, _ = transparent.split(transparent.carrier.open_each(reply["data"], layout, name), layout)
+        step = float(reply["grid"]) if carrier.gives is Domain.RING else 1.0
+        values, _ = transparent.split(carrier.open_each(reply["data"], layout, name), layout)
+        keys = carrier.handed_out(name, uploads) if isinstance(carrier, Transparent) else ()
+        for stage in bound.stages if keys else ():
+            values = stage.take_off(values, keys)
         return values * step
 
     def opened(values: Mapping[str, torch.Tensor], rows: int) -> np.ndarray:
@@ -171,7 +192,7 @@ def view(
         elif channel.reveal is Reveal.SUM:
             matrix = opened(transparent.open_sum(replies, scope, _nobody).total, rows).astype(np.float64)
             for name in colluders:
-                matrix -= sent(replies[name], name)
+                matrix -= sent(replies[name], name, len(replies))
         else:
             matrix = opened(transparent.open_each(replies, scope)[target], rows)
         return matrix.astype(np.float64).reshape(neighbours.trials, -1)

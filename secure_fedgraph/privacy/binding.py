@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from secure_fedgraph.errors import BadInput, Incompatible, Refused
 from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.contracts import MAJORITY, BindContext, Chain, Quorum, Sensitivity, Stage
+from secure_fedgraph.privacy.noise_components import ONE_PART
 from secure_fedgraph.privacy.pooling import l2_sensitivity
 from secure_fedgraph.protocol.channel import Channel, Domain, Recipient, Reveal
 from secure_fedgraph.protocol.guarantee import Relation
@@ -60,7 +61,10 @@ class Protection(Chain):
         self._check_reveal(channel)
         self._check_clients(channel, len(clients), contributors, quorum)
         context = BindContext(channel, clients, relation, self.carrier.ring, quorum)
+        context = replace(context, removes_noise=self.carrier.removes_noise(context))
         stages, sensitivity = self._bind_stages(context)
+        components = next((s.noise_components for s in stages if s.noise_components.removable), None)
+        context = replace(context, noise_components=components or ONE_PART)
         return Bound(self, context, stages, self.carrier.bind(context), sensitivity)
 
     @property

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
 import torch
 
+from secure_fedgraph.crypto import KEY_BYTES
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.privacy.accounting.epsilon import Event
 from secure_fedgraph.privacy.contracts import Ask, BindContext, Carrier, Chain, Scope, Sensitivity, Stage
@@ -72,7 +75,8 @@ class Sum:
     cut: int = 0
     """How many of the uploads held values beyond what their protection carries, which were cut."""
     deviation: float = 0.0
-    """The standard deviation of the noise on each value of the total; 0 without noise on what is sent."""
+    """The standard deviation of the noise that is left on each value of the total; 0 without noise on what is
+    sent."""
 
     @property
     def mean(self) -> dict[str, torch.Tensor]:
@@ -255,9 +259,11 @@ class Bound:
         else:
             layout, matrix = upload.packed(channel.unit)
         tally = [np.zeros(0, dtype=np.int32)]
+        keys = tuple(os.urandom(KEY_BYTES) for _ in self.carrier.noise_components.removable)
         for stage in self.stages:
             tally.append(stage.tally(matrix))
-            matrix = stage.apply(matrix, scope)
+            keyed = keys and stage.noise_components.removable
+            matrix = stage.apply_with_keys(matrix, scope, keys) if keyed else stage.apply(matrix, scope)
         if self.tallies:
             matrix = np.concatenate([matrix.reshape(-1), *tally]).reshape(1, -1)
         reply = {
@@ -266,6 +272,8 @@ class Bound:
             **self.public,
             "data": self.carrier.seal(matrix, scope, party),
         }
+        if keys:
+            self.carrier.keep_noise_keys(keys, party)
         if mark := self.carrier.binding_mark(scope, party):
             reply["context"] = mark
         return self.carrier.wrap(reply, scope, party)
@@ -278,17 +286,24 @@ class Bound:
         """
         layout = self._common_layout(replies)
         sealed = {name: tree["data"] for name, tree in replies.items()}
-        opened = self.carrier.open_sum(sealed, self._carried(layout), scope, ask)
+        opened, noise_keys = self.carrier.open_sum_with_keys(sealed, self._carried(layout), scope, ask)
         matrix, tally = self.split(opened, layout)
+        for stage, keys in product(self.stages, noise_keys.values()):
+            matrix = stage.take_off(matrix, keys)
         contributors = self.carrier.contributors(tuple(replies))
         # a client that lies in its tally can at most make it look as if every upload was cut
         cut = min(max(int(tally.sum()), 0), len(contributors))
         values = layout.unpack(self._undo(matrix, scope), by_row=self._by_row)
-        return Sum(values, contributors, cut, self.deviation(len(contributors)))
+        whole = len(contributors) - len(noise_keys)
+        return Sum(values, contributors, cut, self.deviation(len(contributors), whole))
 
-    def deviation(self, uploads: int) -> float:
-        """The standard deviation of the noise on each value of a sum of so many uploads; 0 without any."""
-        return max((stage.deviation(uploads) for stage in self.stages), default=0.0)
+    def deviation(self, uploads: int, whole: int = 0) -> float:
+        """The standard deviation of the noise on each value of a sum of so many uploads; 0 without any.
+
+        Args:
+            whole: how many of the uploads keep noise that the sum does not need; by default none.
+        """
+        return max((stage.deviation(uploads, whole) for stage in self.stages), default=0.0)
 
     @property
     def tallies(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from secure_fedgraph.errors import HostileMessage, Incompatible
 from secure_fedgraph.privacy.accounting.epsilon import Event
+from secure_fedgraph.privacy.noise_components import ONE_PART, NoiseComponents
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.protocol.channel import Channel, Domain, Reveal
 from secure_fedgraph.protocol.guarantee import Unit
@@ -20,6 +21,9 @@ from secure_fedgraph.protocol.wire import Tree
 
 Ask = Callable[[str, Mapping[str, Tree]], dict[str, Tree]]
 """The server half of a carrier asks clients for a step of its protocol through this."""
+
+NoiseKeys = Mapping[str, tuple[bytes, ...]]
+"""Client -> keys of the last so many removable parts of its noise, of those that handed them out."""
 
 TALLY = 1
 """The largest number that one upload adds to a tally: a tally counts uploads."""
@@ -57,6 +61,10 @@ class BindContext:
     """Size of the ring that the carrier adds in, 0 where it adds real numbers."""
     quorum: int = 1
     """The client's own: the fewest clients of a sum that it takes part in, itself counted."""
+    removes_noise: bool = False
+    """Whether the carrier hands the reader keys of noise that a sum does not need."""
+    noise_components: NoiseComponents = ONE_PART
+    """The parts of a client's share of the noise, once the stages are bound."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +109,8 @@ class Stage(ABC):
     """The step that it rounds to, where parts of sums are to be rounded before they are added up."""
     limit: float
     """Of a stage with :attr:`tallies`: the largest absolute value that it passes on; the rest is cut."""
+    noise_components: NoiseComponents = ONE_PART
+    """Of a stage whose noise comes in shares: the parts of one, of which a sum may not need all."""
     tallies: int = 0
     """How many words it adds behind an upload: whole numbers, of which only the sum over the uploads is read.
     No noise covers them, so a stage with tallies comes after every stage that adds noise; without noise it
@@ -115,6 +125,14 @@ class Stage(ABC):
     def apply(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
         """The client's half, on the matrix ``[rows, width]``."""
 
+    def apply_with_keys(self, matrix: np.ndarray, scope: Scope, keys: Sequence[bytes]) -> np.ndarray:
+        """The client's half, with the removable parts of :attr:`noise_components` drawn under a key each."""
+        return self.apply(matrix, scope)
+
+    def take_off(self, matrix: np.ndarray, keys: Sequence[bytes]) -> np.ndarray:
+        """What is opened less parts of one client's noise, by the keys of the last so many of them."""
+        return matrix
+
     def tally(self, matrix: np.ndarray) -> np.ndarray:
         """The client's words of :attr:`tallies`, each from 0 to :data:`TALLY`, of what :meth:`apply` gets."""
         return np.zeros(self.tallies, dtype=np.int32)
@@ -127,8 +145,12 @@ class Stage(ABC):
         """What the ledger may count for this stage."""
         return None
 
-    def deviation(self, uploads: int) -> float:
-        """The standard deviation of the noise in the sum of so many uploads, in the sum's numbers."""
+    def deviation(self, uploads: int, whole: int = 0) -> float:
+        """The standard deviation of the noise in the sum of so many uploads, in the sum's numbers.
+
+        Args:
+            whole: how many of the uploads have noise that the sum does not need and that nobody took off.
+        """
         return 0.0
 
     def public(self) -> dict[str, Any]:
@@ -152,6 +174,8 @@ class Carrier(ABC):
     """Whether a sum opens without clients that stop answering; every other carrier then refuses."""
     steps_after_upload: tuple[str, ...] = ()
     """The steps after an upload that end with :attr:`confirming_step`, where there are any."""
+    noise_components: NoiseComponents = ONE_PART
+    """The parts of a share of the noise whose keys it hands to the reader where a sum does not need them."""
     confirming_step: str = ""
     """The step that shows a client that the sum it uploaded for is complete: from then on the client keeps
     its changed memory. Empty where no client can know: it then keeps that once the upload is sealed."""
@@ -163,6 +187,10 @@ class Carrier(ABC):
             Incompatible: where it cannot serve the channel.
         """
         return self
+
+    def removes_noise(self, context: BindContext) -> bool:
+        """Whether clients may hand out keys of noise that a sum does not need; asked before binding."""
+        return False
 
     def excess(self, context: BindContext, effect_words: str = "") -> tuple[str, ...]:
         """What a reader could learn beyond the declaration, one sentence each.
@@ -200,6 +228,10 @@ class Carrier(ABC):
         Names of entries start with ``carrier/``.
         """
         return {name: {} for name in cohort}
+
+    def keep_noise_keys(self, keys: tuple[bytes, ...], party: Party) -> None:
+        """Keeps the keys of the removable parts of the noise on the upload that was just sealed."""
+        raise Incompatible(f"carrier {self.name!r} keeps no keys of noise")
 
     def accept(self, part: Tree, scope: Scope, party: Party) -> None:
         """The client's half of :meth:`upload_requests`, before the algorithm works; by default nothing."""
@@ -245,6 +277,12 @@ class Carrier(ABC):
     @abstractmethod
     def open_sum(self, sealed: Mapping[str, Any], layout: Layout, scope: Scope, ask: Ask) -> np.ndarray:
         """The sum of the cohort's matrices, ``[rows, width]``."""
+
+    def open_sum_with_keys(
+        self, sealed: Mapping[str, Any], layout: Layout, scope: Scope, ask: Ask
+    ) -> tuple[np.ndarray, NoiseKeys]:
+        """The same, and the keys of noise in it that it does not need."""
+        return self.open_sum(sealed, layout, scope, ask), {}
 
     def open_values(
         self,

@@ -78,6 +78,20 @@ _LOW, _HIGH = 1e-9, 1e12
 """Noise multipliers that are accounted: less counts as none, and for more the cost is lost in doubles."""
 
 
+def sums_apart(count: int, sigma: float) -> float:
+    """How far a sum of discrete Gaussians is from one of the same variance, at one coordinate.
+
+    Args:
+        count: how many, of any widths.
+        sigma: of the narrowest.
+
+    Returns:
+        ``t``: the two probabilities of any number differ by a factor of at most ``exp(t)``.
+        ``docs/guarantees.md`` has the proof.
+    """
+    return 5 * (count - 1) * math.exp(-((math.pi * sigma) ** 2))
+
+
 class GaussianEvent(Event):
     """A release under Gaussian noise, continuous or discrete."""
 
@@ -148,7 +162,7 @@ class DiscreteRelease(GaussianEvent):
         """
         variance = self.shares * self.sigma**2
         each = 5 * math.exp(-2 * (math.pi * ROUNDED) ** 2)
-        sums = 5 * (self.shares - 1) * math.exp(-((math.pi * self.sigma) ** 2))
+        sums = sums_apart(self.shares, self.sigma)
         apart = math.expm1(min(self.width * (each + sums), 1.0)) + self.total_variation
         if variance < 2 * ROUNDED**2 or apart > 1:
             return None

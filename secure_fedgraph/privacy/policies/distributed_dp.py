@@ -27,6 +27,7 @@ def distributed_dp(
     batch: int = 1,
     abandoned: int = ABANDONED,
     limit: float = float("inf"),
+    remove_excess: bool = True,
 ) -> Policy:
     """Every client adds its share of the noise, under masks: the server sees the noised sum only.
 
@@ -45,13 +46,15 @@ def distributed_dp(
         bits, colluders, dropouts, batch, abandoned: as for :func:`masked`. At least one client is taken to
             collude.
         limit: coordinates beyond it are cut, which makes room in a ring of 16 bits.
+        remove_excess: whether clients help to take off the noise that a sum does not need, once it is known
+            who is in it. The guarantee is the same: without it sums carry more noise than it takes.
     """
     check_amounts(norm, multiplier)
 
     def recipe(channel: Channel) -> Protection:
         stages = (
             Clip(amount_of("norm", norm, channel), whole=True),
-            Gaussian(amount_of("multiplier", multiplier, channel), "shares", limit, colluders),
+            Gaussian(amount_of("multiplier", multiplier, channel), "shares", limit, colluders, remove_excess),
         )
         if channel.to == Recipient.PEER and channel.reveal is Reveal.SUM:
             return Protection(Sealed(Pairwise()), stages, quorum, "distributed_dp, sealed")

@@ -11,8 +11,11 @@ Vose 1991) splits the weights over ``2**b`` columns without rounding.
 A draw is one 64-bit word of AES-CTR: ``b`` bits choose the column, ``64 - b`` bits are compared with the
 upper bits of its threshold, and where they are equal 64 more bits are, so all 128 count. Counter blocks
 under one key never repeat, while uniform ones might: the difference is ``blocks**2 / 2**129`` a key by the
-switching lemma, ``2**-111`` a draw when a key serves ``2**20`` words, and it is in the bound too. AES is
-assumed to be indistinguishable from a random permutation.
+switching lemma, ``2**-110`` a draw when a key serves ``2**20`` words and the 64 more bits of as many, and it
+is in the bound too. AES is assumed to be indistinguishable from a random permutation.
+
+A draw under a key of 256 bits is a function of that key: every ``2**20`` words have a key derived from it,
+and so have their further bits. Who has the key can draw the same values again, and so take them off.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from secure_fedgraph.crypto import KEY_BYTES, KeyStream
+from secure_fedgraph.crypto import KEY_BYTES, KeyStream, derive
 from secure_fedgraph.errors import BadInput
 
 SMALLEST, LARGEST = 2.0, 2.0**14
@@ -36,8 +39,9 @@ _CUT = Fraction(21, 2)
 _WEIGHT_BITS = 128
 _MASS_BITS = 256
 _WORDS_A_KEY = 2**20
-_REPEATS = Fraction(_WORDS_A_KEY, 2**131)
-"""(words / 2)**2 / 2**129 a key, for one draw: the distance of counter blocks from uniform ones."""
+_REPEATS = Fraction(_WORDS_A_KEY, 2**130)
+"""(words / 2)**2 / 2**129 a key, for one draw: the distance of counter blocks from uniform ones, of the words
+and of the further bits."""
 _BLOCK = 2**14
 """Words at a time: a block's buffers stay in the second-level cache."""
 
@@ -48,7 +52,8 @@ class DiscreteGaussian:
     Guarantees:
         - one draw is within :attr:`total_variation` of the ideal one, ``n`` draws within ``n`` times that;
         - draws come from the operating system's randomness: no seed reproduces them, nothing is kept between
-          calls, and processes that fork draw different values;
+          calls, and processes that fork draw different values; draws under a key are the same for the same
+          key, and for nobody without it;
         - the sequence of operations does not depend on the values, but for one draw in about 2**49 that needs
           more bits. The part of the table that is read does depend on them: who shares the cache may see it.
 
@@ -76,7 +81,7 @@ class DiscreteGaussian:
                 f"{'less' if sigma > LARGEST else 'more'} noise"
             )
         self.sigma = float(sigma)
-        self.reach: int = math.ceil(_CUT * Fraction(self.sigma))
+        self.reach: int = reach_of(self.sigma)
         """The largest absolute value of a draw."""
         half, left_over = self._weights()
         # rounded up to the next float
@@ -89,15 +94,20 @@ class DiscreteGaussian:
     def _weights(self) -> tuple[list[int], int]:
         return _weights(Fraction(self.sigma), self.reach)
 
-    def draw(self, size: int) -> np.ndarray:
-        """``size`` independent draws, int32, from fresh randomness."""
+    def draw(self, size: int, key: bytes = b"") -> np.ndarray:
+        """``size`` independent draws, int32.
+
+        Args:
+            key: 32 bytes of the operating system that serve this one call; by default fresh ones.
+        """
         drawn = np.empty(size, dtype=np.int32)
         words, picked, scratch = (np.empty(min(size, _BLOCK), dtype=np.uint64) for _ in range(3))
         columns = np.uint64(2**self._index_bits - 1)
-        stream = None
+        stream = further = None
         for start in range(0, size, _BLOCK):
+            part = start // _WORDS_A_KEY
             if start % _WORDS_A_KEY == 0:
-                stream = KeyStream(os.urandom(KEY_BYTES))
+                stream, further = _stream(key, b"words", part), None
             assert stream is not None
             stop = min(start + _BLOCK, size)
             w, e, s = (buffer[: stop - start] for buffer in (words, picked, scratch))
@@ -112,19 +122,33 @@ class DiscreteGaussian:
             # the two ends in the value that was drawn.
             np.minimum(w, e, out=s)
             if ties.any():
-                s[ties] = self._settle(w[ties], e[ties])
+                further = further or _stream(key, b"further bits", part)
+                s[ties] = self._settle(w[ties], e[ties], further)
             np.bitwise_and(s, columns, out=s)
             np.subtract(s.view(np.int64), self.reach, out=drawn[start:stop], casting="unsafe")
         return drawn
 
-    def _settle(self, words: np.ndarray, entries: np.ndarray) -> np.ndarray:
+    def _settle(self, words: np.ndarray, entries: np.ndarray, further: KeyStream) -> np.ndarray:
         """Where the first bits of fraction and threshold are equal, 64 more decide (one draw in 2**49)."""
-        more = np.frombuffer(os.urandom(8 * words.size), dtype=np.uint64)
+        more = np.empty(words.size, dtype=np.uint64)
+        further.into(more.data)
         finer = self._finer[words & np.uint64(2**self._index_bits - 1)]
         return np.where(more < finer, words, entries)
 
 
-@functools.lru_cache(maxsize=8)
+def reach_of(sigma: float) -> int:
+    """The largest absolute value of a draw of that sigma, without its table."""
+    return math.ceil(_CUT * Fraction(sigma))
+
+
+def _stream(key: bytes, purpose: bytes, part: int) -> KeyStream:
+    """The stream of one purpose for a part of the words; a fresh one where there is no key."""
+    if not key:
+        return KeyStream(os.urandom(KEY_BYTES))
+    return KeyStream(derive(key, b"noise: " + purpose + part.to_bytes(8, "little")))
+
+
+@functools.lru_cache(maxsize=32)
 def discrete_gaussian(sigma: float) -> DiscreteGaussian:
     """The sampler of that sigma; its table is made once.
 

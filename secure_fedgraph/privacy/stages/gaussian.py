@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,9 +16,11 @@ from secure_fedgraph.privacy.accounting.epsilon import (
     SampledGaussian,
     SamplingError,
 )
+from secure_fedgraph.privacy.accounting.events import sums_apart
 from secure_fedgraph.privacy.contracts import BindContext, Noise, Scope, Sensitivity, Stage
+from secure_fedgraph.privacy.noise_components import ONE_PART, NoiseComponents, split_share
 from secure_fedgraph.privacy.pooling import ROUNDING_MARGIN
-from secure_fedgraph.privacy.samplers.discrete_gaussian import DiscreteGaussian, discrete_gaussian
+from secure_fedgraph.privacy.samplers.discrete_gaussian import DiscreteGaussian, discrete_gaussian, reach_of
 from secure_fedgraph.privacy.samplers.rounded_gaussian import LEAST, rounded_gaussian
 from secure_fedgraph.protocol.channel import (
     Domain,
@@ -59,7 +62,11 @@ class Gaussian(Stage):
           ``colluders`` of them, whoever reads it. That rests on the carrier that shows the sum alone;
         - whole numbers are added to whole numbers, so no floating-point noise leaks values by its rounding;
         - in a ring no sum wraps, with certainty: the noise has a largest value, and values have a limit;
-        - the draws come from the operating system: no seed reproduces them.
+        - the draws come from the operating system: no seed reproduces them;
+        - under ``by="shares"`` and a carrier that removes noise, a share is a base and further parts, drawn
+          under keys. Of any sum of at least ``quorum`` uploads, what it needs of the shares of all but
+          ``colluders`` of them is the whole noise; :meth:`take_off` takes off the rest, of clients whose keys
+          it is given.
     Needs:
         - a stage before it that bounds the upload, else :class:`~secure_fedgraph.errors.Unbound`, and none
           that noises it.
@@ -72,19 +79,22 @@ class Gaussian(Stage):
             default the clip norm is the limit. Rings of 16 bits need one.
         colluders: the share of a sum's clients whose noise is not counted on; one at least, since whoever
             contributes knows its own.
+        remove_excess: whether noise that a sum does not need is taken off again, where the carrier can.
 
     Raises:
         BadInput: for settings out of range.
 
     References:
         Kairouz, Liu, Steinke, The Distributed Discrete Gaussian Mechanism, ICML 2021; Canonne, Kamath,
-        Steinke, The Discrete Gaussian for Differential Privacy, NeurIPS 2020.
+        Steinke, The Discrete Gaussian for Differential Privacy, NeurIPS 2020; Jiang, Wang, Chen, Dordis,
+        EuroSys 2024 (noise that is taken off again).
     """
 
     multiplier: float
     by: str = "client"
     limit: float = math.inf
     colluders: float = 0.1
+    remove_excess: bool = True
     step: float = math.nan
     sigma: int = 0
     """Whole steps, of one share."""
@@ -97,6 +107,7 @@ class Gaussian(Stage):
     rate: float = 1.0
     """The probability with which one unit is part of an upload."""
     relation: str = Relation.ZERO_OUT
+    noise_components: NoiseComponents = ONE_PART
     takes = Domain.REAL
     scales = True
 
@@ -151,20 +162,20 @@ class Gaussian(Stage):
         # twice as many steps at most, where the server adds it
         finer = 2 if self.by == "server" else 1
         sigma = FINEST // finer if isinstance(contribution, UnitContributionMoments) else STEPS
-        while finer * (needed / deviation * sigma + self._sampler(sigma).reach) >= room:
-            if sigma == least:
-                raise Incompatible(
-                    f"channel {channel.name!r}: {room:.3g} steps a client have no room for values up to "
-                    f"{needed:.3g} and noise of {deviation:.3g} among {len(context.clients)} clients: use "
-                    "more noise, a larger ring (under masks protection.bits=32) or a smaller protection.limit"
-                )
-            sigma //= 2
+        fitting = self._fitting(context, honest, (sigma, least), room / finer, needed / deviation)
+        if fitting is None:
+            raise Incompatible(
+                f"channel {channel.name!r}: {room:.3g} steps a client have no room for values up to "
+                f"{needed:.3g} and noise of {deviation:.3g} among {len(context.clients)} clients: use "
+                "more noise, a larger ring (under masks protection.bits=32) or a smaller protection.limit"
+            )
+        sigma, components = fitting
         step = deviation / sigma
         if self.by == "server":
             # a power of two: whole steps are then whole in the floats on the way, and in sums of many
             step = 2.0 ** math.floor(math.log2(step))
             sigma = math.ceil(deviation / step)
-        limit = min(largest, (room - self._sampler(sigma).reach) * step)
+        limit = min(largest, (room - self._reach(sigma, components)) * step)
         bound = replace(
             self,
             limit=limit,
@@ -175,20 +186,40 @@ class Gaussian(Stage):
             whole=channel.unit_contribution is not None,
             rate=contribution.rate if isinstance(contribution, UnitContributionSampled) else 1.0,
             relation=context.relation,
+            noise_components=components,
         )
         return bound, replace(sensitivity, noise_added_by=self.by)
 
     def apply(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
         """The client's half: whole steps in the ring, or real numbers on the grid."""
+        steps = self._rounded(matrix)
+        if self.by != "server":
+            steps += self._draw(steps.shape)
+        noisy: np.ndarray = steps.astype(np.int64) if self.by == "shares" else steps * self.step
+        return noisy
+
+    def apply_with_keys(self, matrix: np.ndarray, scope: Scope, keys: Sequence[bytes]) -> np.ndarray:
+        """The same in the ring, with each removable part of the share drawn under its key."""
+        steps = self._rounded(matrix)
+        steps += self._draw(steps.shape, keys)
+        noisy: np.ndarray = steps.astype(np.int64)
+        return noisy
+
+    def take_off(self, matrix: np.ndarray, keys: Sequence[bytes]) -> np.ndarray:
+        """What was opened less the last parts of one client's share."""
+        widths = self.noise_components.removable
+        left: np.ndarray = matrix.astype(np.int64)
+        for width, key in zip(widths[len(widths) - len(keys) :], keys, strict=True):
+            left -= discrete_gaussian(width).draw(matrix.size, key).reshape(matrix.shape)
+        return left
+
+    def _rounded(self, matrix: np.ndarray) -> np.ndarray:
         steps = np.clip(matrix.astype(np.float64), -self.limit, self.limit)
         if self.whole:
             steps = np.rint(steps / self.step)  # sums of parts that were rounded one by one
         else:
             np.trunc(steps * (ROUNDING_MARGIN / self.step), out=steps)
-        if self.by != "server":
-            steps += self._draw(steps.shape)
-        noisy: np.ndarray = steps.astype(np.int64) if self.by == "shares" else steps * self.step
-        return noisy
+        return steps
 
     def undo(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
         """The server's noise on what it opened, or the sum's real numbers."""
@@ -207,9 +238,16 @@ class Gaussian(Stage):
         """Noise that the server adds is not on an upload that it sees."""
         return {"client": "noised", "server": "", "shares": "with a share of the noise"}[self.by]
 
-    def deviation(self, uploads: int) -> float:
-        """Of one draw by the server, or of all clients' draws."""
-        return self.sigma * self.step * (1.0 if self.by == "server" else math.sqrt(uploads))
+    def deviation(self, uploads: int, whole: int = 0) -> float:
+        """Of one draw by the server, or of what is left of all clients' draws."""
+        if self.by == "server":
+            return self.sigma * self.step
+        if not self.noise_components.removable:
+            return self.sigma * self.step * math.sqrt(uploads)
+        whole_shares = whole * self.noise_components.variance(0)
+        return self.step * math.sqrt(
+            whole_shares + (uploads - whole) * self.noise_components.variance(uploads)
+        )
 
     def public(self) -> dict[str, float]:
         """The public grid step and the noise on one upload, in steps."""
@@ -222,7 +260,7 @@ class Gaussian(Stage):
 
     def release(self, width: int) -> tuple[Event, ...]:
         """The events of one upload of so many values, once the stage is bound."""
-        total_variation = min(self.honest * width * self._sampler(self.sigma).total_variation, 1.0)
+        total_variation = min(width * self._distance_of_a_value(), 1.0)
         if self.by != "shares":
             return self._sampled(GaussianRelease(self.multiplier)), SamplingError(total_variation)
         shares = DiscreteRelease(
@@ -242,6 +280,25 @@ class Gaussian(Stage):
             return one
         apart = 2 if self.relation == Relation.REPLACE else 1  # the sensitivity is twice the clip then
         return SampledGaussian(one.noise_multiplier * apart, self.rate, 1, self.relation)
+
+    def _distance_of_a_value(self) -> float:
+        """The total variation of what is drawn for one value from the ideal, over all that is counted on.
+
+        Shares of one part are the ideal. The parts of shares of several are of other widths: their sum is
+        another ideal, a factor ``exp(sums_apart(...))`` from one discrete Gaussian, whatever the number of
+        uploads.
+        """
+        parts = self.noise_components.all
+        if len(parts) == 1:
+            return self.honest * self._sampler(self.sigma).total_variation
+        drawn, variance = 0.0, self.honest * self.sigma**2
+        for count in range(1, len(parts) + 1):
+            # of so many parts each; more honest shares than make up the whole noise cost nothing
+            shares = math.ceil(variance / math.fsum(width**2 for width in parts[:count]) - 1e-9)
+            sampled = math.fsum(discrete_gaussian(width).total_variation for width in parts[:count])
+            apart = math.expm1(sums_apart(shares * count, min(parts)))
+            drawn = max(drawn, shares * sampled + apart)
+        return drawn
 
     def _honest(self, context: BindContext) -> int:
         if self.by != "shares":
@@ -267,5 +324,42 @@ class Gaussian(Stage):
     def _sampler(self, sigma: int) -> DiscreteGaussian:
         return discrete_gaussian(sigma) if self.by == "shares" else rounded_gaussian(sigma)
 
-    def _draw(self, shape: tuple[int, ...]) -> np.ndarray:
-        return self._sampler(self.sigma).draw(math.prod(shape)).reshape(shape)
+    def _reach(self, sigma: int, components: NoiseComponents) -> int:
+        """The largest noise on one upload, in steps."""
+        return sum(map(reach_of, components.all)) if components.removable else self._sampler(sigma).reach
+
+    def _fitting(
+        self, context: BindContext, honest: int, between: tuple[int, int], room: float, largest: float
+    ) -> tuple[int, NoiseComponents] | None:
+        """The most steps to a deviation for which values and noise have room, and a share's parts.
+
+        A share of several parts has a larger reach: where no grid has room for it, it stays one part.
+
+        Args:
+            between: the most steps and the fewest.
+            largest: value, in deviations.
+        """
+        finest, coarsest = between
+        grids = [finest >> halved for halved in range((finest // coarsest).bit_length())]
+        ways: list[Callable[[int], NoiseComponents]] = [lambda sigma: NoiseComponents(float(sigma))]
+        if self.remove_excess and self.by == "shares" and context.removes_noise:
+            clients, quorum = len(context.clients), context.quorum
+            ways.insert(0, lambda sigma: split_share(sigma, clients, quorum, quorum - honest))
+        fitting = (
+            (sigma, parts)
+            for way in ways
+            for sigma, parts in ((sigma, way(sigma)) for sigma in grids)
+            if largest * sigma + self._reach(sigma, parts) < room
+        )
+        return next(fitting, None)
+
+    def _draw(self, shape: tuple[int, ...], keys: Sequence[bytes] = ()) -> np.ndarray:
+        """Noise in whole steps; its removable parts under these keys, or fresh ones that nobody keeps."""
+        size = math.prod(shape)
+        if not self.noise_components.removable:
+            return self._sampler(self.sigma).draw(size).reshape(shape)
+        noise: np.ndarray = discrete_gaussian(self.noise_components.base).draw(size).astype(np.int64)
+        widths = self.noise_components.removable
+        for width, key in zip(widths, keys or (b"",) * len(widths), strict=True):
+            noise += discrete_gaussian(width).draw(size, key)
+        return noise.reshape(shape)

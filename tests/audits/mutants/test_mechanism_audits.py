@@ -240,22 +240,24 @@ DRAW = Gaussian._draw
 
 
 def no_noise(patch):
-    patch.setattr(Gaussian, "_draw", lambda self, shape: np.zeros(shape))
+    patch.setattr(Gaussian, "_draw", lambda self, shape, keys=(): np.zeros(shape))
 
 
 def half_noise(patch):
-    patch.setattr(Gaussian, "_draw", lambda self, shape: DRAW(self, shape) // 2)
+    patch.setattr(Gaussian, "_draw", lambda self, shape, keys=(): DRAW(self, shape, keys) // 2)
 
 
 def seeded_noise(patch):
     patch.setattr(
-        Gaussian, "_draw", lambda self, shape: self.sigma * np.random.default_rng(0).standard_normal(shape)
+        Gaussian,
+        "_draw",
+        lambda self, shape, keys=(): self.sigma * np.random.default_rng(0).standard_normal(shape),
     )
 
 
 def one_draw_for_all(patch):
     # one number a message, added everywhere: whoever subtracts two values is rid of it
-    patch.setattr(Gaussian, "_draw", lambda self, shape: np.full(shape, DRAW(self, (1, 1))[0, 0]))
+    patch.setattr(Gaussian, "_draw", lambda self, shape, keys=(): np.full(shape, DRAW(self, (1, 1))[0, 0]))
 
 
 def clip_skipped(patch):

@@ -270,7 +270,7 @@ def stepped_run() -> Found:
 
 def a_step() -> sfg.Run:
     """Steps under shared noise, of units that coins take."""
-    algorithm = sfg.algorithms.FedSgd(hidden=4, rate=0.3)
+    algorithm = sfg.algorithms.FedSgd(hidden=16, rate=0.3)
     return sfg.train(
         algorithm, federation(), P.distributed_dp(9.0, MULTIPLIER, quorum=3), rounds=2, keep=everything
     )
@@ -425,7 +425,7 @@ def knob(patch: Patch) -> None:
 
 def floats(patch: Patch) -> None:
     rng = np.random.default_rng()
-    patch.setattr(Gaussian, "_draw", lambda self, shape: self.sigma * rng.standard_normal(shape))
+    patch.setattr(Gaussian, "_draw", lambda self, shape, keys=(): self.sigma * rng.standard_normal(shape))
 
 
 def float_steps(patch: Patch) -> None:
@@ -439,12 +439,14 @@ def fixed_seed(patch: Patch) -> None:
     patch.setattr(
         Gaussian,
         "_draw",
-        lambda self, shape: np.rint(self.sigma * np.random.default_rng(0).standard_normal(shape)),
+        lambda self, shape, keys=(): np.rint(self.sigma * np.random.default_rng(0).standard_normal(shape)),
     )
 
 
 def global_seed(patch: Patch) -> None:
-    patch.setattr(Gaussian, "_draw", lambda self, shape: torch.round(self.sigma * torch.randn(shape)).numpy())
+    patch.setattr(
+        Gaussian, "_draw", lambda self, shape, keys=(): torch.round(self.sigma * torch.randn(shape)).numpy()
+    )
 
 
 def not_added(patch: Patch) -> None:
@@ -458,8 +460,8 @@ def not_added(patch: Patch) -> None:
 def kept_draw(patch: Patch) -> None:
     memory: dict[Any, np.ndarray] = {}
 
-    def draw(self: Gaussian, shape: Any) -> np.ndarray:
-        return memory.setdefault((self, shape), DRAW(self, shape))
+    def draw(self: Gaussian, shape: Any, keys: Any = ()) -> np.ndarray:
+        return memory.setdefault((self, shape), DRAW(self, shape, keys))
 
     patch.setattr(Gaussian, "_draw", draw)
 
@@ -648,8 +650,8 @@ def silent_shares(patch: Patch) -> None:
     """Every second upload carries no share of the noise."""
     asked = itertools.count()
 
-    def draw(self: Gaussian, shape: tuple[int, ...]) -> np.ndarray:
-        drawn = DRAW(self, shape)
+    def draw(self: Gaussian, shape: tuple[int, ...], keys: Any = ()) -> np.ndarray:
+        drawn = DRAW(self, shape, keys)
         return drawn if next(asked) % 2 else 0 * drawn
 
     patch.setattr(Gaussian, "_draw", draw)

@@ -176,11 +176,10 @@ def test_equal_bits_are_settled_by_more_of_them(monkeypatch):
             pass
 
         def into(self, out: memoryview) -> None:
-            np.asarray(out)[:] = [word, word, word - 2**bits, word + 2**bits]
+            words = [word, word, word - 2**bits, word + 2**bits]
+            np.asarray(out)[:] = words if len(out) == 4 else [finer - 1, finer]
 
-    more = np.array([finer - 1, finer], dtype=np.uint64).tobytes()
     monkeypatch.setattr(module, "KeyStream", Stream)
-    monkeypatch.setattr(module.os, "urandom", lambda size: more if size == 16 else bytes(size))
     own, other = column - noise.reach, entry % 2**bits - noise.reach
     assert noise.draw(4).tolist() == [own, other, own, other]
 
@@ -211,6 +210,44 @@ def test_a_key_serves_so_many_words(monkeypatch):
     monkeypatch.setattr(module.os, "urandom", lambda size: keys.append(size) or bytes([len(keys)]) * size)
     DiscreteGaussian(9.0).draw(2 * module._WORDS_A_KEY + 1)
     assert keys.count(32) == 3
+
+
+class TestUnderAKey:
+    KEY = bytes(range(32))
+
+    @pytest.mark.parametrize("size", [1, module._BLOCK + 1, module._WORDS_A_KEY + 3])
+    def test_the_same_key_gives_the_same_draws(self, size):
+        noise = discrete_gaussian(300.0)
+        drawn = noise.draw(size, self.KEY)
+        assert np.array_equal(drawn, noise.draw(size, self.KEY))
+        assert np.array_equal(drawn[: size // 2], noise.draw(size // 2, self.KEY))
+
+    def test_another_key_gives_others(self):
+        noise = discrete_gaussian(1000.0)
+        one, other = noise.draw(1000, self.KEY), noise.draw(1000, bytes(32))
+        assert (one == other).sum() < 12
+
+    def test_no_part_repeats_another(self):
+        drawn = discrete_gaussian(1000.0).draw(2 * module._WORDS_A_KEY, self.KEY)
+        one, other = drawn[: module._WORDS_A_KEY], drawn[module._WORDS_A_KEY :]
+        assert (one == other).mean() < 0.001
+
+    @pytest.mark.parametrize("sigma", [2.0, 18.3, 1200.0])
+    def test_the_distribution_is_the_same(self, sigma):
+        assert fit(discrete_gaussian(sigma).draw(DRAWS, os.urandom(32)), sigma, 1000) > BY_CHANCE
+
+    def test_nothing_of_it_is_the_operating_systems(self, monkeypatch):
+        """The further bits too follow from the key: else whoever takes the noise off would miss a value."""
+        noise = DiscreteGaussian(5.0)
+        monkeypatch.setattr(module.os, "urandom", None)
+        entries = np.array(noise._entries)
+        words = np.arange(64, dtype=np.uint64) % np.uint64(2**noise._index_bits)
+        found = [
+            noise._settle(words, entries[words.astype(int)], module._stream(self.KEY, b"further bits", 0))
+            for _ in range(2)
+        ]
+        assert np.array_equal(*found)
+        noise.draw(10, self.KEY)
 
 
 def test_no_seed_repeats_it():

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import itertools
 import math
+import os
 import random
 
 import numpy as np
@@ -22,8 +23,9 @@ from secure_fedgraph.privacy.carriers.plain import Plain
 from secure_fedgraph.privacy.carriers.secagg.ring_words import centred
 from secure_fedgraph.privacy.carriers.secagg.server import Masked
 from secure_fedgraph.privacy.contracts import BindContext, Sensitivity
+from secure_fedgraph.privacy.noise_components import NoiseComponents
 from secure_fedgraph.privacy.pooling import clipped, first, pooled
-from secure_fedgraph.privacy.samplers.discrete_gaussian import discrete_gaussian
+from secure_fedgraph.privacy.samplers.discrete_gaussian import discrete_gaussian, reach_of
 from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.privacy.stages.fixed_point import FixedPoint
 from secure_fedgraph.privacy.stages.gaussian import COARSEST, EXACT, STEPS, Gaussian
@@ -460,3 +462,95 @@ class TestRefused:
         """The second's largest value would cut the first's noise off."""
         with pytest.raises(Incompatible, match=f"'update': noise is added by the {first} already: keep one"):
             Protection(Plain(), (Clip(1.0), Gaussian(3.0, first), Gaussian(4.0, second))).bind(SUM, NAMES)
+
+
+class TestParts:
+    """A share of the noise in parts, of which what a sum does not need is taken off again."""
+
+    ZEROS = np.zeros((1, 100_000))
+
+    def opened(self, stage: Gaussian, uploads: int, silent: int = 0) -> np.ndarray:
+        """A sum of zeros, of which all but so many clients hand out what it does not need."""
+        total, unneeded = np.zeros(self.ZEROS.shape, dtype=np.int64), stage.noise_components.unneeded(uploads)
+        for client in range(uploads):
+            keys = [os.urandom(32) for _ in stage.noise_components.removable]
+            total = total + stage.apply_with_keys(self.ZEROS, scope(), keys)
+            if client >= silent:
+                total = stage.take_off(total, keys[len(keys) - unneeded :])
+        return stage.undo(total, scope())
+
+    @pytest.mark.parametrize(("uploads", "silent"), [(10, 0), (10, 2), (9, 0), (9, 9), (8, 0)])
+    def test_what_is_left_is_what_the_stage_says(self, uploads, silent):
+        stage = shared(2.0, 10, 8)
+        left = self.opened(stage, uploads, silent)
+        # the standard error of a standard deviation of 1e5 draws is 0.22 %: 2 % is nine of them
+        assert left.std() == pytest.approx(stage.deviation(uploads, silent), rel=0.02)
+        assert kstest(left[0, ::10] / stage.deviation(uploads, silent), "norm").pvalue > 1e-7
+
+    @pytest.mark.parametrize("uploads", [8, 9, 10])
+    def test_without_one_colluder_it_is_the_whole_noise_and_hardly_more(self, uploads):
+        stage = shared(2.0, 10, 8)
+        without_one = stage.deviation(uploads) * math.sqrt((uploads - 1) / uploads)
+        assert 2.0 * (1 - 1e-12) <= without_one <= 2.0 * 1.001
+        before = shared(2.0, 10, 8, remove_excess=False).deviation(uploads)
+        assert stage.deviation(uploads) <= before * (1 + 1e-12)
+
+    def test_with_all_keys_the_base_is_left_exactly(self):
+        stage, keys = shared(2.0, 10, 8), [bytes([i]) * 32 for i in range(2)]
+        values = stage.apply_with_keys(np.zeros((1, 50_000)), scope(), keys)
+        alone = stage.take_off(values, keys)
+        assert alone.std() == pytest.approx(stage.noise_components.base, rel=0.03)
+        assert np.array_equal(stage.take_off(stage.take_off(values, keys), []), alone)
+        one = stage.take_off(values, keys[1:])  # the last ones first
+        assert one.std() == pytest.approx(math.hypot(*stage.noise_components.all[:2]), rel=0.03)
+
+    def test_another_key_only_adds_noise(self):
+        stage, keys = shared(2.0, 10, 8), [os.urandom(32) for _ in range(2)]
+        values = stage.apply_with_keys(self.ZEROS, scope(), keys)
+        wrong = stage.take_off(values, [os.urandom(32) for _ in keys])
+        assert wrong.std() > stage.sigma * 1.05 > values.std()
+
+    def test_the_charge_is_that_of_one_part(self):
+        stage, before = shared(2.0, 10, 8), shared(2.0, 10, 8, remove_excess=False)
+        (now,), (then,) = stage.release(1000), before.release(1000)
+        assert dataclasses.replace(now, total_variation=0.0) == dataclasses.replace(then, total_variation=0.0)
+        assert then.total_variation < now.total_variation < 3 * then.total_variation < 1e-20
+
+    def test_the_distance_counts_every_part_and_their_sum(self):
+        """Of seven shares of three parts, eight of two, or nine of one: the most; and their sum's own."""
+        stage = shared(2.0, 10, 8)
+        widths = stage.noise_components.all
+        drawn = max(
+            shares * sum(discrete_gaussian(width).total_variation for width in widths[:count])
+            for count, shares in ((1, 9), (2, 8), (3, 7))
+        )
+        assert stage.release(1)[0].total_variation == pytest.approx(drawn, rel=1e-12)
+        narrow = dataclasses.replace(
+            stage, noise_components=NoiseComponents(stage.noise_components.base, (2.0, 2.0), (10, 9))
+        )
+        assert narrow.release(1)[0].total_variation > 5 * 20 * math.exp(-4 * math.pi**2)
+
+    @pytest.mark.parametrize("bits", [16, 20, 32])
+    def test_every_ring_has_room_or_the_share_is_one_part(self, bits):
+        for clients in (3, 10, 20, 30, 100):
+            try:
+                stage = shared(1.0, clients, 0.8, bits)
+            except Incompatible:
+                continue
+            widest = sum(map(reach_of, stage.noise_components.all)) + stage.limit / stage.step
+            assert clients * widest < 2 ** (bits - 1)
+        assert bool(shared(1.0, 10, 0.8, bits).noise_components.removable)
+
+    def test_a_ring_without_room_falls_back_publicly(self):
+        stage = shared(1.0, 30, 0.8, 16)
+        assert not stage.noise_components.removable
+        assert stage == dataclasses.replace(shared(1.0, 30, 0.8, 16, remove_excess=False), remove_excess=True)
+
+    def test_where_nobody_hands_out_keys_there_is_one_part(self):
+        def parts(**more: float) -> tuple[float, ...]:
+            return shared(1.0, 40, 0.5, **more).noise_components.removable
+
+        assert parts()
+        assert not parts(remove_excess=False)
+        # of 3000 more may collude than a client has to mask with: parts of a sum could open
+        assert not shared(1.0, 3000, 0.8).noise_components.removable

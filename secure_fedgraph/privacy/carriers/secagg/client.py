@@ -14,9 +14,17 @@ from secure_fedgraph.errors import HostileMessage, Refused
 from secure_fedgraph.privacy.carriers import key_agreement
 from secure_fedgraph.privacy.carriers.secagg import advertisements
 from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisements, is_bytes
-from secure_fedgraph.privacy.carriers.secagg.neighbours import SumThresholds, circle, near, thresholds
+from secure_fedgraph.privacy.carriers.secagg.neighbours import (
+    SumThresholds,
+    circle,
+    colluders_among,
+    near,
+    opens_whole,
+    thresholds,
+)
 from secure_fedgraph.privacy.carriers.secagg.shamir import BYTES, random_secret, split
 from secure_fedgraph.privacy.contracts import Scope
+from secure_fedgraph.privacy.noise_components import ONE_PART, NoiseComponents
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.protocol.wire import Tree
 
@@ -24,6 +32,8 @@ _SESSION, _PAIRS = "masked/session", "masked/pairs"
 _UPLOADED, _UNFINISHED = "masked/uploaded", "masked/unfinished"
 ADVERTISE, SHARE, AGREE, UNMASK = "advertise", "share", "agree", "unmask"
 SEALED_SHARES = 2 * BYTES + SEAL_BYTES
+NOISE_KEYS = "noise"
+"""What the answer to unmask carries besides the shares, where a sum does not need all noise."""
 SHARES, SENDERS = "carrier/shares", "carrier/senders"
 """What the request for the upload carries besides what the algorithm gives."""
 
@@ -41,6 +51,8 @@ class ClientRequirements:
     """Those of some clients whose batches are whole."""
     abandoned: int
     """Sums of the run that may stay unfinished, beyond the share ``dropouts`` of those uploaded for."""
+    noise_components: NoiseComponents = ONE_PART
+    """The parts of its share of the noise, and which sums need them."""
 
 
 @dataclass
@@ -57,6 +69,8 @@ class Session:
     neighbours: tuple[str, ...] = ()
     held: dict[str, tuple[bytes, bytes]] = field(default_factory=dict, repr=False)
     """Client -> the shares of its two seeds (of its masks' key, of its own mask) that this client holds."""
+    noise_keys: tuple[bytes, ...] = field(default=(), repr=False)
+    """Of the removable parts of the noise on its upload."""
     bound_to: bytes = b""
     survivors: tuple[str, ...] = ()
 
@@ -165,6 +179,12 @@ def mask_keys(scope: Scope, party: Party) -> tuple[list[bytes], list[bytes]]:
     return plus, minus
 
 
+def keep_noise_keys(keys: tuple[bytes, ...], party: Party) -> None:
+    """Keeps the keys of the removable parts of the noise on the upload, for this one sum."""
+    session: Session = party.secrets[_SESSION]
+    session.noise_keys = keys
+
+
 def bound_to(party: Party) -> bytes:
     """What the masks of the latest upload are bound to: a hash of what all parties know."""
     session: Session = party.secrets[_SESSION]
@@ -197,21 +217,45 @@ def agree(given: Tree, scope: Scope, party: Party, requirements: ClientRequireme
     return {"signature": _array(party.identity.sign(advertisements.agreement(session.bound_to, names)))}
 
 
-def unmask(given: Tree, scope: Scope, party: Party) -> Tree:
-    """Reveals one of two shares for each client: of the own mask of a survivor, else of its mask key."""
+def unmask(given: Tree, scope: Scope, party: Party, requirements: ClientRequirements) -> Tree:
+    """Reveals one of two shares for each client: of the own mask of a survivor, else of its mask key.
+
+    Beside them it hands out the keys of those parts of its own noise that the sum over the signed list does
+    not need.
+    """
     session = _next(scope, party, UNMASK)
     _, numbers = _settled(session)
-    _check_signatures(given, session, party, numbers.signatures)
+    signed = _check_signatures(given, session, party, numbers.signatures)
     shares = np.stack(
         [_array(session.held[name][name in session.survivors]) for name in sorted(session.held)]
     )
     party.secrets[_UNFINISHED] -= 1
     del party.secrets[_SESSION]  # once: the other share of each pair is never revealed
-    return {"shares": shares}
+    keys = _unneeded_keys(session, signed, requirements)
+    return (
+        {"shares": shares, NOISE_KEYS: np.stack([_array(key) for key in keys])}
+        if keys
+        else {"shares": shares}
+    )
 
 
-def _check_signatures(given: Tree, session: Session, party: Party, needed: int) -> None:
-    """Checks that enough clients signed the list that this one signed, after the same broadcast."""
+def _unneeded_keys(session: Session, signed: int, requirements: ClientRequirements) -> tuple[bytes, ...]:
+    """The keys of the parts of its noise that no sum over the list it signed needs.
+
+    They follow from that list and the client's own policy. Signatures were verified; a server that shows
+    fewer gets fewer keys.
+    """
+    advertised, numbers = _settled(session)
+    parts, cohort = requirements.noise_components, len(session.scope.cohort)
+    bad = colluders_among(cohort, requirements.colluders, requirements.roster)
+    if not session.noise_keys or not opens_whole(numbers, len(advertised.names), signed, bad):
+        return ()
+    needed = len(session.noise_keys) - parts.unneeded(len(session.survivors))
+    return session.noise_keys[needed:]
+
+
+def _check_signatures(given: Tree, session: Session, party: Party, needed: int) -> int:
+    """How many clients signed the list that this one signed, after the same broadcast, if they are enough."""
     text, rows = given.get("names"), given.get("signatures")
     names = tuple(text.split("\n")) if isinstance(text, str) else ()
     if (
@@ -233,6 +277,7 @@ def _check_signatures(given: Tree, session: Session, party: Party, needed: int) 
             raise HostileMessage(
                 f"{name} signed another list of survivors than {party.name}, or was given another broadcast"
             ) from None
+    return len(names)
 
 
 def _unsealed(party: Party, name: str, raw: bytes, scope: Scope, advertised: KeyAdvertisements) -> bytes:

@@ -56,6 +56,11 @@ def max_colluders(roster: int, colluders: float) -> int:
     return math.floor(colluders * roster + 1e-9)
 
 
+def colluders_among(cohort: int, colluders: float, roster: int = 0) -> int:
+    """How many clients of a cohort that the server picked may work with it."""
+    return min(max_colluders(max(cohort, roster), colluders), cohort)
+
+
 @lru_cache(maxsize=256)
 def thresholds(
     cohort: int, present: int, colluders: float, dropouts: float, roster: int = 0
@@ -69,7 +74,7 @@ def thresholds(
         dropouts: the share of those present that may drop out by chance; more end in a refusal.
         roster: everybody who may ever be asked; by default nobody but the cohort.
     """
-    bad = min(max_colluders(max(cohort, roster), colluders), cohort)
+    bad = colluders_among(cohort, colluders, roster)
     signatures = (cohort + bad) // 2 + 1
     everybody = SumThresholds(signatures, signatures, present - 1)
     if present <= COMPLETE:
@@ -81,6 +86,23 @@ def thresholds(
         if least > 0 and _rare(present - 1, bad, degree, least, present << SECURITY + GRINDING):
             return SumThresholds(signatures, shares, degree)
     return everybody
+
+
+def opens_whole(numbers: SumThresholds, present: int, signed: int, bad: int) -> bool:
+    """Whether no part of a sum opens by itself, however the server lies about who shared or dropped out.
+
+    Of those that signed the one list of survivors, all but ``bad`` are honest, and each of them masked with
+    all its neighbours on the list. Fewer others than a client has neighbours leave these signers in one piece
+    of the graph, with every other honest survivor beside one of them. Fewer others than a client has to mask
+    with leave none that masked with none of them. So whatever opens holds the uploads of all honest
+    survivors.
+
+    Args:
+        present: clients that advertised.
+        signed: signatures on the list of survivors.
+        bad: how many of them may work with the server.
+    """
+    return present - signed + bad < min(numbers.shares, numbers.degree)
 
 
 def circle(names: tuple[str, ...], seed: bytes) -> tuple[str, ...]:

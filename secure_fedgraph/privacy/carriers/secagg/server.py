@@ -18,12 +18,23 @@ from secure_fedgraph.privacy.carriers.secagg.neighbours import (
     SumThresholds,
     around,
     circle,
+    colluders_among,
     max_colluders,
+    opens_whole,
     thresholds,
 )
-from secure_fedgraph.privacy.carriers.secagg.unmasking import Keys, SumSession
+from secure_fedgraph.privacy.carriers.secagg.unmasking import SumSession, Unmasked
 from secure_fedgraph.privacy.carriers.tolerant_ask import TolerantAsk, keep_valid, require
-from secure_fedgraph.privacy.contracts import DIFFERENCES, SUBTRACTION, Ask, BindContext, Carrier, Scope
+from secure_fedgraph.privacy.contracts import (
+    DIFFERENCES,
+    SUBTRACTION,
+    Ask,
+    BindContext,
+    Carrier,
+    NoiseKeys,
+    Scope,
+)
+from secure_fedgraph.privacy.noise_components import ONE_PART, NoiseComponents
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.protocol.channel import Domain, Reveal
 from secure_fedgraph.protocol.upload import Layout
@@ -59,7 +70,12 @@ class Masked(Carrier):
           wrong shares from some of those that hold them are corrected. One that dealt shares of other secrets
           than it advertised is noticed at the end only: nothing is opened then, and the error names it;
         - any secret that shares can give back serves one sum, and is compared with what was advertised;
-        - masks and signatures of clients that were shown different keys, cohorts or broadcasts do not fit.
+        - masks and signatures of clients that were shown different keys, cohorts or broadcasts do not fit;
+        - a client hands out keys of its noise with its one answer to *unmask*, for the list that it signed,
+          and only of the parts that no sum over that list needs; and it does only where no part of the sum
+          can be opened by itself (:func:`~secure_fedgraph.privacy.carriers.secagg.neighbours.opens_whole`). A
+          survivor that is gone by then keeps its noise in the sum. A client that hands out wrong keys adds
+          noise to the sum by that.
     Needs:
         - a roster of identity keys that the server did not hand out;
         - for cohorts above 32, where clients mask with some neighbours only: at most ``colluders`` of the
@@ -77,7 +93,7 @@ class Masked(Carrier):
             ``q``, ``q**batch`` are summed.
         abandoned: how many of the sums that a client uploads for may stay unfinished in a run, beyond the
             share ``dropouts`` of them; after that it takes part in no more.
-        quorum, batches, roster: filled in by binding.
+        quorum, batches, roster, noise_components: filled in by binding.
         session: the server's half of one sum, filled in by :meth:`prepare`.
 
     Raises:
@@ -86,7 +102,8 @@ class Masked(Carrier):
     References:
         Bonawitz et al., Practical Secure Aggregation for Privacy-Preserving Machine Learning, CCS 2017
         (figure 4); Bell et al., Secure Single-Server Aggregation with (Poly)Logarithmic Overhead, CCS 2020;
-        So et al., Securing Secure Aggregation: Mitigating Multi-Round Privacy Leakage, AAAI 2023 (batches).
+        So et al., Securing Secure Aggregation: Mitigating Multi-Round Privacy Leakage, AAAI 2023 (batches);
+        Jiang, Wang, Chen, Dordis, EuroSys 2024 (noise that is taken off once drop-outs are known).
     """
 
     bits: int = 32
@@ -97,6 +114,7 @@ class Masked(Carrier):
     quorum: int = 2
     roster: int = 0
     batches: tuple[tuple[str, ...], ...] = ()
+    noise_components: NoiseComponents = ONE_PART
     session: SumSession | None = field(default=None, repr=False, compare=False)
 
     name = "masked"
@@ -147,7 +165,19 @@ class Masked(Carrier):
                 "protection.colluders lower"
             )
         quorum = max(context.quorum, pair, min_clients)
-        return replace(self, quorum=quorum, batches=batches, roster=len(names))
+        return replace(
+            self,
+            quorum=quorum,
+            batches=batches,
+            roster=len(names),
+            noise_components=context.noise_components,
+        )
+
+    def removes_noise(self, context: BindContext) -> bool:
+        """Whether clients hand out keys where everybody answers: if not, they never do."""
+        count = len(context.clients)
+        numbers = thresholds(count, count, self.colluders, self.dropouts, count)
+        return opens_whole(numbers, count, count, colluders_among(count, self.colluders))
 
     def excess(self, context: BindContext, effect_words: str = "") -> tuple[str, ...]:
         """What sums give away by subtraction."""
@@ -180,7 +210,13 @@ class Masked(Carrier):
     def answer(self, step: str, given: Tree, scope: Scope, party: Party) -> Tree:
         """Advertise, share, agree, unmask: in this order, each once."""
         requirements = client.ClientRequirements(
-            self.quorum, self.roster, self.colluders, self.dropouts, self.contributors, self.abandoned
+            self.quorum,
+            self.roster,
+            self.colluders,
+            self.dropouts,
+            self.contributors,
+            self.abandoned,
+            self.noise_components,
         )
         if step == client.ADVERTISE:
             return client.advertise(scope, party, requirements)
@@ -189,8 +225,12 @@ class Masked(Carrier):
         if step == client.AGREE:
             return client.agree(given, scope, party, requirements)
         if step == client.UNMASK:
-            return client.unmask(given, scope, party)
+            return client.unmask(given, scope, party, requirements)
         return super().answer(step, given, scope, party)
+
+    def keep_noise_keys(self, keys: tuple[bytes, ...], party: Party) -> None:
+        """Keeps them among the secrets of the sum."""
+        client.keep_noise_keys(keys, party)
 
     def accept(self, part: Tree, scope: Scope, party: Party) -> None:
         """Takes the neighbours' shares, before the algorithm works."""
@@ -256,17 +296,27 @@ class Masked(Carrier):
         Raises:
             Refused: where too few clients are left, at any step; nothing was opened then.
         """
+        return self.open_sum_with_keys(sealed, layout, scope, ask)[0]
+
+    def open_sum_with_keys(
+        self, sealed: Mapping[str, Any], layout: Layout, scope: Scope, ask: Ask
+    ) -> tuple[np.ndarray, NoiseKeys]:
+        """The same, and the keys of noise in it that it does not need.
+
+        Raises:
+            Refused: as :meth:`open_sum`.
+        """
         if not set(sealed) <= set(self._session.shares):
             raise HostileMessage(f"channel {scope.channel!r}: an upload came from outside the cohort")
         # checked before the total is made: a layout's promise allocates nothing
         uploads = {name: ring_words.unpack(data, self.bits, layout, name) for name, data in sealed.items()}
         survivors = self.contributors(tuple(uploads))
-        plus, minus = self.unmasking(survivors, scope, ask)
+        found = self.unmasking(survivors, scope, ask)
         total = np.zeros(layout.rows * layout.width, dtype=ring_words.word(self.bits))
-        ring_words.accumulate(total, [uploads[name] for name in survivors], plus, minus)
-        return ring_words.centred(total, self.bits).reshape(layout.rows, layout.width)
+        ring_words.accumulate(total, [uploads[name] for name in survivors], found.plus, found.minus)
+        return ring_words.centred(total, self.bits).reshape(layout.rows, layout.width), found.noise_keys
 
-    def unmasking(self, survivors: Iterable[str], scope: Scope, ask: Ask) -> Keys:
+    def unmasking(self, survivors: Iterable[str], scope: Scope, ask: Ask) -> Unmasked:
         """Has the survivors agree and unmask: the keys of the streams that still mask their sum.
 
         A server that cannot hold all uploads adds them up as they come and takes these off at the end.
@@ -284,13 +334,21 @@ class Masked(Carrier):
             lambda name, tree: _check_signature(name, tree, agreed, roster.get(name)),
         )
         require(ask, len(signed), session.least, of, channel, "had signed the list of survivors")
-        signatures = _signatures(dict(list(signed.items())[: session.least]))  # clients check no more
-        revealed = keep_valid(
-            ask,
-            ask(client.UNMASK, dict.fromkeys(signed, signatures)),
-            lambda name, tree: session.check_shares(name, tree, channel),
-        )
-        return session.keys(names, revealed, bound_to, channel, ask)
+        unneeded = self.noise_components.unneeded(len(names))
+        # clients check no more, unless they have keys to hand out: more signatures leave fewer who could lie
+        shown = dict(signed if unneeded else list(signed.items())[: session.least])
+        bad = colluders_among(of, self.colluders, self.roster)
+        if not opens_whole(session.thresholds, len(session.advertised.names), len(shown), bad):
+            unneeded = 0
+        noise_keys: dict[str, tuple[bytes, ...]] = {}
+
+        def check(name: str, tree: Tree) -> None:
+            session.check_shares(name, tree, channel)
+            noise_keys[name] = session.noise_keys(name, tree, unneeded, channel)
+
+        revealed = keep_valid(ask, ask(client.UNMASK, dict.fromkeys(signed, _signatures(shown))), check)
+        plus, minus = session.keys(names, revealed, bound_to, channel, ask)
+        return Unmasked(plus, minus, noise_keys if unneeded else {})
 
     def _thresholds(self, cohort: tuple[str, ...], present: int) -> SumThresholds:
         return thresholds(len(cohort), present, self.colluders, self.dropouts, self.roster)

@@ -8,18 +8,32 @@ from functools import cached_property
 
 import numpy as np
 
-from secure_fedgraph.crypto import AgreementKey
+from secure_fedgraph.crypto import KEY_BYTES, AgreementKey
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.privacy.carriers.secagg import advertisements, client
 from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisements, is_bytes
 from secure_fedgraph.privacy.carriers.secagg.neighbours import SumThresholds
 from secure_fedgraph.privacy.carriers.secagg.shamir import BYTES, are_shares, candidates
 from secure_fedgraph.privacy.carriers.tolerant_ask import require
-from secure_fedgraph.privacy.contracts import Ask
+from secure_fedgraph.privacy.contracts import Ask, NoiseKeys
 from secure_fedgraph.protocol.wire import Tree
 
 Keys = tuple[list[bytes], list[bytes]]
 """Keys of streams to add to a total of masked words, and of those to subtract."""
+
+
+@dataclass(frozen=True)
+class Unmasked:
+    """What opens a total of masked words.
+
+    Args:
+        plus, minus: keys of streams to add to it, and of those to subtract.
+        noise_keys: client -> keys of the last parts of its noise, which the sum does not need.
+    """
+
+    plus: list[bytes]
+    minus: list[bytes]
+    noise_keys: NoiseKeys
 
 
 @dataclass(frozen=True)
@@ -55,6 +69,21 @@ class SumSession:
         rows, count = tree.get("shares"), len(self.held[holder])
         if not is_bytes(rows, (count, BYTES)):
             raise HostileMessage(f"channel {channel!r}: {holder} revealed something that is no shares")
+
+    def noise_keys(self, holder: str, tree: Tree, expected: int, channel: str) -> tuple[bytes, ...]:
+        """The keys of noise that a client handed out.
+
+        Raises:
+            HostileMessage: where they are not the expected number of keys.
+        """
+        rows = tree.get(client.NOISE_KEYS)
+        if rows is None and not expected:
+            return ()
+        if not expected or not is_bytes(rows, (expected, KEY_BYTES)):
+            raise HostileMessage(
+                f"channel {channel!r}: {holder} handed out other than {expected} keys of its noise"
+            )
+        return tuple(row.tobytes() for row in rows)
 
     def keys(
         self,
