@@ -75,7 +75,7 @@ def plan(
         BudgetExhausted: where a channel's noise does not protect the unit: no noise is enough then.
         BadInput: for shares of unknown channels, or that are not positive.
     """
-    sent = [c for c in channels if c.to != "referee" and c.reveal is not Reveal.NOTHING]
+    sent = [c for c in channels if c.to != "referee" and (c.reveal is not Reveal.NOTHING or c.kept)]
     if budget.unit == Unit.EDGE and sent and not any(c.links for c in sent):
         raise BadInput(
             f"epsilon = {budget.epsilon:g}, unit = edge: nothing that clients send depends on a link, so an "
@@ -291,7 +291,7 @@ def _charged(
         if one.protection in (REFEREE_PROTECTION, NO_UPLOAD) or not uses.get(name):
             continue
         releases, steps = frozenset(one.releases(WIDTH).items()), bound.steps
-        taken: dict[str, tuple[Event, ...]] = dict(free)
+        taken: dict[str, tuple[Event, ...]] = {**one.smaller_and_larger(WIDTH), **free}
         if not one.channel.links:
             taken[Unit.EDGE] = ()
         if steps is not None and one.channel.trained:
