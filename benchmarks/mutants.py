@@ -112,6 +112,13 @@ class EachMeans(sfg.FedSage):
         return True
 
 
+class SmallProGap(ProGap):
+    """ProGAP whose sums are made from round 2 on, of a network that is as small as its name says."""
+
+    def __init__(self, hidden: Any, fanout: Any) -> None:
+        super().__init__(hidden=hidden[0], rate=0.5, stage=1, neighbours=8, crowd=8, degree=64)
+
+
 class NodeSums(sfg.FedSage):
     """Class sums of node features, each node's part clipped by the door."""
 
@@ -176,6 +183,7 @@ SCENES: dict[str, Scene] = {
     "sums over nodes": Scene(NodeSums, lambda: P.local_dp(1.0, 2.0), nodes=1_200),
     "noisy steps": Scene(sfg.FedSage, lambda: replace(P.masked(), steps=STEPS)),
     "noisy steps and means": Scene(RawMeans, lambda: replace(P.masked(), steps=STEPS)),
+    "sums kept at home": Scene(sfg.algorithms.ProGap, lambda: P.local_dp(1.0, 2.0)),
     "randomised labels": Scene(
         sfg.FedSage, lambda: replace(P.plaintext(), randomizers=(RandomisedLabels(1.0),))
     ),

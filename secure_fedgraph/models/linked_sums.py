@@ -25,7 +25,8 @@ def linked_sums(parts: torch.Tensor, edge_index: torch.Tensor, weight: Callable[
     [[0.0, 1.0, 1.0], [0.5, 0.0, 0.0], [0.5, 0.0, 0.0]]
     """
     low, high = edge_index.min(0).values, edge_index.max(0).values
-    one, other = torch.unique(torch.stack([low, high])[:, low != high], dim=1)
+    pairs = torch.unique((low * len(parts) + high)[low != high])
+    one, other = pairs // max(len(parts), 1), pairs % max(len(parts), 1)
     degrees = torch.bincount(torch.cat([one, other]), minlength=len(parts))
     different, where = degrees.unique(return_inverse=True)
     weights = torch.tensor([weight(int(degree)) for degree in different], dtype=parts.dtype) / WEIGHT_OF_ONE

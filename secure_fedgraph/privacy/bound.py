@@ -28,7 +28,7 @@ from secure_fedgraph.protocol.channel import (
     UnitContributionSampled,
     UnitContributionTrees,
 )
-from secure_fedgraph.protocol.guarantee import Reader, Unit
+from secure_fedgraph.protocol.guarantee import Reader, Relation, Unit
 from secure_fedgraph.protocol.upload import (
     CLASSES,
     AnyUpload,
@@ -249,7 +249,8 @@ class Bound:
         contribution = self.channel.unit_contribution
         if not isinstance(contribution, UnitContributionLinks):
             return {}
-        less = contribution.zeroed / contribution.edge
+        moved = contribution.edge * (2 if self.bind_context.relation == Relation.REPLACE else 1)
+        less = self.sensitivity.l2 / moved
         noise = self.releases(width).get(Reader.SERVER, ())
         of_a_link = {Unit.EDGE.value: tuple(one.with_noise_scaled(less) for one in noise)} if noise else {}
         return {Unit.CLIENT.value: (), **of_a_link}

@@ -346,6 +346,16 @@ class UnitContributionLinks(UnitContribution):
         return math.hypot(super().zeroed, self.crowd * self.spill)
 
     @property
+    def replaced(self) -> float:
+        """How far they move where it becomes another: what it takes away and what it brings go apart in sign.
+
+        Rows lose the old node's parts, and what others counted for more before the new one came; they gain
+        the new one's, and what others count for more since the old one went. Each of both is 0 or more.
+        """
+        one_way = math.sqrt(self.rows) * self.norm + self.crowd * self.spill
+        return min(2 * self.zeroed, math.sqrt(2) * one_way)
+
+    @property
     def edge(self) -> float:
         """How far all rows move where a link goes."""
         return math.hypot(math.sqrt(2) * self.norm, 2 * self.spill)

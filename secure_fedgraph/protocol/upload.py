@@ -418,14 +418,15 @@ class ContributionLinks:
 
 
 def each_once(links: torch.Tensor) -> torch.Tensor:
-    """Every pair of linked nodes once, ``[2, links]``, whatever directions are given; without loops.
+    """Every pair of linked nodes once, ``[2, links]`` (int64), whatever directions are given; without loops.
 
     >>> each_once(torch.tensor([[0, 1, 2, 2], [1, 0, 2, 0]])).tolist()
     [[0, 0], [1, 2]]
     """
-    pairs = torch.stack([links.min(0).values, links.max(0).values])
-    once: torch.Tensor = torch.unique(pairs[:, pairs[0] != pairs[1]], dim=1)
-    return once
+    low, high = links.min(0).values.to(torch.int64), links.max(0).values.to(torch.int64)
+    nodes = int(high.max()) + 1 if high.numel() else 1
+    once = torch.unique((low * nodes + high)[low != high])  # many times as fast as pairs of columns
+    return torch.stack([once // nodes, once % nodes])
 
 
 AnyUpload = (
