@@ -172,7 +172,7 @@ def sums_apart(bound: Bound, width: int = 4, answering: int = 0) -> Neighbours:
 def linked_hub(bound: Bound, trials: int = 50) -> Neighbours:
     """A node that goes with its links, its part far beyond the norm; a crowd counts for more then.
 
-    It has twice as many neighbours as count whole. A crowd of them have one neighbour too many, and all
+    It has four times as many neighbours as count whole. A crowd of them have one neighbour too many, and all
     others in common: without the node they count for a little more in the same rows. Where the node is
     replaced, it moves from all of one side to all of another, and crowds of both sides are linked to all of
     the other: what they gain and lose falls into the rows that it enters and leaves. Its own row is not
@@ -188,7 +188,7 @@ def linked_hub(bound: Bound, trials: int = 50) -> Neighbours:
     replaced, most = bound.bind_context.relation == "replace", contribution.rows
     # with more of them their common neighbours would be many each, too
     crowd = min(contribution.crowd, most) if most < contribution.degree else 0
-    near = torch.arange(1, 1 + (most if replaced else min(2 * most, contribution.degree)))
+    near = torch.arange(1, 1 + (most if replaced else min(4 * most, contribution.degree)))
     far = torch.arange(len(near) + 1, len(near) + 1 + most)
     size = 1 + len(near) + most
     crossing = [
