@@ -22,6 +22,8 @@ TRAINING = "training"
 SCORES = "metrics"
 """The channel of owners' scores, :attr:`Algorithm.METRICS <secure_fedgraph.algorithm.Algorithm.METRICS>`."""
 """The name of clients' noisy steps in a plan, beside its channels and randomised inputs."""
+FREE = 1e-2
+"""The noise multiplier of a channel that costs a budget's unit nothing, where its policy adds some anyway."""
 _PRECISION = 1e-4
 """Of planned noise, relative."""
 _AGAIN = 1e3
@@ -92,7 +94,11 @@ def plan(
     asked = {name: max(uses.get(name, 1), 1) for name in budgeted}
     # releases compose by their number; an event of steps holds their number itself
     once = (TRAINING, *kinds)
-    relative_multipliers = {n: math.sqrt((1 if n in once else asked[n]) / parts[n]) for n in budgeted}
+    # what costs the unit nothing has as little noise as its policy can add
+    blind = {c.name for c in sent if budget.unit == Unit.EDGE and not c.links}
+    relative_multipliers = {
+        n: FREE if n in blind else math.sqrt((1 if n in once else asked[n]) / parts[n]) for n in budgeted
+    }
 
     template = _costs(make(relative_multipliers).bind(channels, clients), uses, budget, occurrences)
 
@@ -116,7 +122,7 @@ def plan(
     high = least_noise(lambda scale: _over(budget, scaled(scale), earlier), low, high, _PRECISION)
     most = high * _AGAIN
     while True:
-        multipliers = {name: high * z for name, z in relative_multipliers.items()}
+        multipliers = {name: FREE if name in blind else high * z for name, z in relative_multipliers.items()}
         policy = make(multipliers)
         planned = _costs(policy.bind(channels, clients), uses, budget, occurrences)
         if holds(planned):
