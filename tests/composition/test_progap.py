@@ -172,7 +172,16 @@ def test_owners_without_links_take_part(federation) -> None:
 def test_a_resumed_run_has_the_rows_that_it_had(federation, tmp_path: Path, monkeypatch) -> None:
     policy = sfg.policies.local_dp(1.0, 2.0)
     seen = rows_given(monkeypatch)
-    go(federation, policy, rounds=3, out=tmp_path)
+    real = sfg.algorithms.ProGap.round
+
+    def killed(self: Any, round: Any, state: Any) -> Any:
+        if round.number == 4:
+            raise KeyboardInterrupt
+        return real(self, round, state)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(sfg.algorithms.ProGap, "round", killed)
+        go(federation, policy, rounds=5, out=tmp_path)
     again = rows_given(monkeypatch)
     run = go(federation, policy, rounds=5, out=tmp_path, resume=True)
     assert again and all(torch.equal(rows[0], seen[key][0]) for key, rows in again.items())

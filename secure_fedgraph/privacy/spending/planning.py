@@ -13,7 +13,7 @@ from secure_fedgraph.privacy.accounting.events import Event, GaussianEvent
 from secure_fedgraph.privacy.policy import NO_UPLOAD, REFEREE_PROTECTION, BoundPolicy, Policy
 from secure_fedgraph.privacy.spending.budget import Budget
 from secure_fedgraph.privacy.spending.ledger import OF_NODES, Cost, events_for
-from secure_fedgraph.protocol.channel import Channel, Reveal
+from secure_fedgraph.protocol.channel import Channel, Reveal, UnitContributionSampled
 from secure_fedgraph.protocol.guarantee import Unit
 
 WIDTH = 2**24
@@ -64,7 +64,7 @@ def plan(
     """The least noise with which a whole run keeps to a budget.
 
     Gaussian releases compose by 1/z². A channel with share s gets the noise multiplier that contributes s of
-    the total 1/z², over all its uploads. The ledger's own accountant decides whether it is enough.
+    the total 1/z², over all its uploads; of sums that a unit is in with probability q, about q²/z². The ledger's own accountant decides whether it is enough.
 
     Args:
         make: noise multipliers by channel -> the policy.
@@ -94,10 +94,14 @@ def plan(
     asked = {name: max(uses.get(name, 1), 1) for name in budgeted}
     # releases compose by their number; an event of steps holds their number itself
     once = (TRAINING, *kinds)
+    # a sum that a unit is in by a coin costs about as much as one with noise of 1 / rate times as much
+    samples = [(c.name, c.unit_contribution) for c in sent]
+    rates = {name: one.rate for name, one in samples if isinstance(one, UnitContributionSampled)}
     # what costs the unit nothing has as little noise as its policy can add
     blind = {c.name for c in sent if budget.unit == Unit.EDGE and not c.links}
     relative_multipliers = {
-        n: FREE if n in blind else math.sqrt((1 if n in once else asked[n]) / parts[n]) for n in budgeted
+        n: FREE if n in blind else rates.get(n, 1.0) * math.sqrt((1 if n in once else asked[n]) / parts[n])
+        for n in budgeted
     }
 
     template = _costs(make(relative_multipliers).bind(channels, clients), uses, budget, occurrences)
