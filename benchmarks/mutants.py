@@ -181,7 +181,7 @@ SCENES: dict[str, Scene] = {
     "sums kept at home": Scene(
         sfg.algorithms.ProGap,
         lambda: P.local_dp(1.0, 2.0),
-        settings={"hidden": 8, "rate": 0.5, "stage": 1, "neighbours": 8, "crowd": 16, "degree": 64},
+        settings={"hidden": 8, "rate": 0.5, "stage": 1, "neighbours": 8, "crowd": 4, "degree": 64},
     ),
     "randomised labels": Scene(
         sfg.FedSage, lambda: replace(P.plaintext(), randomizers=(RandomisedLabels(1.0),))

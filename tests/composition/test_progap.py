@@ -72,6 +72,12 @@ def test_a_budget_for_a_node_is_kept_over_steps_and_hops(federation, policy: str
     )
 
 
+def test_the_budget_is_shared_evenly_between_sums_that_coins_enter_and_rows(federation) -> None:
+    run = go(federation, "distributed_dp", rounds=6, budget=sfg.Budget(8.0, unit="node"))
+    noise = run.policy.policy.made_with["multiplier"]
+    assert noise["step"] / noise["sums"] == pytest.approx(0.5 * math.sqrt(6))
+
+
 def test_two_holders_pay_twice(federation) -> None:
     run = go(federation, "local_dp", rounds=3, budget=sfg.Budget(8.0, unit="node"))
     (charge, *_) = (charge for charge in run.charges if charge.channel == "sums")
@@ -179,9 +185,10 @@ def test_a_resumed_run_has_the_rows_that_it_had(federation, tmp_path: Path, monk
             raise KeyboardInterrupt
         return real(self, round, state)
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr(sfg.algorithms.ProGap, "round", killed)
-        go(federation, policy, rounds=5, out=tmp_path)
+        with pytest.raises(KeyboardInterrupt):
+            go(federation, policy, rounds=5, out=tmp_path)
     again = rows_given(monkeypatch)
     run = go(federation, policy, rounds=5, out=tmp_path, resume=True)
     assert again and all(torch.equal(rows[0], seen[key][0]) for key, rows in again.items())

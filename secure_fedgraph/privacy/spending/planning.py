@@ -64,7 +64,8 @@ def plan(
     """The least noise with which a whole run keeps to a budget.
 
     Gaussian releases compose by 1/z². A channel with share s gets the noise multiplier that contributes s of
-    the total 1/z², over all its uploads; of sums that a unit is in with probability q, about q²/z². The ledger's own accountant decides whether it is enough.
+    the total 1/z², over all its uploads; of sums that a unit is in with probability q, about q²/z².
+    The ledger's own accountant decides whether it is enough.
 
     Args:
         make: noise multipliers by channel -> the policy.
