@@ -37,7 +37,11 @@ def ledger(record: Record) -> Iterator[Finding]:
         if s.channel not in run.policy.bounds
         or run.policy.bounds[s.channel].channel.reveal is not Reveal.NOTHING
     )
-    charged = Counter((c.client, c.exchange, c.channel) for c in record.charged())
+    charged = Counter(
+        (c.client, c.exchange, c.channel)
+        for c in record.charged()
+        if not run.policy.bounds[c.channel].channel.kept  # nothing is sent on it
+    )
     excused = {(one.client, one.exchange, one.channel) for one in transcript.left_out}
     for client, exchange, channel in uploads - charged:
         yield Finding("ledger", channel, f"{client}'s upload of exchange {exchange} was not charged")

@@ -90,7 +90,8 @@ class Planting:
     @property
     def noised(self) -> dict[str, Bound]:
         """The channels that the server reads under noise."""
-        channels = {n: b for n, b in self.bound.bounds.items() if b.channel.to == SERVER}
+        bounds = self.bound.bounds.items()
+        channels = {n: b for n, b in bounds if b.channel.to == SERVER and not b.channel.kept}
         return {n: b for n, b in channels.items() if (stage := noise_of(b)) and stage.by != SERVER}
 
     @property

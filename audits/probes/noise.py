@@ -98,8 +98,10 @@ def known_upload(
         made = ContributionSample(rows.values, torch.arange(len(rows.places)))
     elif isinstance(example, ContributionMoments):
         made, known = _known_moments(bound, example, long, stage.step)
-    else:
+    elif isinstance(example, Upload):
         made, known = _known_row(bound, example, long)
+    else:
+        raise TypeError(f"no known value of a {type(example).__name__}")
     return made, np.clip(known, -stage.limit, stage.limit).reshape(-1)
 
 

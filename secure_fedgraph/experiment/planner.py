@@ -159,7 +159,9 @@ def choose(asked: Experiment, federation: Federation, policy: str | None = None)
     if not asked.silos:
         fitting = [one for one in fitting if asked.partition in one.partitions]
     under = [policy] if policy else [ON_SUMS, *([IN_STEPS] if asked.unit in RECORDS else [])]
-    found = [_candidate(one, asked, public, under) for one in fitting if _sends(one)]
+    # noise on sums that owners keep is no noise on what is opened, so the figure below says nothing of it
+    fitting = [one for one in fitting if _sends(one) and not any(channel.kept for channel in one.channels)]
+    found = [_candidate(one, asked, public, under) for one in fitting]
     known = [one for one in found if one.noise_to_signal is not None]
     if not known:
         why = found[0].why if found else f"no algorithm sends sums of data of kind {kind!r}"
@@ -196,7 +198,7 @@ def _without_links(kind: str) -> Iterator[str]:
         return
     for name, made in ALGORITHMS.items():
         if kind in made.kinds and not made.pools and _sends(made):
-            channels = opened(made())
+            channels = [channel for channel in made().in_use if channel.kept] + opened(made())
             if channels and not any(channel.links for channel in channels):
                 yield name
 

@@ -17,6 +17,7 @@ from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.privacy.accounting.epsilon import Event
 from secure_fedgraph.privacy.contracts import Ask, BindContext, Carrier, Chain, Scope, Sensitivity, Stage
 from secure_fedgraph.privacy.dp_sgd import secret_coins
+from secure_fedgraph.privacy.linked_sums import linked_sums
 from secure_fedgraph.privacy.moments import moment_sums
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.pooling import pooled, sampled_sum
@@ -25,14 +26,16 @@ from secure_fedgraph.protocol.channel import (
     Channel,
     Reveal,
     UnitContribution,
+    UnitContributionLinks,
     UnitContributionMoments,
     UnitContributionSampled,
     UnitContributionTrees,
 )
-from secure_fedgraph.protocol.guarantee import Reader, Unit
+from secure_fedgraph.protocol.guarantee import Reader, Relation, Unit
 from secure_fedgraph.protocol.upload import (
     CLASSES,
     AnyUpload,
+    ContributionLinks,
     ContributionMoments,
     ContributionRows,
     ContributionSample,
@@ -55,6 +58,7 @@ _UPLOAD_OF: Mapping[type[UnitContribution] | type[None], type[AnyUpload]] = {
     UnitContributionTrees: ContributionTrees,
     UnitContributionMoments: ContributionMoments,
     UnitContributionSampled: ContributionSample,
+    UnitContributionLinks: ContributionLinks,
 }
 """What an answer returns, by what its channel declares of a unit's contribution."""
 
@@ -235,29 +239,38 @@ class Bound:
             return ContributionMoments(*(torch.zeros(0, size) for size in dict(layout.fields)[CLASSES]))
         if isinstance(contribution, UnitContributionSampled):
             return ContributionSample(values, torch.zeros(0, dtype=torch.int64))
+        if isinstance(contribution, UnitContributionLinks):
+            return ContributionLinks(values, torch.zeros(2, 0, dtype=torch.int64))
         if contribution is not None:
             return ContributionRows(values, torch.zeros(0, layout.rows, dtype=torch.bool))
         return Upload({}).laid_out(layout, self.channel.unit)
 
+    def smaller_and_larger(self, width: int) -> dict[str, tuple[Event, ...]]:
+        """What sums that stay in the client cost other units than theirs; nothing on every other channel.
+
+        A client pays nothing, since nothing is sent. A link moves them less far than a node does.
+        """
+        contribution = self.channel.unit_contribution
+        if not isinstance(contribution, UnitContributionLinks):
+            return {}
+        moved = contribution.edge * (2 if self.bind_context.relation == Relation.REPLACE else 1)
+        less = self.sensitivity.l2 / moved
+        noise = self.releases(width).get(Reader.SERVER, ())
+        of_a_link = {Unit.EDGE.value: tuple(one.with_noise_scaled(less) for one in noise)} if noise else {}
+        return {Unit.CLIENT.value: (), **of_a_link}
+
+    def kept(self, sums: ContributionLinks, scope: Scope) -> torch.Tensor:
+        """Noised sums over links, ``[nodes, width]`` (float32), for the client itself: they never leave."""
+        self.check(sums)
+        layout, matrix = self._matrix(sums)
+        for stage in self.stages:
+            matrix = stage.apply(matrix, scope)
+        return torch.from_numpy(matrix).reshape(layout.rows, layout.width).float()
+
     def seal(self, upload: AnyUpload, scope: Scope, party: Party) -> Tree:
         """The body that leaves the client."""
         self.check(upload)
-        channel = self.channel
-        grid = next((stage.grid for stage in self.stages if stage.grid), 0.0)
-        if isinstance(upload, ContributionTrees):
-            assert isinstance(channel.unit_contribution, UnitContributionTrees)
-            layout, matrix = tree_sums(upload, channel.unit_contribution, channel.unit, grid)
-        elif isinstance(upload, ContributionMoments):
-            assert isinstance(channel.unit_contribution, UnitContributionMoments)
-            layout, matrix = moment_sums(upload, channel.unit_contribution, channel.unit, grid)
-        elif isinstance(upload, ContributionSample):
-            assert channel.unit_contribution is not None
-            layout, matrix = sampled_sum(upload, channel.unit_contribution, channel.unit, grid)
-        elif isinstance(upload, ContributionRows):
-            assert channel.unit_contribution is not None
-            layout, matrix = pooled(upload, channel.unit_contribution, channel.unit, grid)
-        else:
-            layout, matrix = upload.packed(channel.unit)
+        layout, matrix = self._matrix(upload)
         tally = [np.zeros(0, dtype=np.int32)]
         keys = tuple(os.urandom(KEY_BYTES) for _ in self.carrier.noise_components.removable)
         for stage in self.stages:
@@ -277,6 +290,29 @@ class Bound:
         if mark := self.carrier.binding_mark(scope, party):
             reply["context"] = mark
         return self.carrier.wrap(reply, scope, party)
+
+    def _matrix(self, upload: AnyUpload) -> tuple[Layout, np.ndarray]:
+        """An upload before any stage, with the parts of units clipped and added up."""
+        channel = self.channel
+        grid = next((stage.grid for stage in self.stages if stage.grid), 0.0)
+        if isinstance(upload, ContributionTrees):
+            assert isinstance(channel.unit_contribution, UnitContributionTrees)
+            layout, matrix = tree_sums(upload, channel.unit_contribution, channel.unit, grid)
+        elif isinstance(upload, ContributionMoments):
+            assert isinstance(channel.unit_contribution, UnitContributionMoments)
+            layout, matrix = moment_sums(upload, channel.unit_contribution, channel.unit, grid)
+        elif isinstance(upload, ContributionSample):
+            assert channel.unit_contribution is not None
+            layout, matrix = sampled_sum(upload, channel.unit_contribution, channel.unit, grid)
+        elif isinstance(upload, ContributionRows):
+            assert channel.unit_contribution is not None
+            layout, matrix = pooled(upload, channel.unit_contribution, channel.unit, grid)
+        elif isinstance(upload, ContributionLinks):
+            assert isinstance(channel.unit_contribution, UnitContributionLinks)
+            layout, matrix = linked_sums(upload, channel.unit_contribution, channel.unit, grid)
+        else:
+            layout, matrix = upload.packed(channel.unit)
+        return layout, matrix
 
     def open_sum(self, replies: Mapping[str, Tree], scope: Scope, ask: Ask) -> Sum:
         """The sum over those of the cohort that replied, as the server opens it.

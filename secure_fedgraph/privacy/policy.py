@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,6 +15,7 @@ from secure_fedgraph.privacy.contracts import Carrier
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
 from secure_fedgraph.privacy.input_dp.registry import in_order
+from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol.channel import Channel, Reveal
 from secure_fedgraph.protocol.guarantee import Relation
 
@@ -22,6 +24,8 @@ REFEREE_PROTECTION = Protection(Plain(), name="outside the guarantee")
 """The protection of a channel to the referee, under every policy: it stands outside the federation."""
 NO_UPLOAD = Protection(Plain(), name="nothing is sent")
 """The protection of a channel on which nothing comes back; the client enforces that."""
+KEPT = "noised and kept at home"
+"""The name of the protection of what a client noises once and computes from, and never sends."""
 
 
 class PlaintextWarning(UserWarning):
@@ -108,10 +112,32 @@ class Policy:
     def _bind(self, channel: Channel, clients: tuple[str, ...]) -> Bound:
         if channel.to == "referee":
             return REFEREE_PROTECTION.bind(channel, clients, self.relation)
-        if channel.reveal is Reveal.NOTHING:
+        if channel.reveal is Reveal.NOTHING and not channel.kept:
             return NO_UPLOAD.bind(channel, clients, self.relation)
         protection = self.exceptions.get(channel.name) or self.recipe(channel)
+        if channel.kept:
+            return self._kept(protection, channel, clients)
         return protection.bind(channel, clients, self.relation)
+
+    def _kept(self, protection: Protection, channel: Channel, clients: tuple[str, ...]) -> Bound:
+        """What stays in the client is noised there, all of it, whoever adds the noise of uploads.
+
+        Raises:
+            BadInput: for links that are randomised too.
+        """
+        stages = tuple(
+            replace(stage, by="client", limit=math.inf)
+            for stage in protection.stages
+            if isinstance(stage, Gaussian)
+        )
+        if not stages:
+            return NO_UPLOAD.bind(channel, clients, self.relation)
+        if any(one.place == "edge_index" for one in self.randomizers):
+            raise BadInput(
+                f"links are randomised, and {channel.name!r} are noised sums over links for one node: which "
+                "links are kept depends on all nodes together; leave links out, or use a policy without noise"
+            )
+        return Protection(Plain(), stages, name=KEPT).bind(channel, clients, self.relation)
 
 
 def _sharing_carriers(bounds: dict[str, Bound]) -> dict[str, Bound]:

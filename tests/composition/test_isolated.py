@@ -62,7 +62,7 @@ PAIRS = [
     # masks refuse one client, and values that need every update
     if not (policy == "masked" and (ALGORITHMS[name].pools or name in small.BY_UPDATE))
     # secret coins, which no two runs toss alike
-    if not name.startswith("fedsgd")
+    if not name.startswith(("fedsgd", "progap"))
     if name not in ("fedego", "fedego-node")  # mix in secret: test_fedego has a row
 ]
 

@@ -46,6 +46,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "fedridge": {},
     "fedsgc": {},
     "fedsgd": {"hidden": 8, "rate": 0.5},
+    "progap": {"hidden": 8, "rate": 0.5, "stage": 1, "neighbours": 4, "crowd": 64},
     "fedridge-graphs": {},
     "fedsgd-graphs": {"hidden": 8, "rate": 0.5},
     "fedsage+": GENERATORS,

@@ -135,7 +135,11 @@ class FedSgd(Algorithm):
         Its length depends on nothing: neither how many records there are, nor how much noise, needs to be
         known to set a rate.
         """
-        total, s = round.reduce(self.in_use[0], given=_layers(state)).total, self.settings
+        return self.stepped(state, round.reduce(self.in_use[0], given=_layers(state)).total)
+
+    def stepped(self, state: State, total: State) -> State:
+        """The state after a step along a sum of gradients."""
+        s = self.settings
         taken = float(state[TAKEN]) + 1
         speed = {
             name: s.momentum * state[SPEED + name] + (1 - s.momentum) * total[name][0].float()
@@ -158,7 +162,7 @@ class FedSgd(Algorithm):
         """The gradients of the cross entropy of the records that the client's coins took."""
         graph, chosen = client.graph, client.sampled()
         chosen = chosen[graph.train_mask[chosen]]
-        z = self.records(graph, client.schema)[chosen] * self.settings.length
+        z = self.read(client, given)[chosen]
         share = self._share
         inner, inner_bias, outer, outer_bias = (torch.nan_to_num(given[name]) for name in LAYERS)
         before = z @ inner + inner_bias
@@ -169,6 +173,10 @@ class FedSgd(Algorithm):
         gradients = (z[:, :, None] * behind[:, None], behind, hidden[:, :, None] * back[:, None], back)
         return ContributionSample(dict(zip(LAYERS, gradients, strict=True)), chosen)
 
+    def read(self, client: ClientContext, given: Mapping[str, Any]) -> torch.Tensor:
+        """What the network reads of all that a client holds, ``[n, width]``."""
+        return self.records(client.graph, client.schema) * self.settings.length
+
     def predict(self, params: State, graph: Data, schema: Schema) -> torch.Tensor:
         """Logarithms of shares of classes, which travelled over the graph's links."""
         shares = F.softmax(self.scores(params, graph, schema), dim=1)
@@ -177,9 +185,13 @@ class FedSgd(Algorithm):
 
     def scores(self, params: State, graph: Data, schema: Schema) -> torch.Tensor:
         """The network's class scores of a graph's records."""
-        inner, inner_bias, outer, outer_bias = (params[name] for name in LAYERS)
-        z = self.records(graph, schema) * self.settings.length
-        return (z @ inner + inner_bias).relu() @ outer + outer_bias
+        return scores_of(params, self.records(graph, schema) * self.settings.length)
+
+
+def scores_of(layers: Mapping[str, torch.Tensor], z: torch.Tensor) -> torch.Tensor:
+    """The network's class scores ``[n, classes]`` of what it reads, ``[n, width]``."""
+    inner, inner_bias, outer, outer_bias = (layers[name] for name in LAYERS)
+    return (z @ inner + inner_bias).relu() @ outer + outer_bias
 
 
 def _layers(state: State) -> State:

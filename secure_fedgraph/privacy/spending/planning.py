@@ -13,7 +13,7 @@ from secure_fedgraph.privacy.accounting.events import Event, GaussianEvent
 from secure_fedgraph.privacy.policy import NO_UPLOAD, REFEREE_PROTECTION, BoundPolicy, Policy
 from secure_fedgraph.privacy.spending.budget import Budget
 from secure_fedgraph.privacy.spending.ledger import OF_NODES, Cost, events_for
-from secure_fedgraph.protocol.channel import Channel, Reveal
+from secure_fedgraph.protocol.channel import Channel, Reveal, UnitContributionSampled
 from secure_fedgraph.protocol.guarantee import Unit
 
 WIDTH = 2**24
@@ -22,6 +22,8 @@ TRAINING = "training"
 SCORES = "metrics"
 """The channel of owners' scores, :attr:`Algorithm.METRICS <secure_fedgraph.algorithm.Algorithm.METRICS>`."""
 """The name of clients' noisy steps in a plan, beside its channels and randomised inputs."""
+FREE = 1e-2
+"""The noise multiplier of a channel that costs a budget's unit nothing, where its policy adds some anyway."""
 _PRECISION = 1e-4
 """Of planned noise, relative."""
 _AGAIN = 1e3
@@ -62,7 +64,8 @@ def plan(
     """The least noise with which a whole run keeps to a budget.
 
     Gaussian releases compose by 1/z². A channel with share s gets the noise multiplier that contributes s of
-    the total 1/z², over all its uploads. The ledger's own accountant decides whether it is enough.
+    the total 1/z², over all its uploads; of sums that a unit is in with probability q, about q²/z².
+    The ledger's own accountant decides whether it is enough.
 
     Args:
         make: noise multipliers by channel -> the policy.
@@ -75,7 +78,7 @@ def plan(
         BudgetExhausted: where a channel's noise does not protect the unit: no noise is enough then.
         BadInput: for shares of unknown channels, or that are not positive.
     """
-    sent = [c for c in channels if c.to != "referee" and c.reveal is not Reveal.NOTHING]
+    sent = [c for c in channels if c.to != "referee" and (c.reveal is not Reveal.NOTHING or c.kept)]
     if budget.unit == Unit.EDGE and sent and not any(c.links for c in sent):
         raise BadInput(
             f"epsilon = {budget.epsilon:g}, unit = edge: nothing that clients send depends on a link, so an "
@@ -92,7 +95,15 @@ def plan(
     asked = {name: max(uses.get(name, 1), 1) for name in budgeted}
     # releases compose by their number; an event of steps holds their number itself
     once = (TRAINING, *kinds)
-    relative_multipliers = {n: math.sqrt((1 if n in once else asked[n]) / parts[n]) for n in budgeted}
+    # a sum that a unit is in by a coin costs about as much as one with noise of 1 / rate times as much
+    samples = [(c.name, c.unit_contribution) for c in sent]
+    rates = {name: one.rate for name, one in samples if isinstance(one, UnitContributionSampled)}
+    # what costs the unit nothing has as little noise as its policy can add
+    blind = {c.name for c in sent if budget.unit == Unit.EDGE and not c.links}
+    relative_multipliers = {
+        n: FREE if n in blind else rates.get(n, 1.0) * math.sqrt((1 if n in once else asked[n]) / parts[n])
+        for n in budgeted
+    }
 
     template = _costs(make(relative_multipliers).bind(channels, clients), uses, budget, occurrences)
 
@@ -116,7 +127,7 @@ def plan(
     high = least_noise(lambda scale: _over(budget, scaled(scale), earlier), low, high, _PRECISION)
     most = high * _AGAIN
     while True:
-        multipliers = {name: high * z for name, z in relative_multipliers.items()}
+        multipliers = {name: FREE if name in blind else high * z for name, z in relative_multipliers.items()}
         policy = make(multipliers)
         planned = _costs(policy.bind(channels, clients), uses, budget, occurrences)
         if holds(planned):
@@ -291,7 +302,7 @@ def _charged(
         if one.protection in (REFEREE_PROTECTION, NO_UPLOAD) or not uses.get(name):
             continue
         releases, steps = frozenset(one.releases(WIDTH).items()), bound.steps
-        taken: dict[str, tuple[Event, ...]] = dict(free)
+        taken: dict[str, tuple[Event, ...]] = {**one.smaller_and_larger(WIDTH), **free}
         if not one.channel.links:
             taken[Unit.EDGE] = ()
         if steps is not None and one.channel.trained:
