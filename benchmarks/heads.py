@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from functools import lru_cache
 from statistics import fmean, stdev
 
 import torch
@@ -34,6 +35,7 @@ STEPS, SHARE, DELTA, TARGET, SHARP = 200, 0.3, 1e-5, 0.5, 1.0
 S = NodeSgdSettings()
 
 
+@lru_cache
 def multipliers(budget: float, start: str) -> tuple[float, float]:
     """Noise of the class sums, and of each step beside them."""
     first = noise_for(SHARE * budget, DELTA, lambda z: [GaussianRelease(z)]) if start == "classes" else 0.0
@@ -110,7 +112,7 @@ def scored(federation: sfg.Federation, head: NodePerceptron, weights: State, on:
 
 
 def main() -> None:
-    """Prints a line a budget."""
+    """Prints a line a budget and head."""
     assert __doc__ is not None
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", default="pubmed")
@@ -121,20 +123,18 @@ def main() -> None:
     parser.add_argument("--start", choices=("zero", "outer", "classes"), default="zero")
     asked = parser.parse_args()
     heads = {"mlp": NodePerceptron(S), "sage": SageHead(S)}
-    for budget in map(float, asked.epsilon.split(",")):
-        found: dict[str, list[float]] = {name: [] for name in heads}
-        for seed in range(asked.first, asked.first + asked.seeds):
-            federation = sfg.federate(asked.data, clients=3, seed=seed)
+    budgets = [float(one) for one in asked.epsilon.split(",")]
+    found: dict[tuple[float, str], list[float]] = {(one, name): [] for one in budgets for name in heads}
+    for seed in range(asked.first, asked.first + asked.seeds):
+        federation = sfg.federate(asked.data, clients=3, seed=seed)
+        for budget in budgets:
             weights = trained(federation, budget, asked.start, seed)
             for name, head in heads.items():
-                found[name].append(scored(federation, head, weights, asked.scored))
+                found[budget, name].append(scored(federation, head, weights, asked.scored))
+    for (budget, name), each in found.items():
         print(
-            f"{asked.data} epsilon {budget:g} start {asked.start}, {asked.scored}: "
-            + "  ".join(
-                f"{name} {fmean(each):.4f} +- {stdev(each) if len(each) > 1 else 0.0:.4f}"
-                for name, each in found.items()
-            ),
-            flush=True,
+            f"{asked.data} {name} epsilon {budget:g} start {asked.start} {asked.scored} "
+            f"{fmean(each):.4f} +- {stdev(each) if len(each) > 1 else 0.0:.4f} ({len(each)} seeds)"
         )
 
 
