@@ -94,6 +94,19 @@ CURVES: dict[str, Curve] = {
         },
         ("masked",),
     ),
+    # the same where a node is trained on alone: one record, and links at inference only
+    "node, alone": Curve(
+        "node",
+        {
+            "algorithm": "fedsage",
+            "data": "pubmed",
+            "clients": 3,
+            "rounds": 10,
+            "training": {"hidden": [16], "fanout": [0], "learning_rate": 0.05},
+            "steps": {"rate": 0.05, "steps": 10},
+        },
+        ("masked",),
+    ),
     "graph": Curve(
         "graph",
         {
@@ -152,7 +165,17 @@ for _name, _unit, _config in (
     ("node, progap", "node", {"algorithm": "progap", "data": "pubmed", "clients": 3}),
     ("node, progap, cora", "node", {"algorithm": "progap", "data": "cora", "clients": 3}),
     ("node, fedsgd, citeseer", "node", {"algorithm": "fedsgd", "data": "citeseer", "clients": 3}),
+    (
+        "node, fedsgd, sage",
+        "node",
+        {"algorithm": "fedsgd", "data": "pubmed", "clients": 3, "training": {"network": "sage"}},
+    ),
     ("graph, fedsgd", "graph", {"algorithm": "fedsgd-graphs", "data": "proteins"}),
+    (
+        "graph, fedsgd, gin",
+        "graph",
+        {"algorithm": "fedsgd-graphs", "data": "proteins", "training": {"network": "gin"}},
+    ),
     ("graph, fedridge", "graph", {"algorithm": "fedridge-graphs", "data": "proteins"}),
     (
         "graph, fedridge, imdb",

@@ -232,6 +232,8 @@ class Algorithm:
     def occurrences(self, unit: str) -> int:
         """In how many records of a client's training one unit's data are, where it trains on records.
 
+        1 says that a record is of one unit alone: it goes with the unit, and no other changes.
+
         Raises:
             BadInput: where it does not: noisy training steps cannot protect the unit then.
         """

@@ -247,8 +247,9 @@ def _touched(client: Client) -> list[Finding]:
     before = training.of(all_records)
     if training.unit == "graph":
         units = [(graph.graph == i).nonzero().flatten() for i in range(int(graph.graph.max()) + 1)]
+    elif table is None:  # nodes that are trained on alone: which have most links does not matter
+        units = [node[None] for node in graph.train_mask.nonzero().flatten()]
     else:
-        assert table is not None
         nodes = int(graph.num_nodes or 0)
         occurrences = torch.bincount(table[table >= 0].flatten(), minlength=nodes)
         units = [v[None] for v in occurrences.argsort(descending=True)]

@@ -106,7 +106,9 @@ class Removals:
         differ = self._differ(node)
 
         def scored(present: bool, trials: int) -> np.ndarray:
-            return self._scores(worlds[present], differ, 1.0 if present else -1.0, trials)
+            # a record of the node alone goes with it; others change, at worst to their opposite
+            gone = 0.0 if self.bound == 1 else -1.0
+            return self._scores(worlds[present], differ, 1.0 if present else gone, trials)
 
         return audit_steps(self.steps, self.bound, trials=trials, delta=delta, scored=scored)
 
@@ -117,8 +119,11 @@ class Removals:
         return either
 
     def _trees(self, graph: Data) -> torch.Tensor:
+        centres = graph.train_mask.nonzero().flatten()
+        if self._settings.trains_alone:
+            return private_training.tree_rows(self.client, graph, self._settings)(centres)
         table = private_training.neighbours_of(self.client, graph, self._settings)
-        return trees(table, graph.train_mask.nonzero().flatten(), len(self._settings.fanout))
+        return trees(table, centres, len(self._settings.fanout))
 
     def _scores(self, graph: Data, differ: torch.Tensor, way: float, trials: int) -> np.ndarray:
         one = replace(self.steps, steps=1)

@@ -400,7 +400,8 @@ def unit_in_records(
     """One unit whose gradients all point one way, far beyond the clip, against the other way (or zero).
 
     Args:
-        private_steps: of graphs, a record is zeroed out; of nodes, a touched record may change to any other.
+        private_steps: of graphs, a record is zeroed out; of nodes, a touched record may change to any other,
+            unless it is the only one: that is the node's own, and goes with it.
         occurrences: records of a unit.
         blocks, others, tensors: as :class:`Records` says. With one block and others beside it, what is
             clipped only in the mean shows.
@@ -411,4 +412,5 @@ def unit_in_records(
         if blocks == 1
         else BEYOND * private_steps.clip
     )
-    return Records(blocks, occurrences, others, tensors, far, vanishing=private_steps.unit == "graph")
+    vanishing = private_steps.unit == "graph" or occurrences == 1
+    return Records(blocks, occurrences, others, tensors, far, vanishing=vanishing)

@@ -151,6 +151,26 @@ def trained_channels(
     return findings, shapes
 
 
+def linkless_channels(rehearsal: Rehearsal, rounds: int = 2) -> list[Finding]:
+    """That what is declared to read no link is the same, byte for byte, over other links.
+
+    Clients train without noise here. Uploads that differ on the same data too (of units that secret coins
+    took) say nothing.
+    """
+    declared = {c.name for c in rehearsal.algorithm.in_use if not c.links and c.to != REFEREE}
+    classes, graphs = rehearsal.federation.schema.classes, rehearsal.federation.owners
+    policy = replace(rehearsal.policy, steps=None)
+    others = {name: other_data(graph, classes, 3, ("edge_index",)) for name, graph in graphs.items()}
+    differing = _differing(
+        rehearsal, _answers(rehearsal, rounds, policy=policy), others, rounds, policy=policy
+    )
+    return [
+        Finding("no links", channel, f"{what} depends on links, and the channel declares that none does")
+        for channel, what in differing.items()
+        if channel in declared
+    ]
+
+
 def _differing(
     rehearsal: Rehearsal, one: _Listening, owners: Mapping[str, Data], rounds: int, **more: Any
 ) -> dict[str, str]:

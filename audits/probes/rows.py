@@ -12,7 +12,12 @@ from secure_fedgraph.audits.conformance.calls import own_links, records, written
 from secure_fedgraph.audits.conformance.rows import FAILED, NOTHING, PASSED, row
 from secure_fedgraph.audits.conformance.steps import coins_of
 from secure_fedgraph.audits.conformance.steps import steps as steps_at_rest
-from secure_fedgraph.audits.probes.dependence import kept_sums, randomised_data, trained_channels
+from secure_fedgraph.audits.probes.dependence import (
+    kept_sums,
+    linkless_channels,
+    randomised_data,
+    trained_channels,
+)
 from secure_fedgraph.audits.probes.door import Script, answer_alone, any_answer, behaviour, scripted
 from secure_fedgraph.audits.probes.noise import (
     CLIENTS,
@@ -53,6 +58,7 @@ SAYS = {
     "any answer": "whatever a client answers is sent, and in the same form",
     "behaviour": "data decide neither whether nor when nor how much a client sends",
     "trained": "channels that are charged as noisy steps carry nothing else of the data",
+    "no links": "what is declared to read no link is the same over other links",
 }
 """Check -> what it holds where it passes."""
 SMALL_SAMPLE = 64
@@ -92,6 +98,7 @@ def probe_rows(run: Run, only: Collection[str] = ()) -> list[dict[str, Any]]:
         "records": stepped,
         "steps": stepped,
         "trained": stepped,
+        "no links": any(not b.channel.links for b in sent),
     }
     names = [name for name, on in wanted.items() if on and (not only or name in only)]
     if not names:
@@ -173,6 +180,9 @@ class _Probes:
 
     def trained(self) -> list[Finding]:
         return self._of_training()[0]
+
+    def no_links(self) -> list[Finding]:
+        return linkless_channels(self._rehearsal.fresh())
 
     def answer_alone(self) -> list[Finding]:
         return answer_alone(self._rehearsal.fresh())

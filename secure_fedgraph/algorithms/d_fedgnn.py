@@ -125,16 +125,16 @@ class DFedGnn(Local):
     def round(self, round: RoundApi, state: State) -> State:
         """All train; each gives its neighbours its model; all mix over the links that held."""
         seed = {SEED: int(state[SEED])}
-        round.scatter(self.TRAIN, dict.fromkeys(round.cohort, seed))
-        links = ring(round.cohort)
+        round.scatter(self.as_used(self.TRAIN), dict.fromkeys(round.cohort, seed))
+        links, share = ring(round.cohort), self.as_used(self.SHARE)
         read: set[Link] = set()
         for name in sorted(round.cohort):
             near = tuple(sorted({one for link in links if name in link for one in link} - {name}))
             if near:
-                read |= set(round.share(self.SHARE, None, (name,), near, among=tuple(sorted((name, *near)))))
+                read |= set(round.share(share, None, (name,), near, among=tuple(sorted((name, *near)))))
         held = [one for link in links if {link, link[::-1]} <= read for one in link]
         request = {LINKS: tuple(held)}
-        round.scatter(self.MIX, dict.fromkeys(round.cohort, request))
+        round.scatter(self.as_used(self.MIX), dict.fromkeys(round.cohort, request))
         return state
 
     def takes(self, channel: str, schema: Schema) -> Expected | None:

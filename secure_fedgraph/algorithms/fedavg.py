@@ -71,7 +71,7 @@ class FedAvg(NodeClassifier):
 
     def round(self, round: RoundApi, state: State) -> State:
         """Adds the mean update."""
-        opened = round.reduce(self.UPDATE, given=state)
+        opened = round.reduce(self.as_used(self.UPDATE), given=state)
         s, params = self.settings, adaptive_clip.without(state)
         if self._adaptive:
             mean, clip = adaptive_clip.mean(opened.total, len(opened.contributors), state[adaptive_clip.CLIP])

@@ -98,6 +98,7 @@ class GeneratorSettings(TrainingSettings):
 class _Generates:
     """What FedSage+ and LocSage+ share: an owner's generator, its pre-training, and its completed graph."""
 
+    needs_neighbours: ClassVar[str] = "generated neighbours are what it is about"
     settings: GeneratorSettings
 
     def neighgen(self, schema: Schema) -> NeighGen:

@@ -122,7 +122,7 @@ class GraphFL(FedAvg):
             return super().round(round, state)
         model, held = _without_moments(state), {k: v for k, v in state.items() if k.startswith(_MOMENTS)}
         params = adaptive_clip.without(model)
-        gradient = round.reduce(self.META, given=params).mean
+        gradient = round.reduce(self.as_used(self.META), given=params).mean
         moved, held = self._meta_step(params, gradient, held)
         return {**model, **moved, **(held if round.number < self.warm_up else {})}
 

@@ -37,7 +37,7 @@ class Local(NodeClassifier):
 
     def round(self, round: RoundApi, state: State) -> State:
         """Tells everybody to go on."""
-        round.scatter(self.TRAIN, {name: {} for name in round.cohort})
+        round.scatter(self.as_used(self.TRAIN), {name: {} for name in round.cohort})
         return state
 
     def takes(self, channel: str, schema: Schema) -> Expected | None:

@@ -151,6 +151,9 @@ def _training(experiment: Experiment, inner: str) -> str:
         return "it bounds the weights of a weighted mean, so set training.weighted=true"
     if inner in UNDER_NOISY_STEPS and not experiment.trains_under_noise:
         return "it limits noisy training steps, and this policy has none; give --epsilon and --unit node"
+    fanout = experiment.training.get("fanout")
+    if inner in UNDER_NOISY_STEPS and isinstance(fanout, list | tuple) and fanout and not any(fanout):
+        return "with training.fanout=0 one node is one record; leave it out"
     if inner in UNDER_EXACT_STEPS and experiment.trains_under_noise and issubclass(kind, FedAvg):
         return f"under noisy steps {UNDER_EXACT_STEPS[inner]}"
     return ""

@@ -45,7 +45,8 @@ class PrivateSteps:
         - a step without any record still adds its noise.
     Needs:
         - gradients that follow from one record each. At ``unit="node"`` a record is a node's tree, and where
-          a node is removed with its links at most ``occurrences`` trees change, each to any other.
+          a node is removed with its links at most ``occurrences`` trees change, each to any other; or a
+          record is the node alone (``occurrences`` 1), and goes with it.
 
     Args:
         noise: the noise multiplier: standard deviation over the clip.
@@ -103,10 +104,11 @@ class PrivateSteps:
     def events(self, occurrences: int, relation: str, width: int) -> tuple[Event, ...]:
         """What a round's steps cost one unit.
 
-        The second event is the distance of the sampled noise from the ideal.
+        Where it is in one record, that record is its own and goes with it; of several each may change to any
+        other. The second event is the distance of the sampled noise from the ideal.
         """
         sampling_error = SamplingError(min(self.steps * width * rounded_gaussian(SIGMA).total_variation, 1.0))
-        if self.unit == "graph":
+        if self.unit == "graph" or occurrences == 1:
             return SampledGaussian(self.noise, self.rate, self.steps, relation), sampling_error
         return OccurringGaussian(self.noise, self.rate, self.steps, occurrences), sampling_error
 

@@ -107,11 +107,12 @@ class Forecast:
             return
         stops = "may stop" if sampled else "stops"
         whose = f"the budget of epsilon {self.budget.epsilon:g} for one {self.budget.unit}"
-        more = "" if stop.more_noise is None else f", {_larger(bound.policy, stop.more_noise)}"
+        mends = [f"epsilon {stop.epsilon:g}"] if math.isfinite(stop.epsilon) else []
+        mends += [] if stop.more_noise is None else [_larger(bound.policy, stop.more_noise)]
+        fewer = f"{stop.after} round{'s' if stop.after > 1 else ''}"
         warnings.warn(
-            f"{whose} {stops} this run after {stop.after} of {self.rounds} rounds: "
-            f"give epsilon {stop.epsilon:g}{more}, or {stop.after} "
-            f"round{'s' if stop.after > 1 else ''}",
+            f"{whose} {stops} this run after {stop.after} of {self.rounds} rounds: give "
+            + (f"{', '.join(mends)}, or {fewer}" if mends else fewer),
             EarlyStopWarning,
             stacklevel=4,
         )

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import secure_fedgraph as sfg
-from secure_fedgraph.algorithms.fedsgd.algorithm import LAYERS
+from secure_fedgraph.algorithms.fedsgd.heads.perceptron import LAYERS
 from secure_fedgraph.errors import BadInput, BudgetExhausted
 from secure_fedgraph.forms import FormWarning
 from secure_fedgraph.graph.descriptors import descriptors

@@ -57,6 +57,9 @@ def refused(result: Result, key: str) -> None:
         # settings of training that count under noisy steps alone, or without them alone
         (["--policy", "plaintext", "--set", "training.crowd=7"], "training.crowd"),
         (["--policy", "masked", "--set", "training.places=7"], "training.places"),
+        # nodes that are trained on alone have no neighbours to limit
+        (["--policy", "masked", "--unit", "node", "--epsilon", "8", "--set", "training.fanout=[0,0]",
+          "--set", "training.crowd=7"], "training.crowd"),
         (["--algorithm", "fedavg", "--policy", "masked", "--set", "training.heaviest=50"],
          "training.heaviest"),
         (["--policy", "masked", "--epsilon", "8", "--unit", "node", "--set", "training.batch=8"],

@@ -10,8 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from secure_fedgraph.algorithms.progap import exact_sums as exact
 from secure_fedgraph.errors import BadInput, Refused
-from secure_fedgraph.models import linked_sums as exact
 from secure_fedgraph.policies import central_dp, distributed_dp, local_dp, masked
 from secure_fedgraph.privacy.accounting.epsilon import GaussianRelease
 from secure_fedgraph.privacy.contracts import Scope

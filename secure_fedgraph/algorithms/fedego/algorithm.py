@@ -64,6 +64,7 @@ class FedEgo(NodeClassifier):
     rounds = 200
     partitions: ClassVar[tuple[str, ...]] = ("label_skew", "louvain", "random")
     own_models: ClassVar[bool] = False
+    needs_neighbours: ClassVar[str] = "a mash mixes nodes with their neighbours"
     clients: ClassVar[Mapping[str, int]] = {"cora": 5, "citeseer": 5, "dblp": 10}
     Settings: ClassVar[type[FedEgoSettings]] = FedEgoSettings
     settings: FedEgoSettings

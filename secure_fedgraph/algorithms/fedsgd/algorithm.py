@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch_geometric.data import Data
-from torch_geometric.nn import APPNP
 
 from secure_fedgraph.algorithm import Algorithm, State
-from secure_fedgraph.algorithms.fedsgd.settings import SgdSettings
+from secure_fedgraph.algorithms.fedsgd.heads.head import Head
+from secure_fedgraph.algorithms.fedsgd.heads.perceptron import NodePerceptron
+from secure_fedgraph.algorithms.fedsgd.heads.sage import SageHead
+from secure_fedgraph.algorithms.fedsgd.settings import NodeSgdSettings, SgdSettings
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.models import ridge
 from secure_fedgraph.protocol import Channel, ContributionSample, Reveal, Unit, UnitContributionSampled
 from secure_fedgraph.protocol.given import NOTHING, Expected, like
 from secure_fedgraph.seams import ClientContext, RoundApi
 
-LAYERS = ("inner", "inner_bias", "outer", "outer_bias")
 SPEED, MEAN, TAKEN = "speed.", "mean.", "taken"
-"""Before a layer's name: the mean of gradients, and of weights; and how many steps were taken."""
+"""Before a weight's name: the mean of gradients, and of weights; and how many steps were taken."""
 _LEAST = 1e-12
 
 
@@ -34,7 +32,8 @@ class FedSgd(Algorithm):
     some of its records, the owner clips each record's gradient and adds them up, and the server steps along
     the sum over all owners. Under ``distributed_dp`` owners add shares of one noise: the sum is as private
     as DP-SGD on everybody's records in one place, and as accurate. The released weights are a mean over
-    steps. Links are used where predictions are made: shares of classes travel over those of the reader.
+    steps. Links are used where predictions are made, and are the reader's: shares of classes travel over
+    them, or the ``sage`` network reads neighbours.
 
     Guarantees:
         - one node is one record, which is in a step by secret coins: the client enforces its gradient's
@@ -60,13 +59,15 @@ class FedSgd(Algorithm):
     rounds = 200
     data: ClassVar[str] = "pubmed"
     partitions: ClassVar[tuple[str, ...]] = ("louvain", "random", "label_skew")
-    Settings: ClassVar[type[SgdSettings]] = SgdSettings
+    Settings: ClassVar[type[SgdSettings]] = NodeSgdSettings
     settings: SgdSettings
+    heads: ClassVar[Mapping[str, Callable[[SgdSettings], Head]]] = {"mlp": NodePerceptron, "sage": SageHead}
+    """``network`` of the settings -> what is trained."""
     record: ClassVar[Unit] = Unit.NODE
     """What one record is of."""
     reads_links: ClassVar[bool] = False
     """Whether a record depends on links."""
-    without_links: ClassVar[Mapping[str, Any] | None] = {"steps": 0}
+    without_links: ClassVar[Mapping[str, Any] | None] = {"steps": 0, "network": "mlp"}
 
     STEP = Channel("step", Reveal.SUM)
 
@@ -82,13 +83,10 @@ class FedSgd(Algorithm):
         """What a part is multiplied by, so that sums stay around 1 at most: carriers have room for that."""
         return 1 / max(self.settings.rate * self.settings.records, 1.0)
 
-    def width(self, schema: Schema) -> int:
-        """Numbers in a record."""
-        return schema.features
-
-    def records(self, graph: Data, schema: Schema) -> torch.Tensor:
-        """A graph's records: ``[n, width]``, of length 1."""
-        return ridge.records(graph.x)
+    @property
+    def head(self) -> Head:
+        """What is trained."""
+        return self.heads[self.settings.network](self.settings)
 
     @property
     def hops(self) -> int:
@@ -106,12 +104,8 @@ class FedSgd(Algorithm):
             )
 
     def init(self, schema: Schema, seed: int) -> State:
-        """Seeded first weights of the hidden layer; the outer one begins at zero."""
-        width, hidden, classes = self.width(schema), self.settings.hidden, schema.classes
-        random = torch.Generator().manual_seed(seed)
-        first = torch.randn(width, hidden, generator=random) / math.sqrt(width)
-        layers = (first, torch.zeros(hidden), torch.zeros(hidden, classes), torch.zeros(classes))
-        weights = dict(zip(LAYERS, layers, strict=True))
+        """The head's seeded first weights."""
+        weights = self.head.init(schema, seed)
         state = {
             **weights,
             **{SPEED + name: torch.zeros_like(value) for name, value in weights.items()},
@@ -121,12 +115,17 @@ class FedSgd(Algorithm):
 
     def released(self, state: State) -> State:
         """The mean of the weights over all steps, later ones counting for more."""
-        return {name: state[MEAN + name] for name in LAYERS}
+        return {name: state[MEAN + name] for name in self.trained(state)}
+
+    def trained(self, state: Mapping[str, torch.Tensor]) -> State:
+        """The weights that steps move, without what the server keeps beside them."""
+        beside = (SPEED, MEAN)
+        return {name: value for name, value in state.items() if name != TAKEN and not name.startswith(beside)}
 
     def takes(self, channel: str, schema: Schema) -> Expected | None:
         """The weights of the last step; for scores the released ones."""
         if channel == self.STEP.name:
-            return (like(_layers(self.init(schema, 0))),)
+            return (like(self.head.init(schema, 0)),)
         return self._takes_released(schema) if channel in {c.name for c in self.examiners()} else NOTHING
 
     def round(self, round: RoundApi, state: State) -> State:
@@ -135,25 +134,25 @@ class FedSgd(Algorithm):
         Its length depends on nothing: neither how many records there are, nor how much noise, needs to be
         known to set a rate.
         """
-        return self.stepped(state, round.reduce(self.in_use[0], given=_layers(state)).total)
+        return self.stepped(state, round.reduce(self.in_use[0], given=self.trained(state)).total)
 
     def stepped(self, state: State, total: State) -> State:
         """The state after a step along a sum of gradients."""
-        s = self.settings
+        weights, s = self.trained(state), self.settings
         taken = float(state[TAKEN]) + 1
         speed = {
             name: s.momentum * state[SPEED + name] + (1 - s.momentum) * total[name][0].float()
-            for name in LAYERS
+            for name in weights
         }
         length = torch.cat([value.flatten() for value in speed.values()]).norm().clamp(min=_LEAST)
         after: State = {TAKEN: torch.tensor(taken, dtype=torch.float64)}
-        for name in LAYERS:
-            weights = state[name] - s.learning_rate * speed[name] / length
+        for name, before in weights.items():
+            moved = before - s.learning_rate * speed[name] / length
             mean = state[MEAN + name]
             after |= {
-                name: weights,
+                name: moved,
                 SPEED + name: speed[name],
-                MEAN + name: mean + 2 / (taken + 1) * (weights - mean),
+                MEAN + name: mean + 2 / (taken + 1) * (moved - mean),
             }
         return after
 
@@ -162,37 +161,19 @@ class FedSgd(Algorithm):
         """The gradients of the cross entropy of the records that the client's coins took."""
         graph, chosen = client.graph, client.sampled()
         chosen = chosen[graph.train_mask[chosen]]
-        z = self.read(client, given)[chosen]
-        share = self._share
-        inner, inner_bias, outer, outer_bias = (torch.nan_to_num(given[name]) for name in LAYERS)
-        before = z @ inner + inner_bias
-        hidden = before.relu()
-        shares = F.softmax(hidden @ outer + outer_bias, dim=1)
-        back = (shares - F.one_hot(graph.y[chosen], client.schema.classes).float()) * share
-        behind = (back @ outer.T) * (before > 0)
-        gradients = (z[:, :, None] * behind[:, None], behind, hidden[:, :, None] * back[:, None], back)
-        return ContributionSample(dict(zip(LAYERS, gradients, strict=True)), chosen)
+        finite = {name: torch.nan_to_num(value) for name, value in given.items()}
+        found = self.gradients(client, finite, chosen)
+        return ContributionSample({name: value * self._share for name, value in found.items()}, chosen)
 
-    def read(self, client: ClientContext, given: Mapping[str, Any]) -> torch.Tensor:
-        """What the network reads of all that a client holds, ``[n, width]``."""
-        return self.records(client.graph, client.schema) * self.settings.length
+    def gradients(self, client: ClientContext, given: State, chosen: torch.Tensor) -> State:
+        """One gradient for each of some records of a client, by name of a weight: ``[k, ...]``.
+
+        Args:
+            given: what the server sent, finite.
+            chosen: numbers of the records, ``[k]``.
+        """
+        return self.head.gradients(given, client.graph, chosen, client.schema)
 
     def predict(self, params: State, graph: Data, schema: Schema) -> torch.Tensor:
-        """Logarithms of shares of classes, which travelled over the graph's links."""
-        shares = F.softmax(self.scores(params, graph, schema), dim=1)
-        travelled: torch.Tensor = APPNP(self.settings.steps, self.settings.restart)(shares, graph.edge_index)
-        return travelled.clamp(min=_LEAST).log()
-
-    def scores(self, params: State, graph: Data, schema: Schema) -> torch.Tensor:
-        """The network's class scores of a graph's records."""
-        return scores_of(params, self.records(graph, schema) * self.settings.length)
-
-
-def scores_of(layers: Mapping[str, torch.Tensor], z: torch.Tensor) -> torch.Tensor:
-    """The network's class scores ``[n, classes]`` of what it reads, ``[n, width]``."""
-    inner, inner_bias, outer, outer_bias = (layers[name] for name in LAYERS)
-    return (z @ inner + inner_bias).relu() @ outer + outer_bias
-
-
-def _layers(state: State) -> State:
-    return {name: state[name] for name in LAYERS}
+        """The head's scores, with the links that the reader has."""
+        return self.head.predict(params, graph, schema)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
-import torch
-from torch_geometric.data import Data
-
-from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms.fedsgd.algorithm import FedSgd
+from secure_fedgraph.algorithms.fedsgd.heads.gin import GinHead
+from secure_fedgraph.algorithms.fedsgd.heads.head import Head
+from secure_fedgraph.algorithms.fedsgd.heads.perceptron import GraphPerceptron
 from secure_fedgraph.algorithms.fedsgd.settings import GraphSgdSettings, SgdSettings
-from secure_fedgraph.graph import descriptors
-from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.protocol import Unit
 
 
 class GraphFedSgd(FedSgd):
-    """A small network on what describes a graph, trained by steps under one shared noise.
+    """A small network on what describes a graph, or a GIN on the graph, by steps under one shared noise.
 
     Guarantees:
         - one graph is one record: as :class:`~secure_fedgraph.algorithms.fedsgd.algorithm.FedSgd`, for a
@@ -28,26 +25,15 @@ class GraphFedSgd(FedSgd):
     """
 
     name = "fedsgd-graphs"
-    summary = "a network on descriptors of whole graphs, trained by steps under one shared noise"
+    summary = "a network on whole graphs or on their descriptors, trained by steps under one shared noise"
     rounds = 100
     data: ClassVar[str] = "proteins"
     clients: ClassVar[Mapping[str, int]] = {"proteins": 10, "dd": 10, "imdb-binary": 10}
     kinds: ClassVar[tuple[str, ...]] = ("graph",)
     partitions: ClassVar[tuple[str, ...]] = ("random", "file_order", "dirichlet")
     Settings: ClassVar[type[SgdSettings]] = GraphSgdSettings
+    heads: ClassVar[Mapping[str, Callable[[SgdSettings], Head]]] = {"mlp": GraphPerceptron, "gin": GinHead}
     alone = "gin-local"
     record: ClassVar[Unit] = Unit.GRAPH
     reads_links: ClassVar[bool] = True
     without_links = None
-
-    def width(self, schema: Schema) -> int:
-        """Numbers that describe a graph."""
-        return descriptors.width(schema)
-
-    def records(self, graph: Data, schema: Schema) -> torch.Tensor:
-        """What describes each graph: ``[graphs, width]``, of length 1."""
-        return descriptors.descriptors(graph, schema)
-
-    def predict(self, params: State, graph: Data, schema: Schema) -> torch.Tensor:
-        """Scores of the graphs, ``[graphs, classes]``."""
-        return self.scores(params, graph, schema)

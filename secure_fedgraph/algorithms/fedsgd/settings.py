@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from secure_fedgraph.algorithm import Settings
 
@@ -11,17 +14,20 @@ class SgdSettings(Settings):
     """The network, what a step takes, and inference.
 
     Args:
-        hidden: units of the hidden layer.
+        network: what is trained: ``mlp``, a hidden layer on a record's own numbers; of nodes also ``sage``,
+            whose half reads neighbours at inference; of graphs also ``gin``.
+        hidden: units of a hidden layer.
         rate: the probability with which a record is in a step.
         clip: the L2 norm of a record's gradient over all weights.
         learning_rate: the length of a step, over all weights.
         momentum: of the gradients' mean over steps.
         length: records are read as of this length.
         records: about how many training nodes or graphs an owner has at most.
-        steps: how far the shares of nodes' classes travel at inference, in links.
+        steps: how far the shares of nodes' classes travel at inference, in links (``network=mlp``).
         restart: the share of a node's own that comes back at each step.
     """
 
+    network: Literal["mlp", "sage", "gin"] = "mlp"
     hidden: int = Field(32, ge=1, le=4096)
     rate: float = Field(0.1, gt=0, le=1)
     clip: float = Field(1.0, gt=0, le=1000)
@@ -33,7 +39,37 @@ class SgdSettings(Settings):
     restart: float = Field(0.2, gt=0, le=1)
 
 
-class GraphSgdSettings(SgdSettings):
-    """As :class:`SgdSettings`, with more of the graphs in a step: there are fewer of them than nodes."""
+class NodeSgdSettings(SgdSettings):
+    """As :class:`SgdSettings`, with the networks of nodes."""
 
+    network: Literal["mlp", "sage"] = "mlp"
+
+    @model_validator(mode="after")
+    def _check_sage(self) -> Self:
+        """That nothing is set which ``sage`` would not use."""
+        if self.network != "sage":
+            return self
+        if self.hidden % 2:
+            raise PydanticCustomError(
+                "hidden",
+                "training.hidden = {hidden} with training.network=sage: half of the units read neighbours, "
+                "so give an even number",
+                {"hidden": self.hidden},
+            )
+        for key in ("steps", "restart"):
+            value = getattr(self, key)
+            if value != type(self).model_fields[key].default:
+                raise PydanticCustomError(
+                    "unused",
+                    "training.{key} = {value} with training.network=sage: its shares do not travel over "
+                    "links, it reads neighbours once; leave {key} out, or set training.network=mlp",
+                    {"key": key, "value": value},
+                )
+        return self
+
+
+class GraphSgdSettings(SgdSettings):
+    """As :class:`SgdSettings`, with the networks of graphs and more of them in a step: there are fewer."""
+
+    network: Literal["mlp", "gin"] = "mlp"
     rate: float = Field(0.2, gt=0, le=1)

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import State
-from secure_fedgraph.algorithms.fedsgd.algorithm import LAYERS, MEAN, SPEED, TAKEN, FedSgd, scores_of
+from secure_fedgraph.algorithms.fedsgd.algorithm import MEAN, SPEED, TAKEN, FedSgd
+from secure_fedgraph.algorithms.fedsgd.heads.head import Head
+from secure_fedgraph.algorithms.fedsgd.heads.perceptron import (
+    LAYERS,
+    NodePerceptron,
+    gradients_of,
+    scores_of,
+    travelled,
+)
 from secure_fedgraph.algorithms.fedsgd.settings import SgdSettings
+from secure_fedgraph.algorithms.progap.exact_sums import linked_sums
 from secure_fedgraph.algorithms.progap.settings import ProGapSettings
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models import ridge
-from secure_fedgraph.models.linked_sums import linked_sums
 from secure_fedgraph.protocol import Channel, Reveal, Unit
 from secure_fedgraph.protocol.channel import UnitContributionLinks
 from secure_fedgraph.protocol.given import NOTHING, Expected, like
@@ -26,6 +34,26 @@ STAGE = "stage"
 """How many of the hops the stage reads, ``[1]``."""
 Sums = Callable[[int, torch.Tensor], torch.Tensor]
 """Hop and parts ``[nodes, classes]`` -> the sums of neighbours' parts, ``[nodes, classes]``."""
+
+
+class StagePerceptron(NodePerceptron):
+    """A hidden layer on a node's features and on a sum of shares of classes for each hop.
+
+    Args:
+        settings: of the algorithm.
+    """
+
+    settings: ProGapSettings
+
+    def width(self, schema: Schema) -> int:
+        """Features, and the classes of each hop."""
+        return schema.features + self.settings.hops * schema.classes
+
+    def init(self, schema: Schema, seed: int) -> State:
+        """As without hops; what reads sums begins at zero."""
+        begun = super().init(schema, seed)
+        begun[LAYERS[0]][schema.features :] = 0
+        return begun
 
 
 class ProGap(FedSgd):
@@ -73,6 +101,11 @@ class ProGap(FedSgd):
     )
 
     @property
+    def head(self) -> Head:
+        """What is trained."""
+        return StagePerceptron(self.settings)
+
+    @property
     def in_use(self) -> tuple[Channel, ...]:
         """The steps, and the sums that owners keep."""
         return (*super().in_use, replace(self.SUMS, unit_contribution=self._contribution))
@@ -95,15 +128,9 @@ class ProGap(FedSgd):
             else super().uses(channel, rounds, clients)
         )
 
-    def width(self, schema: Schema) -> int:
-        """Features, and the classes of each hop."""
-        return schema.features + self.settings.hops * schema.classes
-
     def init(self, schema: Schema, seed: int) -> State:
-        """As FedSGD's; what reads sums begins at zero, and no stage is finished yet."""
+        """As FedSGD's; no stage is finished yet."""
         begun = super().init(schema, seed)
-        for name in (LAYERS[0], MEAN + LAYERS[0]):
-            begun[name][schema.features :] = 0
         finished = {
             _of(hop, name): torch.zeros_like(begun[name])
             for hop in range(1, self.settings.hops + 1)
@@ -114,6 +141,10 @@ class ProGap(FedSgd):
     def released(self, state: State) -> State:
         """The mean of the stage's weights over its steps, with the weights that its sums are made by."""
         return {**super().released(state), **self._finished(state)}
+
+    def trained(self, state: Mapping[str, torch.Tensor]) -> State:
+        """The stage's weights, without those of finished ones."""
+        return {name: state[name] for name in LAYERS}
 
     def takes(self, channel: str, schema: Schema) -> Expected | None:
         """The weights of the last step and of the finished stages; for scores the released ones."""
@@ -136,15 +167,19 @@ class ProGap(FedSgd):
             total[LAYERS[0]] = inner
         return {**state, **self.stepped(state, total)}
 
-    def read(self, client: ClientContext, given: Mapping[str, Any]) -> torch.Tensor:
-        """Each node's features, and the directions of its own noised sums."""
+    def gradients(self, client: ClientContext, given: State, chosen: torch.Tensor) -> State:
+        """Of records that are each node's features, and the directions of its own noised sums."""
         channel = self.in_use[1]
 
         def noised(hop: int, parts: torch.Tensor) -> torch.Tensor:
             return client.linked_sums(channel, hop, parts)
 
-        finished = {name: torch.nan_to_num(value) for name, value in given.items()}
-        return self._inputs(finished, client.graph, client.schema, noised)
+        z = self._inputs(given, client.graph, client.schema, noised)
+        return gradients_of(given, z[chosen], client.graph.y[chosen])
+
+    def predict(self, params: State, graph: Data, schema: Schema) -> torch.Tensor:
+        """Logarithms of shares of classes, which travelled over the graph's links."""
+        return travelled(self.scores(params, graph, schema), graph.edge_index, self.settings)
 
     def scores(self, params: State, graph: Data, schema: Schema) -> torch.Tensor:
         """The network's class scores, with sums over the graph's own links, without noise."""
@@ -160,7 +195,7 @@ class ProGap(FedSgd):
     ) -> torch.Tensor:
         """What the network reads, ``[nodes, width]``: zeros for sums of later stages."""
         s = self.settings
-        z = torch.zeros(int(graph.num_nodes or 0), self.width(schema))
+        z = torch.zeros(int(graph.num_nodes or 0), StagePerceptron(s).width(schema))
         z[:, : schema.features] = ridge.records(graph.x) * s.length
         stage = min(max(int(given[STAGE]), 0), s.hops)
         for hop in range(1, stage + 1):
@@ -187,7 +222,7 @@ class ProGap(FedSgd):
         }
 
     def _given(self, state: State) -> State:
-        return {**{name: state[name] for name in LAYERS}, **self._finished(state)}
+        return {**self.trained(state), **self._finished(state)}
 
     def _finished(self, state: State) -> State:
         """The weights of finished stages, and the number of hops that the stage reads."""

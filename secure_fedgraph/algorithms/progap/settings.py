@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from secure_fedgraph.algorithms.fedsgd.settings import SgdSettings
@@ -20,6 +22,7 @@ class ProGapSettings(SgdSettings):
         sums_length: sums are read as of this length, each hop's.
     """
 
+    network: Literal["mlp"] = "mlp"
     hops: int = Field(1, ge=1, le=8)
     stage: int = Field(100, ge=1)
     neighbours: int = Field(32, ge=1, le=4096)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -23,6 +25,7 @@ from secure_fedgraph.models.gnn import GraphSage
 from secure_fedgraph.models.mixing import check_alone
 from secure_fedgraph.models.parameters import glorot, load
 from secure_fedgraph.models.per_record import check_model
+from secure_fedgraph.protocol.channel import Channel, Recipient
 from secure_fedgraph.protocol.given import Expected
 from secure_fedgraph.seams import ClientContext
 
@@ -45,6 +48,8 @@ class NodeClassifier(Algorithm):
 
     own_models: ClassVar[bool] = True
     """Whether it trains a model that a user gives."""
+    needs_neighbours: ClassVar[str] = ""
+    """Why it cannot be trained on nodes alone (``fanout`` of 0); empty where it can."""
 
     def __init__(self, model: given.Given | None = None, **settings: Any) -> None:
         super().__init__(**settings)
@@ -56,15 +61,42 @@ class NodeClassifier(Algorithm):
                 "you initialise it"
             )
         self._make = None if model is None else given.own_copy(model)
+        if self.settings.trains_alone:
+            self._check_alone()
 
     def made_with(self) -> dict[str, Any]:
         """The model, or its maker, where one was given."""
         return {} if self._make is None else {"model": self._make}
 
+    def _check_alone(self) -> None:
+        """Checks that nodes can be trained on alone."""
+        why = self.needs_neighbours
+        if not why and self.settings.network == "ego":
+            why = "the ego network reads sampled neighbours by their positions"
+        if self._make is not None:
+            why = "a model of your own decides itself what it reads; it is trained on whole neighbourhoods"
+        if why:
+            raise BadInput(
+                f"training.fanout = {list(self.settings.fanout)}: {why}; give 1 or more for every layer, or "
+                "use fedsage with training.network=sage"
+            )
+
+    @property
+    def in_use(self) -> tuple[Channel, ...]:
+        """The channels; none reads a link where nodes are trained on alone."""
+        used = super().in_use
+        if not self.settings.trains_alone:
+            return used
+        return tuple(one if one.to == Recipient.REFEREE else replace(one, links=False) for one in used)
+
+    def as_used(self, channel: Channel) -> Channel:
+        """A channel of this class as these settings declare it."""
+        return next((one for one in self.in_use if one.name == channel.name), channel)
+
     @property
     def hops(self) -> int:
         """Sampling depth: a node at most this far from a training node can be touched."""
-        return len(self.settings.fanout)
+        return 0 if self.settings.trains_alone else len(self.settings.fanout)
 
     def occurrences(self, unit: str) -> int:
         """One graph is one record; a node's removal changes the trees that it is in, and what it leaves."""
@@ -100,6 +132,11 @@ class NodeClassifier(Algorithm):
                 generated links do not have.
         """
         super().check(schema)
+        if self.settings.trains_alone and schema.kind == GraphSetDataset.kind:
+            raise BadInput(
+                f"training.fanout = {list(self.settings.fanout)}: a whole graph is trained on with its "
+                "links; leave fanout out"
+            )
         if self._make is None:
             return
         given.check_fits(self._make, schema)
@@ -169,9 +206,22 @@ class NodeClassifier(Algorithm):
             yield
 
     def predict(self, params: State, graph: Data, schema: Schema) -> torch.Tensor:
-        """Class scores from whole neighbourhoods."""
+        """Class scores from whole neighbourhoods.
+
+        What was trained on nodes alone, each its own only neighbour, reads a node among its neighbours.
+        """
+        if self.settings.trains_alone:
+            graph = _among_neighbours(graph)
         model = self.model(schema)
         load(model, params)
         model.eval()
         with torch.no_grad():
             return given.scores_of(model, graph)
+
+
+def _among_neighbours(graph: Data) -> Data:
+    """The same graph where every node is a neighbour of its own too."""
+    nodes = torch.arange(int(graph.num_nodes or 0))
+    made = copy.copy(graph)
+    made.edge_index = torch.cat([graph.edge_index, torch.stack([nodes, nodes])], dim=1)
+    return made

@@ -55,20 +55,30 @@ def fit_privately(
 
         times = 1
     else:
-        depth = _fanout(settings)[1]
-        if "frozen" not in client.memory:
-            check_crowd(graph, settings)
-            client.memory["frozen"] = neighbours_of(client, graph, settings)
-        table = client.memory["frozen"]
+        rows_of = tree_rows(client, graph, settings)
 
         def gradients(chosen: torch.Tensor) -> dict[str, torch.Tensor]:
             nodes = items[chosen]
-            return tree_gradients(model, graph.x, trees(table, nodes, depth), graph.y[nodes])
+            return tree_gradients(model, graph.x, rows_of(nodes), graph.y[nodes])
 
         times = touched(settings, training.unit)
     pull = None if penalty is None else lambda: penalty(model).backward()
     training.run(optimizer, dict(model.named_parameters()), len(items), gradients, times, pull)
     client.memory["optimizer"] = moments(optimizer)
+
+
+def tree_rows(
+    client: ClientContext, graph: Data, settings: TrainingSettings
+) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Training nodes ``[b]`` -> their trees ``[b, positions]``: of a frozen table, or the nodes alone."""
+    if settings.trains_alone:
+        return lambda nodes: torch.stack([nodes] * (1 + len(settings.fanout)), dim=1)
+    depth = _fanout(settings)[1]
+    if "frozen" not in client.memory:
+        check_crowd(graph, settings)
+        client.memory["frozen"] = neighbours_of(client, graph, settings)
+    table = client.memory["frozen"]
+    return lambda nodes: trees(table, nodes, depth)
 
 
 def neighbours_of(client: ClientContext, graph: Data, settings: TrainingSettings) -> torch.Tensor:
@@ -91,8 +101,8 @@ def check_no_dropout(settings: TrainingSettings) -> None:
 
 
 def touched(settings: TrainingSettings, unit: str) -> int:
-    """How many records one unit's removal changes at most."""
-    if unit == "graph":
+    """How many records one unit's removal changes at most; 1 where a record is the unit itself."""
+    if unit == "graph" or settings.trains_alone:
         return 1
     return occurrences(_places(settings), _fanout(settings)[1], settings.crowd)
 
@@ -103,6 +113,8 @@ def check_crowd(graph: Data, settings: TrainingSettings) -> None:
     Raises:
         BadInput: where one has. How many stays out of a sentence that others may read.
     """
+    if settings.trains_alone:
+        return
     places, depth = _places(settings), _fanout(settings)[1]
     if (
         largest_crowd(graph.edge_index, int(graph.num_nodes or 0), places, _rows(graph, depth))

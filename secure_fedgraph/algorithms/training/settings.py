@@ -22,7 +22,9 @@ class TrainingSettings(Settings):
         weight_decay: L2 penalty of the optimiser.
         batch: nodes a step, or ``full``.
         epochs: passes over the training nodes a round.
-        fanout: neighbours sampled a layer, with replacement; one number a layer.
+        fanout: neighbours sampled a layer, with replacement; one number a layer. With 0 for every layer a
+            node is trained on alone, as its own only neighbour, and neighbours are read where predictions
+            are made: nothing that is sent then depends on a link, and one node is one record.
         hidden: widths of the GraphSAGE layers, each even.
         head: how the last layer starts: ``glorot`` as the papers', or ``zeros`` (uniform predictions).
         network: of nodes ``sage``, the FedSage paper's, or ``ego``, the FedEgo paper's (all its widths are
@@ -65,8 +67,12 @@ class TrainingSettings(Settings):
     @field_validator("fanout")
     @classmethod
     def _check_fanout(cls, value: tuple[int, ...]) -> tuple[int, ...]:
-        if not value or min(value) < 1:
-            raise PydanticCustomError("fanout", "give one number of neighbours a layer, each 1 or more")
+        if not value or min(value) < 0 or (0 in value and any(value)):
+            raise PydanticCustomError(
+                "fanout",
+                "give one number of neighbours a layer, each 1 or more, or 0 for every layer, which trains "
+                "on nodes alone",
+            )
         return value
 
     @field_validator("hidden")
@@ -91,6 +97,11 @@ class TrainingSettings(Settings):
                 {"network": value},
             )
         return value
+
+    @property
+    def trains_alone(self) -> bool:
+        """Whether a node's own features are all that its training reads."""
+        return bool(self.fanout) and not any(self.fanout)
 
     @field_validator("dropout")
     @classmethod

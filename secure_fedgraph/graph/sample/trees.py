@@ -103,3 +103,12 @@ class NeighbourTable:
             # torch announces its CSR layout as beta; the test configuration turns warnings into errors
             warnings.filterwarnings("ignore", message=".*Sparse CSR.*", category=UserWarning)
             return torch.sparse_csr_tensor(self.rowptr, self.col, weight, size=size, check_invariants=True)
+
+
+def own_tree(nodes: Tensor, depth: int) -> list[Tensor]:
+    """Trees in which every node is its own only neighbour: ``[b], [b, 1], [b, 1, 1], ...``; no link is read.
+
+    >>> [level.tolist() for level in own_tree(torch.tensor([4, 7]), 2)]
+    [[4, 7], [[4], [7]], [[[4]], [[7]]]]
+    """
+    return [nodes.reshape(len(nodes), *[1] * level) for level in range(depth + 1)]

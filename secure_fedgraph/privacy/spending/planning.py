@@ -171,7 +171,7 @@ class EarlyStop:
 
     Args:
         after: the whole rounds that the budget holds, at least 1.
-        epsilon: a budget that holds all rounds; rounded up.
+        epsilon: a budget that holds all rounds; rounded up, and infinite where none does.
         more_noise: how many times larger the noise has to be for the budget as it is; None where no noise is
             large enough.
     """
@@ -211,9 +211,12 @@ def early_stop(
         middle = (after + over) // 2
         after, over = (middle, over) if _holds(budget, costs(middle), earlier) else (after, middle)
     enough = max(_least(whole, earlier, budget), budget.epsilon)
-    while not _holds(replace(budget, epsilon=enough), whole, earlier):  # a filter takes more than the sum
+    while math.isfinite(enough) and not _holds(
+        replace(budget, epsilon=enough), whole, earlier
+    ):  # a filter takes more than the sum
         enough *= 1.01
-    return EarlyStop(after, math.ceil(enough * 100) / 100, _more_noise(budget, whole, earlier))
+    rounded = math.ceil(enough * 100) / 100 if math.isfinite(enough) else math.inf
+    return EarlyStop(after, rounded, _more_noise(budget, whole, earlier))
 
 
 def _more_noise(budget: Budget, costs: Counter[Cost], earlier: Sequence[Counter[Cost]]) -> float | None:

@@ -18,7 +18,12 @@ from scripts import script
 
 import secure_fedgraph as sfg
 from secure_fedgraph.audits.empirical_dp.worst_cases import client_rows
-from secure_fedgraph.audits.probes.dependence import other_data, randomised_data, trained_channels
+from secure_fedgraph.audits.probes.dependence import (
+    linkless_channels,
+    other_data,
+    randomised_data,
+    trained_channels,
+)
 from secure_fedgraph.audits.probes.door import answer_alone, any_answer, behaviour
 from secure_fedgraph.audits.probes.noise import Noise, beyond, likenesses, noises, widths
 from secure_fedgraph.audits.probes.rows import SAYS, probe_rows
@@ -235,6 +240,24 @@ def test_own_labels_behind_drawn_ones_are_seen(monkeypatch: pytest.MonkeyPatch):
 
     monkeypatch.setattr(sfg.FedSage, "update", peeking)
     assert checks(randomised_data(one.fresh())) == {"randomised data"}
+
+
+def test_links_in_what_declares_none_are_seen(monkeypatch: pytest.MonkeyPatch):
+    """Also where an answer goes round the door, which takes links away."""
+    federation = sfg.federate("synthetic-citation", clients=3, nodes=90, features=16, seed=0)
+    one = Rehearsal(sfg.FedSage(hidden=(8,), fanout=(0,)), federation, P.masked())
+    assert linkless_channels(one) == []
+    update = sfg.FedSage.update
+
+    def peeking(self: Any, client: Any, given: Any) -> Any:
+        made = update(self, client, given)
+        first = next(iter(made.values))
+        return Upload({**made.values, first: made.values[first] + float(client._own.edge_index[0, 0])})
+
+    monkeypatch.setattr(sfg.FedSage, "update", peeking)
+    assert {(f.check, f.where) for f in linkless_channels(one.fresh())} == {("no links", "update")}
+    near = Rehearsal(sfg.FedSage(hidden=(8,), fanout=(2,)), federation, P.masked())
+    assert linkless_channels(near) == []  # it declares that it reads them
 
 
 @pytest.mark.parametrize("wrong", [mutants.previous_upload, mutants.lowest_bits])
