@@ -182,6 +182,7 @@ for _name, _unit, _config in (
         "graph",
         {"algorithm": "fedridge-graphs", "data": "imdb-binary", "clients": 10},
     ),
+    ("graph, fedridge, dd", "graph", {"algorithm": "fedridge-graphs", "data": "dd"}),
     ("client, fedsgc", "client", {"algorithm": "fedsgc", "data": "pubmed", "clients": 200}),
 ):
     _alone = "gin-local" if _unit == "graph" else "local"

@@ -314,7 +314,7 @@ class UnitContributionLinks(UnitContribution):
 
     >>> of = UnitContributionLinks(rows=16, norm=1.0, crowd=8, degree=256, hops=1)
     >>> of.weight(16), of.weight(64), round(of.zeroed, 2), round(of.edge, 2)
-    (256, 128, 4.12, 1.43)
+    (256, 128, 4.12, 1.44)
     """
 
     crowd: int = field(kw_only=True)
