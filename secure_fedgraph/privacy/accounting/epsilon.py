@@ -67,6 +67,8 @@ COARSE = 300.0
 """An epsilon above this protects nothing: its Rényi bound is enough, and costs no memory."""
 _FLOAT = 1e-14
 """How much of delta floating point may lose in the Fourier transform, for each step."""
+_TENTH = 1.1
+"""Grids of losses differ by at least this factor: epsilons at deltas that are nearly equal share one."""
 _LEAST_NOISE, _MOST_NOISE = 1e-3, 1e7
 _SEARCH = 1e-3
 
@@ -230,11 +232,18 @@ def _by_losses(
     if target < delta / 2:
         return math.inf
     reach = max(losses.reach_of(one) for one in sampled)
-    grid = grid_for(about, reach, sum(sampled.values()))
-    parts = [losses.step_of(one, grid).self_compose(times) for one, times in sampled.items()]
-    if gaussians:
-        parts.append(losses.gaussian(1 / _mu(gaussians), grid))
-    return float(reduce(lambda a, b: a.compose(b), parts).get_epsilon_for_delta(target))
+    grid = grid_for(_TENTH ** math.floor(math.log(about, _TENTH)), reach, sum(sampled.values()))
+    mu = _mu(gaussians) if gaussians else 0.0
+    return float(_composed(frozenset(sampled.items()), mu, grid).get_epsilon_for_delta(target))
+
+
+@lru_cache(maxsize=32)
+def _composed(sampled: frozenset[tuple[Any, int]], mu: float, grid: float) -> Any:
+    """The loss distribution of counted steps and of Gaussian releases together; the same for every delta."""
+    parts = [losses.step_of(one, grid).self_compose(times) for one, times in sampled]
+    if mu:
+        parts.append(losses.gaussian(1 / mu, grid))
+    return reduce(lambda a, b: a.compose(b), parts)
 
 
 def grid_for(about: float, reach: float, steps: int) -> float:
