@@ -222,7 +222,8 @@ class Client:
 
         Guarantees:
             - the ledger is charged before the rows exist, once a hop; every later call gives the same rows,
-              also after a resume, and whatever became of the answer that asked first;
+              whatever became of the answer that asked first. A run that is killed before its checkpoint
+              holds them makes them anew when it is resumed, and pays again;
             - parts are clipped and weighed here, whatever an algorithm hands in;
             - to an algorithm that is not of this package they are charged as without noise.
 

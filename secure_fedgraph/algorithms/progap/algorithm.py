@@ -175,7 +175,7 @@ class ProGap(FedSgd):
             return client.linked_sums(channel, hop, parts)
 
         z = self._inputs(given, client.graph, client.schema, noised)
-        return gradients_of(given, z[chosen], client.graph.y[chosen])
+        return gradients_of(given, z[chosen], client.graph.y[chosen], self._longest)
 
     def predict(self, params: State, graph: Data, schema: Schema) -> torch.Tensor:
         """Logarithms of shares of classes, which travelled over the graph's links."""
@@ -188,7 +188,7 @@ class ProGap(FedSgd):
         def exact(hop: int, parts: torch.Tensor) -> torch.Tensor:
             return linked_sums(parts, graph.edge_index, weight)
 
-        return scores_of(params, self._inputs(params, graph, schema, exact))
+        return scores_of(params, self._inputs(params, graph, schema, exact), self._longest)
 
     def _inputs(
         self, given: Mapping[str, torch.Tensor], graph: Data, schema: Schema, sums: Sums
@@ -199,11 +199,17 @@ class ProGap(FedSgd):
         z[:, : schema.features] = ridge.records(graph.x) * s.length
         stage = min(max(int(given[STAGE]), 0), s.hops)
         for hop in range(1, stage + 1):
-            shares = F.softmax(scores_of({name: given[_of(hop, name)] for name in LAYERS}, z), dim=1)
+            finished = {name: given[_of(hop, name)] for name in LAYERS}
+            shares = F.softmax(scores_of(finished, z, self._longest), dim=1)
             rows = sums(hop, F.normalize(shares, dim=1)).clamp(min=0)
             begin = schema.features + (hop - 1) * schema.classes
             z[:, begin : begin + schema.classes] = F.normalize(rows, dim=1) * s.sums_length
         return z
+
+    @property
+    def _longest(self) -> float:
+        """What no value that the network reads exceeds."""
+        return max(self.settings.length, self.settings.sums_length)
 
     def _stage_of(self, round: int) -> int:
         """The stage that a round is in, from 0."""

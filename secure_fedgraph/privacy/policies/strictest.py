@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from secure_fedgraph.errors import Incompatible, Refused
 from secure_fedgraph.privacy.bound import Bound
@@ -46,6 +46,8 @@ class _Strictest(Policy):
         reasons = []
         for candidate in self.candidates:
             try:
+                # what clients compute on, and how they train, is this policy's, and a channel may refuse it
+                candidate = replace(candidate, randomizers=self.randomizers, steps=self.steps)
                 bound = candidate._bind(channel, clients)
             except Refused as refusal:
                 reasons.append(f"{candidate.name}: {refusal}")

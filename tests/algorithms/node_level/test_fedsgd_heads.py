@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
-from secure_fedgraph.algorithms.fedsgd.heads.perceptron import LAYERS, NodePerceptron
+from secure_fedgraph.algorithms.fedsgd.heads.perceptron import LAYERS, NodePerceptron, gradients_of
 from secure_fedgraph.algorithms.fedsgd.heads.sage import SageHead
 from secure_fedgraph.algorithms.fedsgd.settings import NodeSgdSettings
 from secure_fedgraph.errors import BadInput
@@ -100,3 +100,32 @@ def test_without_links_a_sage_predicts_as_it_was_trained() -> None:
 def test_what_a_network_would_not_use_is_refused_by_name(settings: dict[str, object], words: str) -> None:
     with pytest.raises(BadInput, match=words):
         sfg.algorithms.FedSgd(**settings)
+
+
+def crossed(features: int, hidden: int, classes: int, scale: float) -> dict[str, torch.Tensor]:
+    """A server's: half of the units stand again in another order, and two classes add them up in either.
+
+    Their scores are equal but for rounding, which then decides what each record's gradient is.
+    """
+    random = torch.Generator().manual_seed(0)
+    half, order = torch.randn(features, hidden // 2, generator=random), torch.randperm(hidden // 2)
+    weighed = torch.randn(hidden // 2, generator=random) * scale
+    outer = torch.zeros(hidden, classes)
+    outer[: hidden // 2, 0], outer[hidden // 2 :, 1] = weighed, weighed[order]
+    bias = torch.full((classes,), -1e30)
+    bias[:2] = 0
+    inner = torch.cat([half, half[:, order]], dim=1) * scale
+    return dict(zip(LAYERS, (inner, torch.zeros(hidden), outer, bias), strict=True))
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0, 1e8])
+@pytest.mark.parametrize("classes", [3, 6, 7])
+def test_no_bit_of_a_record_depends_on_which_others_there_are(classes: int, scale: float) -> None:
+    random = torch.Generator().manual_seed(1)
+    z = torch.nn.functional.normalize((torch.rand(69, 50, generator=random) < 0.1).float(), dim=1) * 5
+    y = torch.randint(2, (69,), generator=random)
+    weights = crossed(50, 64, classes, scale)
+    every = gradients_of(weights, z, y, 5.0)
+    for kept in (torch.arange(1, 69), torch.arange(57), torch.tensor([3]), torch.randperm(69)[:40]):
+        some = gradients_of(weights, z[kept], y[kept], 5.0)
+        assert all(torch.equal(some[name], every[name][kept]) for name in LAYERS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from secure_fedgraph.algorithms.fedsgd.heads.perceptron import LAYERS
 from secure_fedgraph.algorithms.progap.exact_sums import linked_sums
 from secure_fedgraph.client import Client
 from secure_fedgraph.errors import BadInput, BudgetExhausted, HostileMessage
+from secure_fedgraph.privacy.input_dp.links import RandomisedLinks
 from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.protocol.transcript import everything
 
@@ -291,3 +293,12 @@ def test_the_planner_does_not_choose_it() -> None:
     choice = choose(asked, make_federation(asked), "distributed_dp")
     assert "progap" not in {one.algorithm for one in choice.candidates}
     assert math.isfinite(choice.least.noise_to_signal or math.inf)
+
+
+@pytest.mark.parametrize("made_of", ["local_dp", "distributed_dp"])
+def test_strictest_refuses_randomised_links_beside_rows_as_what_it_is_made_of_does(
+    federation, made_of
+) -> None:
+    policy = sfg.policies.strictest(getattr(sfg.policies, made_of)(1.0, 20.0))
+    with pytest.raises(BadInput, match="links are randomised"):
+        go(federation, replace(policy, randomizers=(RandomisedLinks(1.0),)))

@@ -12,12 +12,18 @@ from torch_geometric.data import Data
 from torch_geometric.nn import APPNP
 
 from secure_fedgraph.algorithm import State
+from secure_fedgraph.algorithms.fedsgd.heads import exact
 from secure_fedgraph.algorithms.fedsgd.settings import SgdSettings
 from secure_fedgraph.graph import descriptors
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models import ridge
 
 LAYERS = ("inner", "inner_bias", "outer", "outer_bias")
+LARGEST = 128.0
+"""Weights beyond it count as that: steps of a public length stay far below, and whole numbers have an end."""
+_MOST = 512.0
+"""The same of what the hidden layer gives."""
+_READ_BITS, _HIDDEN_BITS, _SHARE_BITS = 18, 25, 20
 _LEAST = 1e-12
 
 
@@ -72,8 +78,9 @@ class NodePerceptron:
         return dict(zip(LAYERS, layers, strict=True))
 
     def gradients(self, weights: State, graph: Data, chosen: Tensor, schema: Schema) -> State:
-        """In closed form."""
-        return gradients_of(weights, self.read(graph, schema)[chosen], graph.y[chosen])
+        """In closed form, and each as if it were alone."""
+        z = self.read(graph, schema)[chosen]
+        return gradients_of(weights, z, graph.y[chosen], self.settings.length)
 
     def predict(self, weights: State, graph: Data, schema: Schema) -> Tensor:
         """Logarithms of shares of classes, which travelled over the graph's links."""
@@ -81,7 +88,7 @@ class NodePerceptron:
 
     def scores(self, weights: State, graph: Data, schema: Schema) -> Tensor:
         """Class scores of a graph's records, each by itself."""
-        return scores_of(weights, self.read(graph, schema))
+        return scores_of(weights, self.read(graph, schema), self.settings.length)
 
     def read(self, graph: Data, schema: Schema) -> Tensor:
         """Records as the network reads them: of the public length, ``[n, width]``."""
@@ -104,31 +111,56 @@ class GraphPerceptron(NodePerceptron):
         return self.scores(weights, graph, schema)
 
 
-def scores_of(weights: State, z: Tensor) -> Tensor:
-    """The class scores ``[n, classes]`` of what the network reads, ``[n, width]``."""
-    layers = Layers.of(weights)
-    return (z @ layers.inner + layers.inner_bias).relu() @ layers.outer + layers.outer_bias
-
-
-def gradients_of(weights: State, z: Tensor, y: Tensor) -> State:
-    """The gradients of the cross entropy, one a record: outer products.
+def scores_of(weights: State, z: Tensor, longest: float) -> Tensor:
+    """The class scores ``[n, classes]`` of what the network reads.
 
     Args:
-        weights: by the names of :data:`LAYERS`.
+        weights: by the names of :data:`LAYERS`; beyond ``±LARGEST`` they count as that.
+        z: ``[n, width]``.
+        longest: what no value of ``z`` exceeds, a public number.
+    """
+    return _passed(Layers.of(weights), z, longest)[2].float()
+
+
+def gradients_of(weights: State, z: Tensor, y: Tensor, longest: float) -> State:
+    """The gradients of the cross entropy, one a record: outer products.
+
+    Guarantees:
+        - a record's gradient does not depend on which other records there are, in any bit of the network's
+          sums: these are exact.
+
+    Args:
+        weights: by the names of :data:`LAYERS`; beyond ``±LARGEST`` they count as that.
         z: what the network reads, ``[k, width]``.
         y: the records' classes, ``[k]``.
+        longest: what no value of ``z`` exceeds, a public number.
 
     Returns:
-        By name of a weight, ``[k, ...]``.
+        By name of a weight, ``[k, ...]``, float32.
     """
     layers = Layers.of(weights)
-    before = z @ layers.inner + layers.inner_bias
-    hidden = before.relu()
-    shares = F.softmax(hidden @ layers.outer + layers.outer_bias, dim=1)
-    back = shares - F.one_hot(y, shares.shape[1]).float()
-    behind = (back @ layers.outer.T) * (before > 0)
+    before, hidden, scores = _passed(layers, z, longest)
+    shares = F.softmax(scores, dim=1)
+    back = exact.on_grid(shares - F.one_hot(y, shares.shape[1]), 1.0, _SHARE_BITS)
+    bits = min(_outer_bits(hidden.shape[1]), exact.bits_left(_SHARE_BITS, shares.shape[1]))
+    behind = (back @ exact.on_grid(layers.outer, LARGEST, bits).T) * (before > 0)
+    z, hidden, behind, back = (value.float() for value in (z, hidden, behind, back))
     found = (z[:, :, None] * behind[:, None], behind, hidden[:, :, None] * back[:, None], back)
     return dict(zip(LAYERS, found, strict=True))
+
+
+def _passed(layers: Layers, z: Tensor, longest: float) -> tuple[Tensor, Tensor, Tensor]:
+    """What the hidden layer gets and gives, ``[n, hidden]``, and scores, ``[n, classes]``; float64."""
+    read = exact.on_grid(z, exact.power_above(longest), _READ_BITS)
+    inner = exact.on_grid(layers.inner, LARGEST, exact.bits_left(_READ_BITS, z.shape[1]))
+    before = read @ inner + layers.inner_bias.double()
+    hidden = exact.on_grid(before.relu(), _MOST, _HIDDEN_BITS)
+    outer = exact.on_grid(layers.outer, LARGEST, _outer_bits(hidden.shape[1]))
+    return before, hidden, hidden @ outer + layers.outer_bias.double()
+
+
+def _outer_bits(hidden: int) -> int:
+    return exact.bits_left(_HIDDEN_BITS, hidden)
 
 
 def travelled(scores: Tensor, links: Tensor, settings: SgdSettings) -> Tensor:
