@@ -67,7 +67,7 @@ COARSE = 300.0
 """An epsilon above this protects nothing: its Rényi bound is enough, and costs no memory."""
 _FLOAT = 1e-14
 """How much of delta floating point may lose in the Fourier transform, for each step."""
-_TENTH = 1.1
+_GRIDS_APART = 1.1
 """Grids of losses differ by at least this factor: epsilons at deltas that are nearly equal share one."""
 _LEAST_NOISE, _MOST_NOISE = 1e-3, 1e7
 _SEARCH = 1e-3
@@ -232,7 +232,7 @@ def _by_losses(
     if target < delta / 2:
         return math.inf
     reach = max(losses.reach_of(one) for one in sampled)
-    grid = grid_for(_TENTH ** math.floor(math.log(about, _TENTH)), reach, sum(sampled.values()))
+    grid = grid_for(_GRIDS_APART ** math.floor(math.log(about, _GRIDS_APART)), reach, sum(sampled.values()))
     mu = _mu(gaussians) if gaussians else 0.0
     return float(_composed(frozenset(sampled.items()), mu, grid).get_epsilon_for_delta(target))
 
