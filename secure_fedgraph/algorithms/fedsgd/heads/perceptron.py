@@ -78,7 +78,7 @@ class NodePerceptron:
         return dict(zip(LAYERS, layers, strict=True))
 
     def gradients(self, weights: State, graph: Data, chosen: Tensor, schema: Schema) -> State:
-        """In closed form. A record's gradient does not depend on which others are chosen."""
+        """In closed form; no record's depends on which others are chosen."""
         z = self.read(graph, schema)[chosen]
         return gradients_of(weights, z, graph.y[chosen], self.settings.length)
 
