@@ -46,7 +46,7 @@ class _Strictest(Policy):
         reasons = []
         for candidate in self.candidates:
             try:
-                # randomised inputs and noisy steps are set on this policy: a candidate refuses what does not fit
+                # randomised inputs and noisy steps are set here: a candidate refuses what does not fit
                 candidate = replace(candidate, randomizers=self.randomizers, steps=self.steps)
                 bound = candidate._bind(channel, clients)
             except Refused as refusal:
