@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from secure_fedgraph.backends.memory import keep_freed_memory
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import begin, execute, finish, run_result, write_json
 
@@ -19,6 +20,7 @@ def run_once(experiment: Experiment, folder: Path, name: str, command: str) -> N
     """
     if (folder / "result.json").is_file():
         return
+    keep_freed_memory()
 
     def progress(row: dict[str, Any]) -> None:
         if sys.stderr.isatty():

@@ -74,8 +74,8 @@ RULES: dict[str, Rule] = {
     "backends":    Rule(may=("client", "protocol")),
     # a process that is told names and makes the client itself, and the text it is told
     "backends.enlistment": Rule(may=("algorithm", "privacy", "registry")),
-    "backends.worker":     Rule(may=("backends", "client", "crypto", "privacy", "protocol", "algorithm",
-                                     "graph", "storage")),
+    "backends.worker":     Rule(may=("backends", "client", "crypto", "privacy", "protocol",
+                                     "algorithm", "graph", "storage")),
     "policies":    Rule(may=("privacy",)),                 # the recipes under their public name
     # an experiment as files know it
     "experiment":  Rule(may=("registry", "algorithms", "algorithm", "privacy", "protocol", "graph", "files",

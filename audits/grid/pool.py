@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from secure_fedgraph.backends.memory import keep_freed_memory
 from secure_fedgraph.errors import SecureFedGraphError
 from secure_fedgraph.registry import PluginWarning
 
@@ -164,6 +165,7 @@ def _without_working_folder() -> Iterator[None]:
 
 def _serve(pipe: Connection) -> None:
     torch.set_num_threads(1)
+    keep_freed_memory()
     warnings.simplefilter("ignore", PluginWarning)  # said where the work was asked for
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     while True:

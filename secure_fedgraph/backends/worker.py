@@ -25,6 +25,7 @@ from torch_geometric.data import Data
 from secure_fedgraph.backends import frames
 from secure_fedgraph.backends.enlistment import algorithm_of, policy_of
 from secure_fedgraph.backends.failures import failure_body
+from secure_fedgraph.backends.memory import keep_freed_memory
 from secure_fedgraph.client import Client
 from secure_fedgraph.crypto import Identity
 from secure_fedgraph.errors import HostileMessage, SecureFedGraphError
@@ -47,6 +48,7 @@ LABEL = re.compile(r"[0-9]{5}-[0-9a-f]{8}")
 def main(pairs: list[str]) -> None:
     """Forks a client for each pair of pipes; prints ``pid`` at each start, ``pid status`` at each end."""
     _end_with(os.getppid())
+    keep_freed_memory()
     ends = [tuple(int(end) for end in pair.split(",")) for pair in pairs]
     nursery = os.getpid()
     for orders, answers in ends:

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import click
 
 from secure_fedgraph import __version__
+from secure_fedgraph.backends.memory import keep_freed_memory
 from secure_fedgraph.cli.commands.audit import audit
 from secure_fedgraph.cli.commands.budget import budget
 from secure_fedgraph.cli.commands.compare import compare
@@ -46,6 +47,7 @@ class _Errors(click.Group):
     def main(self, *args: Any, **kwargs: Any) -> NoReturn:
         given = kwargs.get("args") or (args[0] if args else None) or sys.argv[1:]
         debug = "--debug" in given
+        keep_freed_memory()
         try:
             status = super().main(*args, **{**kwargs, "standalone_mode": False})
             sys.exit(status if isinstance(status, int) else 0)

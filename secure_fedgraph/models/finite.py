@@ -24,6 +24,17 @@ def finite(value: Tensor) -> Tensor:
     return torch.nan_to_num(value, nan=0.0, posinf=0.0, neginf=0.0)
 
 
+def is_finite(values: Tensor) -> bool:
+    """Whether no value is NaN or infinite: one pass over the values, where a mask of them takes five.
+
+    >>> is_finite(torch.tensor([1.0, -2.0])), is_finite(torch.tensor([1.0, float("nan")]))
+    (True, False)
+    """
+    if not values.is_floating_point() or not values.numel():
+        return True
+    return bool(torch.stack(torch.aminmax(values)).isfinite().all())
+
+
 def all_finite(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """:func:`finite` of each of several tensors."""
     return {name: finite(value) for name, value in values.items()}
@@ -52,7 +63,7 @@ def finite_moments(slots: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """
     kept = {name: slot for name, slot in slots.items() if slot is not None}
     shaped = [slot for slot in kept.values() if slot.dim()]
-    if all(bool(torch.isfinite(slot).all()) for slot in shaped):
+    if all(is_finite(slot) for slot in shaped):
         return kept
     sound = torch.stack([torch.isfinite(slot) for slot in shaped]).all(0)
     return {name: torch.where(sound, slot, 0.0) if slot.dim() else slot for name, slot in kept.items()}

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.models.finite import is_finite
 
 Parameters = dict[str, torch.Tensor]
 COUNT_SCALE = 1024.0
@@ -111,7 +112,7 @@ def _fitting(name: str, value: object, target: torch.Tensor) -> torch.Tensor:
         not isinstance(value, torch.Tensor)
         or value.shape != target.shape
         or (value.is_floating_point() and not target.is_floating_point())
-        or not torch.isfinite(value).all()
+        or not is_finite(value)
     ):
         raise HostileMessage(
             f"parameter {name!r} has another shape, another type or values that are not finite"

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.protocol.upload import all_finite
 
 FLOATS = (torch.float32, torch.float64)
 WHOLES = (torch.int32, torch.int64, torch.uint8)
@@ -37,7 +38,7 @@ class Numbers:
             return f"floating-point numbers of shape {_form(self.shape)} are due"
         if not _fits(value, self.shape):
             return f"shape {_form(self.shape)} is due, not {_form(value.shape)}"
-        return "" if bool(torch.isfinite(value.float()).all()) else "it is not finite"
+        return "" if all_finite(value.detach().float().cpu().numpy()) else "it is not finite"
 
 
 @dataclass(frozen=True)

@@ -126,6 +126,9 @@ _FIELDS: dict[str, type] = {
 }
 
 
-def digest(raw: bytes | memoryview) -> str:
-    """SHA-256 of what was sent, in hexadecimal."""
-    return hashlib.sha256(raw).hexdigest()
+def digest(raw: bytes | memoryview | wire.Parts) -> str:
+    """SHA-256 of what was sent, in hexadecimal; parts are read one after the other, and not joined."""
+    found = hashlib.sha256()
+    for part in raw.buffers if isinstance(raw, wire.Parts) else (raw,):
+        found.update(part)
+    return found.hexdigest()

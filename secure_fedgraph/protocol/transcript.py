@@ -194,7 +194,7 @@ class Transcript:
         own = tuple(contributors) == (reader,)
         if own and not self.keep(channel, round):
             return
-        raw = wire.encode(values)
+        raw = wire.pack(values)  # joined only where it is kept in memory
         number, kept = self._store(channel, round, raw)
         notes = self.made if own else self.opened
         notes.append(
@@ -205,7 +205,7 @@ class Transcript:
                 exchange=exchange,
                 channel=channel,
                 contributors=tuple(contributors),
-                bytes=len(raw),
+                bytes=raw.length,
                 digest=digest(raw),
                 kept=kept,
             )
@@ -330,15 +330,16 @@ class Transcript:
                 raise _damaged(path, f"line {number} has kind {str(kind)[:40]!r}")
             self._next = max(self._next, row["number"] + 1)
 
-    def _store(self, channel: str, round: int, raw: bytes) -> tuple[int, bool]:
+    def _store(self, channel: str, round: int, raw: bytes | wire.Parts) -> tuple[int, bool]:
         number, self._next = self._next, self._next + 1
         kept = self.keep(channel, round)
         if kept and self.folder is None:
-            self._bodies[number] = raw
+            self._bodies[number] = bytes(raw)
         elif kept and self.folder is not None:
             # not synced one by one: killing the process loses nothing, and digests show other losses
+            buffers = raw.buffers if isinstance(raw, wire.Parts) else [raw]
             files.write(
-                self._place(self.folder, number), [raw], private=True, root=self.folder.parent, sync=False
+                self._place(self.folder, number), buffers, private=True, root=self.folder.parent, sync=False
             )
         return number, kept
 

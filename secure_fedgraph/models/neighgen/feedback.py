@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from secure_fedgraph.errors import HostileMessage
-from secure_fedgraph.models.finite import all_finite, finite
+from secure_fedgraph.models.finite import all_finite, finite, is_finite
 from secure_fedgraph.models.neighgen.losses import matched_distances, nearest_distances
 from secure_fedgraph.models.neighgen.model import FeatureGenerator, Generated
 
@@ -160,7 +160,7 @@ class Feedback:
         """
         fgen = self._load(params, z, counts)
         expected = (len(z), fgen.candidates, fgen.features)
-        if gradient.shape != expected or not _finite(gradient):
+        if gradient.shape != expected or not is_finite(gradient):
             raise HostileMessage(
                 f"the answer is a gradient of shape {tuple(gradient.shape)}; it must be {expected} and finite"
             )
@@ -175,12 +175,12 @@ class Feedback:
             raise HostileMessage(f"a generator's parameters are {sorted(own)}, not {sorted(params)}")
         for name, p in own.items():
             given = params[name]
-            if given.shape != p.shape or given.dtype != p.dtype or not _finite(given):
+            if given.shape != p.shape or given.dtype != p.dtype or not is_finite(given):
                 raise HostileMessage(
                     f"generator parameter {name!r} must be {tuple(p.shape)} of {p.dtype} and finite, "
                     f"not {tuple(given.shape)} of {given.dtype}"
                 )
-        if z.dim() != 2 or z.shape[1] != self.latent or not _finite(z):
+        if z.dim() != 2 or z.shape[1] != self.latent or not is_finite(z):
             raise HostileMessage(
                 f"embeddings must be [nodes, {self.latent}] and finite; their shape is {tuple(z.shape)}"
             )
@@ -202,8 +202,3 @@ def _gradients(fgen: FeatureGenerator, made: Generated, loss: Tensor) -> dict[st
     if not len(made.rows):
         return {name: torch.zeros_like(p) for name, p in zip(names, values, strict=True)}
     return all_finite(dict(zip(names, torch.autograd.grad(loss, values), strict=True)))
-
-
-def _finite(values: Tensor) -> bool:
-    """Whether all values are finite: one pass over 15 million numbers, where ``isfinite`` takes five."""
-    return not values.numel() or bool(torch.stack(torch.aminmax(values)).isfinite().all())
