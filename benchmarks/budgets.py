@@ -1,7 +1,7 @@
 """Accuracy against epsilon, unit by unit: real data, several seeds, resumable, trivial baselines beside.
 
     python benchmarks/budgets.py [--curve client] [--seeds 3] [--first 0] [--out runs/budgets] [--table]
-                                 [--json] [--plot FILE]
+                                 [--epsilon 8] [--json] [--plot FILE]
 
 Every point is one run under one budget; a seed that is finished is not run again. The baselines are: no noise
 (epsilon inf), every client by itself, the same model without a graph, and the commonest class. Under a
@@ -353,6 +353,9 @@ def main() -> None:
     parser.add_argument("--curve", choices=CURVES, action="append")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument(
+        "--epsilon", type=float, action="append", help="run points of this budget only; repeatable"
+    )
     parser.add_argument("--out", type=Path, default=Path("runs/budgets"))
     parser.add_argument("--table", action="store_true", help="what is finished, and run nothing")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
@@ -363,6 +366,8 @@ def main() -> None:
     for seed in () if asked.table else seeds:
         for curve in asked.curve or CURVES:
             for name, config in points(CURVES[curve]):
+                if asked.epsilon and config.get("epsilon") not in asked.epsilon:
+                    continue
                 experiment = load(None, {**config, "seed": seed}, ())
                 folder = asked.out / curve / name.replace(" ", "-") / f"seed-{seed}"
                 trivial_once(experiment, asked.out / curve / f"trivial-{seed}.json")
