@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from secure_fedgraph.attacks.active import GeneratorOracle
+from secure_fedgraph.attacks.active import GeneratorOracle, PlantedUnits
 from secure_fedgraph.attacks.attack import Attack, Blind, Control, Guess, Judge, Knowledge
 from secure_fedgraph.attacks.mashes.labels import MashLabels
 from secure_fedgraph.attacks.mashes.mixing import MashMixing
@@ -88,6 +88,7 @@ __all__ = [
     "NodeMembership",
     "OthersRows",
     "OwnShareSubtraction",
+    "PlantedUnits",
     "RedrawnNoise",
     "RoundDifferencing",
     "SingleSample",

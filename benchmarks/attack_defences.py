@@ -72,6 +72,13 @@ DEFENCES = (
     Defence("weights-noised-single", SAGE, "local_dp", (*ONE, *NOISE), (("a2-single-sample", "server"),)),
     Defence("weights-noised-counts", SAGE, "local_dp", (*FULL, *NOISE), (("a4-label-counts", "server"),)),
     Defence(
+        "planted-noised",
+        SAGE,
+        "distributed_dp",
+        (*control("a5-planted-units"), *NOISE),
+        (("a5-planted-units", "server"),),
+    ),
+    Defence(
         "mashes-across",
         EGO,
         "masked",

@@ -126,6 +126,15 @@ CASES = (
         changes=("training.generator_epochs=2", "training.federated_epochs=1"),
     ),
     Case(
+        "planted",
+        {"algorithm": "fedsage", **FREE, "rounds": 1},
+        tuple(
+            Asked("a5-planted-units", f"{one.name}, a5 plays", 0.02, aim=RESIDUAL)
+            for one in ATTACKS["a5-planted-units"].controls
+        ),
+        "masked",
+    ),
+    Case(
         "neighbour-sums",
         {"algorithm": "fedgcn", **FREE, "rounds": 1},
         (

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from secure_fedgraph.attacks.active.oracle import GeneratorOracle
+from secure_fedgraph.attacks.active.planted_units import PlantedUnits
 
-__all__ = ["GeneratorOracle"]
+__all__ = ["GeneratorOracle", "PlantedUnits"]

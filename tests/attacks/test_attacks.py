@@ -190,7 +190,7 @@ def test_every_attack_says_what_it_is(kind: Any) -> None:
         (["c1"], ["c1-neighgen-single"]),
         (["a1"], ["a1-vocabulary-support"]),
         (["a4-label-counts"], ["a4-label-counts"]),
-        (["weights"], ["a1-vocabulary-support", "a2-single-sample", "a4-label-counts"]),
+        (["weights"], ["a1-vocabulary-support", "a2-single-sample", "a4-label-counts", "a5-planted-units"]),
         (["a4", "a1", "a4"], ["a4-label-counts", "a1-vocabulary-support"]),
         (["d1-glasu-index-sets"], ["d1-index-lists"]),
         (["mash"], [kind.id for kind in ATTACKS.values() if kind.id.startswith("b")]),
@@ -238,6 +238,7 @@ def test_adversaries_are_chosen_by_name_several_and_by_whether_they_cheat() -> N
     assert played_by(neighgen) == neighgen
     with pytest.raises(BadInput, match="'malicious-server'"):
         adversaries(neighgen, "client,malicious-server")
+    assert [kind.id for kind in played_by(choose(["weights"]), "malicious-server")] == ["a5-planted-units"]
 
 
 def test_attacks_on_a_channel_that_settings_may_put_in_use_are_tried() -> None:

@@ -1,0 +1,75 @@
+"""The controls of A5: nodes of all owners, from masked sums of updates to weights that the server planted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import secure_fedgraph as sfg
+from secure_fedgraph.attacks import Blind, Knowledge, PlantedUnits
+from secure_fedgraph.attacks.active.planted_units import next_words, playing, single_rows
+from secure_fedgraph.audits import scoring
+from secure_fedgraph.audits.finished_run import FinishedRun
+from secure_fedgraph.audits.surfaces.registry import JUDGES
+
+NOISE = {"norm": 1.0, "multiplier": 1.0}
+
+
+def go(policy: str, kind: type[sfg.FedSage], clients: int = 3, rounds: int = 3, **settings: Any) -> sfg.Run:
+    federation = sfg.federate("synthetic-citation", clients=clients, seed=0, nodes=600, features=300)
+    made = getattr(sfg.policies, policy)(**(NOISE if policy.endswith("dp") else {}))
+    algorithm = kind(hidden=(128, 32), epochs=1, **settings)
+    return sfg.train(algorithm, federation, made, rounds=rounds, seed=0, keep=lambda channel, round: True)
+
+
+def judged(run: sfg.Run, aim: str) -> scoring.Score:
+    guess = getattr(PlantedUnits(), aim)(run.transcript.view("server"), Knowledge())
+    return JUDGES[guess.about](guess, FinishedRun.of(run, 0)).score
+
+
+@pytest.mark.parametrize("clients", [3, 6])
+@pytest.mark.parametrize("settings", [{}, {"optimizer": "sgd", "learning_rate": 1.0}])
+def test_positive_masks_hide_whose_nodes_they_are_and_not_the_nodes(
+    settings: dict[str, Any], clients: int
+) -> None:
+    run = go("masked", playing(sfg.FedSage), clients, **settings)
+    with pytest.raises(Blind):
+        judged(run, "run")
+    score = judged(run, "residual")
+    assert score.details["rows_named"] >= 20
+    assert score.details["share_that_are_nodes"] >= 0.95
+    assert score.low > score.baseline
+
+
+def test_positive_single_uploads_name_each_owners_nodes() -> None:
+    score = judged(go("plaintext", playing(sfg.FedSage)), "run")
+    assert score.details["share_that_are_nodes"] >= 0.95
+    assert score.low > score.baseline
+
+
+def test_negative_noise_leaves_nothing() -> None:
+    score = judged(go("distributed_dp", playing(sfg.FedSage)), "residual")
+    assert score.details["rows_named"] == 0
+
+
+def test_negative_an_honest_server_reads_nothing() -> None:
+    score = judged(go("masked", sfg.FedSage), "residual")
+    assert score.details["rows_named"] == 0
+
+
+def test_rows_of_several_nodes_and_units_that_did_not_move_are_left_out() -> None:
+    nodes = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0]])
+    weight = np.stack([0.3 * nodes[0], 0.3 * nodes[0] + 0.2 * nodes[1], np.zeros(3)])
+    bias = np.array([0.3, 0.5, 0.0])
+    assert single_rows(weight, bias).tolist() == [nodes[0].tolist()]
+
+
+def test_a_unit_of_several_nodes_asks_for_a_word_that_some_of_them_have() -> None:
+    nodes = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0]])
+    weight = np.stack([0.3 * nodes[0], 0.3 * nodes[0] + 0.2 * nodes[1]])
+    asked = {0: np.array([0, 1]), 1: np.array([0, 1])}
+    following = next_words(asked, weight, np.array([0.3, 0.5]), np.random.default_rng(0))
+    assert following[1].tolist() == [0, 1, 2]
+    assert len(following[0]) == 2
