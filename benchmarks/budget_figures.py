@@ -1,0 +1,164 @@
+"""Writes the table of ``docs/budgets.md`` of algorithms made for budgets, from the figures of finished runs.
+
+    python benchmarks/budget_figures.py [--keep runs/budgets] [--first 10] [--check]
+
+``--keep`` reads what ``budgets.py --first 10`` finished and leaves the means in
+``benchmarks/results/budgets.json``, curve by curve, with the seeds, standard errors, versions of packages and
+a digest of the code. Call it from the checkout that made the runs. ``--check`` changes nothing and ends with
+status 1 where the table is not what that file makes it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from budgets import BUDGETS, CURVES, finished, points
+
+from secure_fedgraph.experiment.code_digest import of_rooms
+from secure_fedgraph.experiment.results import versions
+
+ROOT = Path(__file__).resolve().parent.parent
+KEPT, PAGE = ROOT / "benchmarks" / "results" / "budgets.json", ROOT / "docs" / "budgets.md"
+BEGIN, END = "<!-- written by benchmarks/budget_figures.py -->", "<!-- end -->"
+MEASURES = ("global", "local", "personal", "personal_global", "own", "own_global")
+MOST_SEEDS = 100
+
+
+@dataclass(frozen=True)
+class Row:
+    """One curve in the table: its key, and how the table names it."""
+
+    curve: str
+    unit: str
+    named: str
+    personal: bool = False
+
+
+ROWS = (
+    Row("node, fedsgd", "node", "PubMed, 3, `fedsgd`", personal=True),
+    Row("node, fedridge", "node", "PubMed, 3, `fedridge`", personal=True),
+    Row("node, fedridge, cora", "node", "Cora, 3, `fedridge`", personal=True),
+    Row("node, fedridge, citeseer", "node", "CiteSeer, 3, `fedridge`", personal=True),
+    Row("graph, fedridge", "graph", "PROTEINS, 10, `fedridge-graphs`"),
+    Row("graph, fedridge, imdb", "graph", "IMDB-BINARY, 10, `fedridge-graphs`"),
+    Row("graph, fedridge, dd", "graph", "DD, 10, `fedridge-graphs`"),
+    Row("client, fedsgc", "client", "PubMed, 200, `fedsgc`"),
+)
+
+
+def figures(folder: Path, first: int) -> dict[str, Any]:
+    """Means and standard errors of every finished point of the table's curves."""
+    curves: dict[str, Any] = {}
+    for one in ROWS:
+        made = {}
+        for name, _ in points(CURVES[one.curve]):
+            runs = finished(folder / one.curve / name.replace(" ", "-"), range(first, first + MOST_SEEDS))
+            if runs:
+                made[name] = _point(runs)
+        if made:
+            trivial = [
+                json.loads(path.read_text())["commonest class"]
+                for path in sorted((folder / one.curve).glob("trivial-*.json"))
+            ]
+            curves[one.curve] = {
+                "points": made,
+                "commonest": round(fmean(trivial), 4) if trivial else None,
+                "versions": versions(),
+                "code": of_rooms(),
+            }
+    return curves
+
+
+def _point(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    made: dict[str, Any] = {"seeds": [run["seed"] for run in runs]}
+    if runs[0]["budget"]:
+        unit = runs[0]["budget"]["unit"]
+        made["spent"] = max(run["privacy"][unit]["epsilon"] for run in runs)
+    for measure in MEASURES:
+        scores = [run["accuracy"][measure] for run in runs if measure in run["accuracy"]]
+        if len(scores) == len(runs):
+            error = stdev(scores) / math.sqrt(len(scores)) if len(scores) > 1 else None
+            made[measure] = [round(fmean(scores), 4), None if error is None else round(error, 4)]
+    return made
+
+
+def page() -> str:
+    """The page as the file makes it."""
+    text = PAGE.read_text(encoding="utf-8")
+    if not KEPT.is_file() or BEGIN not in text:
+        return text
+    head, rest = text.split(BEGIN, 1)
+    table = "\n".join(lines(json.loads(KEPT.read_text())))
+    return f"{head}{BEGIN}\n{table}\n{END}{rest.split(END, 1)[1]}"
+
+
+def lines(curves: dict[str, Any]) -> Iterator[str]:
+    """The table as Markdown."""
+    budgets = " | ".join(f"{epsilon:g}" for epsilon in BUDGETS)
+    yield f"| one | data, owners | seeds | | {budgets} | no noise | alone, all / own | commonest |"
+    yield f"|---|---|---|---|{'---|' * len(BUDGETS)}---|---|---|"
+    for one in ROWS:
+        if one.curve not in curves:
+            continue
+        made = curves[one.curve]["points"]
+        noised = [made.get(f"distributed_dp {epsilon:g}", {}) for epsilon in BUDGETS]
+        counts = sorted({len(point["seeds"]) for point in noised if point})
+        seeds = "-".join(dict.fromkeys((str(counts[0]), str(counts[-1])))) if counts else ""
+        alone, trivial = made.get("alone", {}), curves[one.curve]["commonest"]
+        both = " / ".join(_shown(alone, measure) for measure in ("global", "local")) if alone else ""
+        yield _line(
+            one.unit, one.named, seeds, "global", *(_shown(point, "global") for point in noised),
+            _shown(made.get("no noise", {}), "global"), both, "" if trivial is None else _short(trivial),
+        )  # fmt: skip
+        if one.personal:
+            for word, measure, own in (
+                ("personal", "personal", "own"),
+                ("personal, all test data", "personal_global", "own_global"),
+            ):
+                beside = [point[own][0] for point in noised if own in point]
+                models = f"own models {_short(fmean(beside))}" if beside else ""
+                yield _line("", "", "", word, *(_shown(point, measure) for point in noised), "", models, "")
+
+
+def _line(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _shown(point: dict[str, Any], measure: str) -> str:
+    if measure not in point:
+        return ""
+    mean, error = point[measure]
+    return _short(mean) if error is None or measure != "global" else f"{_short(mean)} ± {_short(error)}"
+
+
+def _short(value: float) -> str:
+    return f"{value:.3f}".removeprefix("0")
+
+
+def main() -> None:
+    """The command line."""
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("--keep", type=Path)
+    asked.add_argument("--first", type=int, default=10, help="the first seed that is kept")
+    asked.add_argument("--check", action="store_true")
+    given = asked.parse_args()
+    if given.keep:
+        before = json.loads(KEPT.read_text()) if KEPT.is_file() else {}
+        KEPT.parent.mkdir(parents=True, exist_ok=True)
+        KEPT.write_text(json.dumps(before | figures(given.keep, given.first), indent=1) + "\n")
+    made = page()
+    if given.check:
+        sys.exit(made != PAGE.read_text(encoding="utf-8"))
+    PAGE.write_text(made, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
