@@ -31,7 +31,7 @@ from secure_fedgraph.attacks.neighgen import FEATURES
 from secure_fedgraph.attacks.prototypes import CHANGE, GRAPHS
 from secure_fedgraph.attacks.released import LINKS, WORDS
 from secure_fedgraph.attacks.released_shadow import MEMBERS
-from secure_fedgraph.attacks.weights_single import SINGLE
+from secure_fedgraph.attacks.weights.single import SINGLE
 from secure_fedgraph.audits.scoring import RESAMPLES, Score, ScoreKind
 from secure_fedgraph.privacy.spending.ledger import Charge, report
 from secure_fedgraph.protocol.guarantee import Reader, Unit
