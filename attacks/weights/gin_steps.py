@@ -30,7 +30,7 @@ class GinStep:
     step: Mapping[str, np.ndarray] = field(repr=False)
     sizes: tuple[int, ...]
     seen: bool = False
-    _spans: dict[str, Span] = field(default_factory=dict, repr=False)
+    spans: dict[str, Span] = field(default_factory=dict, repr=False)
 
     @property
     def layers(self) -> int:
@@ -39,9 +39,9 @@ class GinStep:
 
     def span(self, name: str) -> Span:
         """The row space of a layer's step: what its inputs were combinations of."""
-        if name not in self._spans:
-            self._spans[name] = span_of(self.step[name], self.before[name], seen=self.seen)
-        return self._spans[name]
+        if name not in self.spans:
+            self.spans[name] = span_of(self.step[name], self.before[name], seen=self.seen)
+        return self.spans[name]
 
     def kinds(self, atoms: np.ndarray, by_span: bool = True) -> np.ndarray:
         """Which rows ``[n, columns]`` of atoms can have been among the inputs of the first layer.

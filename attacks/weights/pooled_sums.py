@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from secure_fedgraph.attacks.weights.gin_steps import BETWEEN, HEAD, GinStep
-from secure_fedgraph.attacks.weights.spans import EDGE
+from secure_fedgraph.attacks.weights.spans import EDGE, span_of
 
 MOST = 32
 """Batches of more graphs are not taken apart."""
+SURELY = 20.0
+"""Sums over nodes are long and differ much: a direction counts from this many times the errors' size."""
 SHORT = 0.05
 """Units whose weight towards the answer is this share of the median or less are left out."""
 
@@ -16,7 +18,9 @@ SHORT = 0.05
 def graphs_in(step: GinStep) -> int:
     """How many graphs with different embeddings the step was taken on, at least 1."""
     name = f"{BETWEEN}.weight"
-    return max(1, step.span(name).rank)
+    span = span_of(step.step[name], step.before[name], seen=True)
+    edge = SURELY * span.noise * sum(step.step[name].shape) ** 0.5
+    return max(1, int((span.values > edge).sum()))
 
 
 def embeddings(step: GinStep) -> np.ndarray:
