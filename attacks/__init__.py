@@ -23,6 +23,7 @@ from secure_fedgraph.attacks.vertical.lists import ListLinks, ListLinksByOwner
 from secure_fedgraph.attacks.vertical.rows import AlikeRows, OthersRows
 from secure_fedgraph.attacks.weights import LabelCounts, VocabularySupport
 from secure_fedgraph.attacks.weights.graph_structure import GraphStructure
+from secure_fedgraph.attacks.weights.relu_batch import ReluBatch
 from secure_fedgraph.attacks.weights.single import SingleSample
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.registry import Registry, check_subclass, classes_below
@@ -91,6 +92,7 @@ __all__ = [
     "OthersRows",
     "OwnShareSubtraction",
     "RedrawnNoise",
+    "ReluBatch",
     "RoundDifferencing",
     "SingleSample",
     "SingletonMotifs",

@@ -19,7 +19,14 @@ from secure_fedgraph.protocol import View
 TRAINED_GRAPHS = "graphs trained on"
 KINDS = "kinds of atoms"
 SECONDS = 60.0
-TRIES = ((True, False, 0.0), (False, False, 0.0), (False, False, 0.01), (False, True, 0.01))
+TRIES = (
+    (True, False, 0.0),
+    (True, True, 0.0),
+    (False, False, 0.0),
+    (False, True, 0.0),
+    (False, False, 0.01),
+    (False, True, 0.01),
+)
 """By row space or by values, errors by rounding or as seen, how far off: the strictest first."""
 
 _STEP = {"rounds": 1, "training.network": "gin", "training.local_steps": 1}
@@ -74,7 +81,7 @@ class GraphStructure(Attack):
     cost = "seconds to a minute of search for each update"
     searches = True
     stops = STOPS
-    controls = (_batch(1), _batch(4), _batch(8), _batch(8, 256))
+    controls = (_batch(1), _batch(2), _batch(4), _batch(8))
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """The graphs of each owner's first update, as :func:`encoded` has them."""

@@ -69,9 +69,9 @@ class Clock:
 
     def over(self) -> bool:
         """Whether the time is up; a search that asks this and stops has been cut short."""
-        if self.spent > self.seconds:
-            self.stopped = True
-        return self.stopped
+        late = self.spent > self.seconds
+        self.stopped = self.stopped or late
+        return late
 
 
 def grow(
