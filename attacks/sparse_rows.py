@@ -97,7 +97,7 @@ def sparse_rows(
         space: of ``rank`` r, over ``columns`` hidden units.
         seconds: give up after this much processor time, so that a busy machine does not make an attack look
             weak; the vectors recovered so far are returned.
-        search: "contrast" or "columns", see :data:`SEARCHES`.
+        search: "contrast", "columns" or "kurtosis", see :data:`SEARCHES`.
         known: ``[k, columns]`` vectors that were recovered before in a smaller space.
         signed: vectors may be negative too. Then a difference of two of them may be one more, where it has
             as many zeros; whoever asks has to tell them apart.
@@ -197,12 +197,21 @@ def by_contrast(basis: Tensor, recovered: Tensor, generator: torch.Generator) ->
         Hyvarinen 1999 (FastICA); Chartrand and Yin 2008 (reweighting); SPEAR++ (2025) for the idea of
         dictionary learning on gradients.
     """
+    return _by_cumulant(basis, recovered, generator, 3)
+
+
+def by_kurtosis(basis: Tensor, recovered: Tensor, generator: torch.Generator) -> Tensor:
+    """The same for vectors of either sign, which are not skewed: contrast ``y**4``."""
+    return _by_cumulant(basis, recovered, generator, 4)
+
+
+def _by_cumulant(basis: Tensor, recovered: Tensor, generator: torch.Generator, order: int) -> Tensor:
     columns, r = basis.shape
     starts = min(max(4, r - len(recovered)), 64)
     centred = basis - basis.mean(0)
     spread, axes = torch.linalg.eigh(centred.T @ centred / columns)
     white = axes / spread.clamp_min(1e-12).sqrt() @ axes.T
-    signals = centred @ white
+    signals = centred @ white * (columns**0.5 if order == 4 else 1.0)
     w = torch.randn(starts, r, generator=generator, dtype=basis.dtype)
     taken = (
         torch.linalg.qr(torch.linalg.solve(white, recovered.T))[0]
@@ -212,7 +221,8 @@ def by_contrast(basis: Tensor, recovered: Tensor, generator: torch.Generator) ->
     for _ in range(60):
         w = w - (w @ taken) @ taken.T
         w = w / w.norm(dim=1, keepdim=True)
-        w = (w @ signals.T).square() @ signals
+        # of order 4 without the part that a normal distribution has too
+        w = (w @ signals.T).pow(order - 1) @ signals - (3 * columns * w if order == 4 else 0)
         w = w / w.norm(dim=1, keepdim=True)
     repeated = ((w @ w.T).abs() > 0.95).triu(1).any(0)
     w = w[~repeated] @ white
@@ -279,4 +289,5 @@ def _distinct(recovered: Tensor, new: Tensor, signed: bool = False) -> Tensor:
 SEARCHES: dict[str, Callable[[Tensor, Tensor, torch.Generator], Tensor]] = {
     "contrast": by_contrast,
     "columns": by_columns,
+    "kurtosis": by_kurtosis,
 }

@@ -80,13 +80,17 @@ class GinStep:
     def inside(self, layer: int, added: np.ndarray) -> np.ndarray:
         """What stands between the two linear layers of a convolution, for sums ``[n, width]``."""
         name = f"convolutions.{layer}.nn.0"
-        made: np.ndarray = np.maximum(added @ self.before[f"{name}.weight"].T + self.before[f"{name}.bias"], 0)
+        made: np.ndarray = np.maximum(
+            added @ self.before[f"{name}.weight"].T + self.before[f"{name}.bias"], 0
+        )
         return made
 
     def after(self, layer: int, inside: np.ndarray) -> np.ndarray:
         """What leaves a convolution, ``[n, width]``."""
         name = f"convolutions.{layer}.nn.2"
-        made: np.ndarray = np.maximum(inside @ self.before[f"{name}.weight"].T + self.before[f"{name}.bias"], 0)
+        made: np.ndarray = np.maximum(
+            inside @ self.before[f"{name}.weight"].T + self.before[f"{name}.bias"], 0
+        )
         return made
 
 
@@ -115,7 +119,9 @@ def read_step(
         raise Blind(f"{attack}: the view lacks the weights that were sent")
     names = [name for name in before if name in update]
     layers = sum(name.endswith("nn.0.weight") for name in names)
-    needed = {f"convolutions.{i}.nn.{j}.{p}" for i in range(layers) for j in (0, 2) for p in ("weight", "bias")}
+    needed = {
+        f"convolutions.{i}.nn.{j}.{p}" for i in range(layers) for j in (0, 2) for p in ("weight", "bias")
+    }
     needed |= {f"{one}.{p}" for one in (BETWEEN, HEAD) for p in ("weight", "bias")}
     first = {TABLE} if TABLE in names else {MATRIX, MATRIX_BIAS}
     if not layers or not (needed | first) <= set(names):

@@ -74,8 +74,10 @@ class GraphStructure(Attack):
     summary = "the atoms and links of the graphs that a step of a GIN was taken on"
     channel = "update"
     first_rounds = 1
-    grants = ("a public list of the kinds of atoms: the feature rows that occur in the data set, and how many "
-              "neighbours an atom of each has",)
+    grants = (
+        "a public list of the kinds of atoms: the feature rows that occur in the data set, and how many "
+        "neighbours an atom of each has",
+    )
     needs = (KINDS,)
     depends_on = ("training.batch", "training.local_steps", "training.optimizer", "training.hidden")
     cost = "seconds to a minute of search for each update"
@@ -99,9 +101,7 @@ class GraphStructure(Attack):
         values, targets, stopped = {}, {}, {}
         for target, seen in updates.items():
             before = next((a.values for a in view.asked(self.channel) if a.round == seen.round), None)
-            step = read_step(
-                self.id, before, seen.values, view.public["settings"], ATOMS, len(seen.clients)
-            )
+            step = read_step(self.id, before, seen.values, view.public["settings"], ATOMS, len(seen.clients))
             clock = Clock(self.effort or SECONDS)
             graphs = recover(step, kinds[:, :-1], kinds[:, -1].astype(int), clock)
             values[target] = encoded(graphs, kinds.shape[1] - 1)

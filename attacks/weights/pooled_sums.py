@@ -83,4 +83,3 @@ def _apart(z: np.ndarray, weights: np.ndarray, graphs: int) -> np.ndarray:
         if all(np.abs(row - other).max() > 1e-2 * np.abs(other).max() for other in kept):
             kept.append(row)
     return np.stack(kept[: 4 * graphs]) if kept else np.zeros((0, z.shape[1]))
-

@@ -82,7 +82,13 @@ class ReluBatch(Attack):
     channel = "update"
     also_reads = ("reduction",)
     first_rounds = 1
-    depends_on = ("training.batch", "training.share", "training.optimizer", "training.hidden", "training.fanout")
+    depends_on = (
+        "training.batch",
+        "training.share",
+        "training.optimizer",
+        "training.hidden",
+        "training.fanout",
+    )
     cost = "up to a minute of search for each update"
     searches = True
     stops = STOPS
@@ -151,7 +157,9 @@ def first_layer(
             decay = float(settings.get("weight_decay") or 0.0) if settings.get("optimizer") == "sgd" else 0.0
             known = contributors * float(settings.get("learning_rate") or 0.0) * decay
             return FirstLayer(step + known * before, bias_step + known * bias_before, before, bias_before)
-    raise Blind(f"{attack}: the update has no first layer with a bias that reads the features of single nodes")
+    raise Blind(
+        f"{attack}: the update has no first layer with a bias that reads the features of single nodes"
+    )
 
 
 @dataclass(frozen=True)
@@ -182,16 +190,32 @@ def recover(layer: FirstLayer, seconds: float) -> Found:
     if not rank or rank >= min(units, inputs):
         return Found(missing)  # every vector is in the space: nothing to search in
     partly = missing
-    by_rows = sparse_rows(space, seconds=seconds / 2) @ space.basis.T
-    if len(by_rows) == rank:
-        rows = _scaled_rows(layer, by_rows.numpy())
+    searches = [False, True] if inputs < layer.step.shape[1] else [True, False]  # words leave columns still
+    for columns in searches:
+        if columns:
+            rows = _by_columns(layer, turned, seconds / 2)
+        else:
+            by_rows = (sparse_rows(space, seconds=seconds / 2) @ space.basis.T).numpy()
+            partly[: len(by_rows)] = _words(by_rows)
+            rows = _scaled_rows(layer, by_rows) if len(by_rows) == rank else None
         if rows is not None:
             return Found(rows)
-    partly[: len(by_rows)] = _words(by_rows.numpy())
-    vectors = sparse_rows(turned, seconds=seconds / 2, signed=True, most=4 * rank) @ turned.basis.T
-    deadline = time.thread_time() + seconds / 2
-    rows = _from_columns(layer, turned, vectors.numpy(), deadline) if len(vectors) >= rank else None
-    return Found(partly, time.thread_time() - start) if rows is None else Found(rows)
+    return Found(partly, time.thread_time() - start)
+
+
+def _by_columns(layer: FirstLayer, space: RowSpace, seconds: float) -> np.ndarray | None:
+    """Rows by the zeros of ReLU: from as many sparse vectors as there are rows, then from more."""
+    deadline = time.thread_time() + seconds
+    for most in (space.rank, 2 * space.rank):
+        left = deadline - time.thread_time()
+        if left <= 0:
+            break
+        found = sparse_rows(space, seconds=left / 2, search="kurtosis", signed=True, most=most)
+        vectors = (found @ space.basis.T).numpy()
+        rows = _from_columns(layer, space, vectors, deadline) if len(vectors) >= space.rank else None
+        if rows is not None:
+            return rows
+    return None
 
 
 def _spaces(layer: FirstLayer) -> tuple[RowSpace, RowSpace]:
@@ -201,8 +225,10 @@ def _spaces(layer: FirstLayer) -> tuple[RowSpace, RowSpace]:
     rank = span.rank
     following = float(values[rank]) if rank < len(values) else 0.0
     gap = float(values[rank - 1]) / max(following, 1e-300) if rank else 0.0
-    rows, columns, size = (torch.from_numpy(np.ascontiguousarray(part)) for part in
-                           (right[:rank].T, left[:, :rank], values[:rank]))
+    rows, columns, size = (
+        torch.from_numpy(np.ascontiguousarray(part))
+        for part in (right[:rank].T, left[:, :rank], values[:rank])
+    )
     return RowSpace(columns, size, rows, span.noise, gap), RowSpace(rows, size, columns, span.noise, gap)
 
 

@@ -103,7 +103,11 @@ def grow(
     for layer in range(step.layers):
         if not len(levels[-1]):
             break
-        grown = _first(step, levels[0], links, clock) if layer == 0 else _deeper(step, layer, levels, clock, loose)
+        grown = (
+            _first(step, levels[0], links, clock)
+            if layer == 0
+            else _deeper(step, layer, levels, clock, loose)
+        )
         levels.append(_supported(grown))
     return levels
 
@@ -166,9 +170,7 @@ def _deeper(step: GinStep, layer: int, levels: Sequence[Level], clock: Clock, lo
     return Level(np.array(parents, dtype=int), around, np.concatenate(made))
 
 
-def _admitted(
-    step: GinStep, layer: int, loose: float, added: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _admitted(step: GinStep, layer: int, loose: float, added: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """What stands inside a convolution for given sums, and whether the step has it among its inputs."""
     inside = step.inside(layer, added)
     name = f"convolutions.{layer}.nn"

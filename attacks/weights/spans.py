@@ -74,7 +74,9 @@ def span_of(step: np.ndarray, before: np.ndarray, *, seen: bool = False) -> Span
     spacing = np.spacing(np.abs(before).astype(np.float32)).astype(np.float64)
     noise = 2 * float(np.sqrt(np.square(spacing).mean() / 12))
     small = min(rows, columns)
-    if seen and small > 8:  # the fourth smallest of a square matrix of errors is 2 pi / sqrt(size) of their size
+    if (
+        seen and small > 8
+    ):  # the fourth smallest of a square matrix of errors is 2 pi / sqrt(size) of their size
         noise = max(noise, float(values[small - 4]) * 0.16 * small**0.5)
     noise = max(noise, 1e-7 * float(np.sqrt(np.square(step).mean())), 1e-300)
     edge = EDGE * noise * (rows**0.5 + columns**0.5)

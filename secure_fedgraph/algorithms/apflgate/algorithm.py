@@ -102,7 +102,9 @@ class ApflGate(Algorithm):
             return GraphTask(s.hidden, s.network, s.dropout)
         if schema.kind == "ratings":
             if s.network == "gin":
-                raise BadInput("training.network = 'gin' reads whole graphs, not ratings: use gcn, gat or sage")
+                raise BadInput(
+                    "training.network = 'gin' reads whole graphs, not ratings: use gcn, gat or sage"
+                )
             return RatingTask(s.hidden, s.network, s.features, s.habits, s.loss)
         return NodeTask(s.hidden)
 
