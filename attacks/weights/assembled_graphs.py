@@ -67,7 +67,7 @@ def counted(level: Level, embedding: np.ndarray) -> np.ndarray | None:
 
 
 def _ends(level: Level) -> np.ndarray:
-    """``[pairs, trees]``: how many ends of a kind of link a node has, less the ends of the other direction."""
+    """``[pairs, trees]``: ends of a kind of link at a node, less those of the other direction."""
     pairs: dict[tuple[int, int], int] = {}
     entries: list[tuple[int, int, float]] = []
     for tree, (parent, around) in enumerate(zip(level.parents.tolist(), level.around, strict=True)):

@@ -29,8 +29,8 @@ def embeddings(step: GinStep) -> np.ndarray:
     The layer is linear with ReLU behind it, and a linear layer of two classes follows. So a unit k of graph b
     has the gradient ``c_b w_k`` where it is active, w being the difference of the classes' weights, which the
     server sent: the step's row k over w_k is the sum of ``c_b z_b`` over the graphs that are active there,
-    and the bias's of ``c_b``. Rows, and differences of rows, that belong to one graph give its ``z``. That it is one
-    is checked forwards: the units at which ``z`` is active must be a vector in the column space.
+    and the bias's of ``c_b``. Rows, and differences of rows, that belong to one graph give its ``z``. That it
+    is one is checked forwards: the units at which ``z`` is active must be a vector in the column space.
 
     Of a single graph every row is a multiple of ``z``, whatever the classes.
     """

@@ -118,7 +118,7 @@ def training_graphs(finished: FinishedRun) -> dict[str, list[Labelled]]:
 
 
 def graphs(guess: Guess, finished: FinishedRun) -> Judgement:
-    """The share of the graphs asked for that are one of the owners' training graphs, atom by atom, link by link.
+    """The share of the graphs asked for that are one of the owners' training graphs in every atom and link.
 
     A graph that was not recovered counts as wrong. The details have the share of nodes that are placed: that
     have the same features and the same neighbours as a node of the nearest training graph.

@@ -137,6 +137,13 @@ def test_residual_the_masked_sum_is_a_larger_batch_of_everybodys_nodes() -> None
 
 
 def test_another_network_leaves_it_blind() -> None:
-    run = go("plaintext", "rounds=1", algorithm="gin-fedavg", data="synthetic-molecules", dataset={"graphs": 40}, clients=3)
+    run = go(
+        "plaintext",
+        "rounds=1",
+        algorithm="gin-fedavg",
+        data="synthetic-molecules",
+        dataset={"graphs": 40},
+        clients=3,
+    )
     with pytest.raises(Blind, match="no first layer with a bias that reads the features of single nodes"):
         judged(run)
