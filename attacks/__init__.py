@@ -22,7 +22,9 @@ from secure_fedgraph.attacks.vertical.labels import GradientClusters, GradientLa
 from secure_fedgraph.attacks.vertical.lists import ListLinks, ListLinksByOwner
 from secure_fedgraph.attacks.vertical.rows import AlikeRows, OthersRows
 from secure_fedgraph.attacks.weights import LabelCounts, VocabularySupport
-from secure_fedgraph.attacks.weights_single import SingleSample
+from secure_fedgraph.attacks.weights.graph_structure import GraphStructure
+from secure_fedgraph.attacks.weights.relu_batch import ReluBatch
+from secure_fedgraph.attacks.weights.single import SingleSample
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.registry import Registry, check_subclass, classes_below
 
@@ -71,6 +73,7 @@ __all__ = [
     "GeneratorSingle",
     "GradientClusters",
     "GradientLabels",
+    "GraphStructure",
     "Guess",
     "Judge",
     "Knowledge",
@@ -90,6 +93,7 @@ __all__ = [
     "OwnShareSubtraction",
     "PlantedUnits",
     "RedrawnNoise",
+    "ReluBatch",
     "RoundDifferencing",
     "SingleSample",
     "SingletonMotifs",

@@ -83,6 +83,8 @@ def sparse_rows(
     known: Tensor | None = None,
     seed: int = 0,
     progress: Progress | None = None,
+    signed: bool = False,
+    most: int | None = None,
 ) -> Tensor:
     """The non-negative sparse vectors of a row space, as coefficients on its basis.
 
@@ -95,8 +97,11 @@ def sparse_rows(
         space: of ``rank`` r, over ``columns`` hidden units.
         seconds: give up after this much processor time, so that a busy machine does not make an attack look
             weak; the vectors recovered so far are returned.
-        search: "contrast" or "columns", see :data:`SEARCHES`.
+        search: "contrast", "columns" or "kurtosis", see :data:`SEARCHES`.
         known: ``[k, columns]`` vectors that were recovered before in a smaller space.
+        signed: vectors may be negative too. Then a difference of two of them may be one more, where it has
+            as many zeros; whoever asks has to tell them apart.
+        most: end with this many; as many as the rank where None.
 
     Returns:
         ``[vectors, r]`` unit coefficients ``w``; ``basis @ w`` is the vector up to a positive scale.
@@ -104,7 +109,7 @@ def sparse_rows(
     if search not in SEARCHES:
         raise unknown_name("search", search, SEARCHES)
     with one_thread():
-        return _search(space, seconds, search, known, seed, progress)
+        return _search(space, seconds, search, known, seed, progress, signed, most or space.rank)
 
 
 @contextmanager
@@ -128,27 +133,32 @@ def _search(
     known: Tensor | None,
     seed: int,
     progress: Progress | None,
+    signed: bool,
+    most: int,
 ) -> Tensor:
     deadline = time.thread_time() + seconds
     basis = space.basis[space.basis.norm(dim=1) > 1e-6 * space.basis.norm() / len(space.basis) ** 0.5]
     vectors = basis.new_zeros(0, space.rank)
     if known is not None and len(known):
-        vectors = _distinct(vectors, _proven(space, basis, known @ space.basis, 10.0))
+        vectors = _distinct(vectors, _proven(space, basis, known @ space.basis, 10.0, signed))
     generator = torch.Generator().manual_seed(seed)
     if space.rank == 1:
-        return _proven(space, basis, space.basis[:0], 1.0)
+        return _proven(space, basis, space.basis[:0], 1.0, signed)
     # In small spaces the column search always succeeds; few and similar activations need it.
     turns = [search, "columns"] if space.rank <= 12 else [search]
     for turn in cycle(turns):
-        if len(vectors) >= space.rank:
+        if len(vectors) >= most:
             break
         loose = 1e3 if turn == "columns" else 10.0
-        vectors = _distinct(vectors, _proven(space, basis, SEARCHES[turn](basis, vectors, generator), loose))
+        taken = vectors[: space.rank - 1]  # nothing is left beside as many as the rank
+        vectors = _distinct(
+            vectors, _proven(space, basis, SEARCHES[turn](basis, taken, generator), loose, signed), signed
+        )
         if progress:
             progress(len(vectors), space.rank)
         if time.thread_time() > deadline:
             break
-    return vectors[: space.rank]
+    return vectors[:most]
 
 
 def by_columns(basis: Tensor, recovered: Tensor, generator: torch.Generator) -> Tensor:
@@ -187,12 +197,21 @@ def by_contrast(basis: Tensor, recovered: Tensor, generator: torch.Generator) ->
         Hyvarinen 1999 (FastICA); Chartrand and Yin 2008 (reweighting); SPEAR++ (2025) for the idea of
         dictionary learning on gradients.
     """
+    return _by_cumulant(basis, recovered, generator, 3)
+
+
+def by_kurtosis(basis: Tensor, recovered: Tensor, generator: torch.Generator) -> Tensor:
+    """The same for vectors of either sign, which are not skewed: contrast ``y**4``."""
+    return _by_cumulant(basis, recovered, generator, 4)
+
+
+def _by_cumulant(basis: Tensor, recovered: Tensor, generator: torch.Generator, order: int) -> Tensor:
     columns, r = basis.shape
     starts = min(max(4, r - len(recovered)), 64)
     centred = basis - basis.mean(0)
     spread, axes = torch.linalg.eigh(centred.T @ centred / columns)
     white = axes / spread.clamp_min(1e-12).sqrt() @ axes.T
-    signals = centred @ white
+    signals = centred @ white * (columns**0.5 if order == 4 else 1.0)
     w = torch.randn(starts, r, generator=generator, dtype=basis.dtype)
     taken = (
         torch.linalg.qr(torch.linalg.solve(white, recovered.T))[0]
@@ -202,7 +221,8 @@ def by_contrast(basis: Tensor, recovered: Tensor, generator: torch.Generator) ->
     for _ in range(60):
         w = w - (w @ taken) @ taken.T
         w = w / w.norm(dim=1, keepdim=True)
-        w = (w @ signals.T).square() @ signals
+        # of order 4 without the part that a normal distribution has too
+        w = (w @ signals.T).pow(order - 1) @ signals - (3 * columns * w if order == 4 else 0)
         w = w / w.norm(dim=1, keepdim=True)
     repeated = ((w @ w.T).abs() > 0.95).triu(1).any(0)
     w = w[~repeated] @ white
@@ -229,7 +249,7 @@ def _sparsest(basis: Tensor, w: Tensor, steps: int = 15) -> Tensor:
     return w
 
 
-def _proven(space: RowSpace, basis: Tensor, w: Tensor, loose: float) -> Tensor:
+def _proven(space: RowSpace, basis: Tensor, w: Tensor, loose: float, signed: bool) -> Tensor:
     """Candidates whose zeros determine them, made exact on those zeros; see :func:`sparse_rows`."""
     columns, r = basis.shape
     if r == 1:  # nothing to separate: the one direction is the node's
@@ -252,15 +272,16 @@ def _proven(space: RowSpace, basis: Tensor, w: Tensor, loose: float) -> Tensor:
             candidate = candidate * y.sum().sign()
             y = candidate @ basis.T
             # A difference of two activations is negative somewhere, far beyond the matrix's errors.
-            if float(y.min()) > -max(30 * float(space.error(candidate)), 1e-5 * float(y.max())):
+            if signed or float(y.min()) > -max(30 * float(space.error(candidate)), 1e-5 * float(y.max())):
                 kept.append(candidate)
     return torch.cat(kept) if kept else basis.new_zeros(0, r)
 
 
-def _distinct(recovered: Tensor, new: Tensor) -> Tensor:
-    """The recovered vectors, and the new ones that differ from all of them."""
+def _distinct(recovered: Tensor, new: Tensor, signed: bool = False) -> Tensor:
+    """The recovered vectors, and the new ones that differ from all of them; of either sign, also in sign."""
     for candidate in new.unsqueeze(1):
-        if not len(recovered) or float((recovered @ candidate.T).max()) < 0.999:
+        alike = recovered @ candidate.T
+        if not len(recovered) or float((alike.abs() if signed else alike).max()) < 0.999:
             recovered = torch.cat([recovered, candidate])
     return recovered
 
@@ -268,4 +289,5 @@ def _distinct(recovered: Tensor, new: Tensor) -> Tensor:
 SEARCHES: dict[str, Callable[[Tensor, Tensor, torch.Generator], Tensor]] = {
     "contrast": by_contrast,
     "columns": by_columns,
+    "kurtosis": by_kurtosis,
 }

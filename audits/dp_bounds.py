@@ -31,7 +31,8 @@ from secure_fedgraph.attacks.neighgen import FEATURES
 from secure_fedgraph.attacks.prototypes import CHANGE, GRAPHS
 from secure_fedgraph.attacks.released import LINKS, WORDS
 from secure_fedgraph.attacks.released_shadow import MEMBERS
-from secure_fedgraph.attacks.weights_single import SINGLE
+from secure_fedgraph.attacks.weights.graph_structure import TRAINED_GRAPHS
+from secure_fedgraph.attacks.weights.single import SINGLE
 from secure_fedgraph.audits.scoring import RESAMPLES, Score, ScoreKind
 from secure_fedgraph.privacy.spending.ledger import Charge, report
 from secure_fedgraph.protocol.guarantee import Reader, Unit
@@ -44,6 +45,7 @@ UNIT_OF = {
     SINGLE: Unit.NODE,
     IDENTITIES: Unit.NODE,
     GRAPHS: Unit.GRAPH,
+    TRAINED_GRAPHS: Unit.GRAPH,
     CHANGE: Unit.GRAPH,
 }
 """What a guess is about -> the unit of one of its parts, where that is smaller than a client. Nodes that a

@@ -74,6 +74,26 @@ CASES = (
         ),
     ),
     Case(
+        "batches",
+        {"algorithm": "fedsage", **FREE, "rounds": 1},
+        (Asked("a3-relu-batch", "share 0.004 a step, width 256", 0.9),),
+    ),
+    Case(
+        "graphs",
+        {"algorithm": "apflgate", "data": "synthetic-molecules", "clients": 8, "rounds": 1},
+        (
+            Asked("a6-graph-structure", "1 graph a step", 0.8),
+            Asked("a6-graph-structure", "2 graphs a step", None),
+            Asked("a6-graph-structure", "4 graphs a step", None),
+            Asked("a6-graph-structure", "8 graphs a step", None),
+        ),
+    ),
+    Case(
+        "molecules",
+        {"algorithm": "apflgate", "data": "bbbp", "clients": 8, "rounds": 1},
+        (Asked("a6-graph-structure", "1 graph a step", 0.8),),
+    ),
+    Case(
         "prototypes",
         {"algorithm": "fairgraphfl", "data": "proteins", "rounds": 1},
         (

@@ -190,7 +190,17 @@ def test_every_attack_says_what_it_is(kind: Any) -> None:
         (["c1"], ["c1-neighgen-single"]),
         (["a1"], ["a1-vocabulary-support"]),
         (["a4-label-counts"], ["a4-label-counts"]),
-        (["weights"], ["a1-vocabulary-support", "a2-single-sample", "a4-label-counts", "a5-planted-units"]),
+        (
+            ["weights"],
+            [
+                "a1-vocabulary-support",
+                "a2-single-sample",
+                "a3-relu-batch",
+                "a4-label-counts",
+                "a5-planted-units",
+                "a6-graph-structure",
+            ],
+        ),
         (["a4", "a1", "a4"], ["a4-label-counts", "a1-vocabulary-support"]),
         (["d1-glasu-index-sets"], ["d1-index-lists"]),
         (["mash"], [kind.id for kind in ATTACKS.values() if kind.id.startswith("b")]),

@@ -27,7 +27,7 @@ from secure_fedgraph.algorithms.training.graph_classifier import (
 )
 from secure_fedgraph.algorithms.training.link_predictor import RatingTask
 from secure_fedgraph.algorithms.training.optimizers import bound_gradients
-from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.graph.partition.result import EVERYBODY
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.finite import all_finite, finite, note_divergence
@@ -101,6 +101,10 @@ class ApflGate(Algorithm):
         if schema.kind == "graph":
             return GraphTask(s.hidden, s.network, s.dropout)
         if schema.kind == "ratings":
+            if s.network == "gin":
+                raise BadInput(
+                    "training.network = 'gin' reads whole graphs, not ratings: use gcn, gat or sage"
+                )
             return RatingTask(s.hidden, s.network, s.features, s.habits, s.loss)
         return NodeTask(s.hidden)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from secure_fedgraph.algorithm import Settings
@@ -30,7 +30,8 @@ class SharedSettings(Settings):
         batch: items (graphs, ratings, nodes) a step, or ``full``; 16 graphs, or all ratings or nodes, where
             it is not given: these cost one pass over the owner's whole graph in any case.
         hidden: widths of the layers, each even.
-        network: ``gcn``, ``gat`` or ``sage``; nodes are always classified by a GraphSAGE.
+        network: ``gcn``, ``gat`` or ``sage``, or of whole graphs ``gin`` (all its widths are equal); nodes
+            are always classified by a GraphSAGE.
         dropout: of a graph network's convolutions.
         features: of users and products: ``constant``, ``degree`` or ``id_embedding`` (which stays at home).
         habits: whether users' and products' own means are looked at (ratings).
@@ -45,7 +46,7 @@ class SharedSettings(Settings):
     local_steps: int = Field(10, ge=1)
     batch: int | Literal["full"] | None = None
     hidden: tuple[int, ...] = (32, 32)
-    network: Literal["gcn", "gat", "sage"] = "gcn"
+    network: Literal["gcn", "gat", "sage", "gin"] = "gcn"
     dropout: float = Field(0.0, ge=0, lt=1)
     features: Literal["constant", "degree", "id_embedding"] = "degree"
     habits: bool = True
@@ -65,6 +66,15 @@ class SharedSettings(Settings):
     def _check_hidden(cls, value: tuple[int, ...]) -> tuple[int, ...]:
         if not value or any(width < 2 or width % HEADS for width in value):
             raise PydanticCustomError("hidden", "give one width a layer, each even")
+        return value
+
+    @field_validator("network")
+    @classmethod
+    def _check_network(cls, value: str, info: ValidationInfo) -> str:
+        if value == "gin" and len(set(info.data.get("hidden", ()))) > 1:
+            raise PydanticCustomError(
+                "network", "the gin network's widths are equal: give hidden such as 32, 32"
+            )
         return value
 
 

@@ -123,18 +123,27 @@ class GraphTask(Classifying):
 
     Args:
         hidden: widths of the convolutions.
-        convolution: ``gcn``, ``gat`` or ``sage``.
+        convolution: ``gcn``, ``gat`` or ``sage``; or ``gin``, whose widths are equal.
         dropout: of the convolutions' outputs.
-        readout: width of the head.
+        readout: width of the head; a GIN's is that of its convolutions.
     """
 
     hidden: Sequence[int]
-    convolution: Convolution = "gcn"
+    convolution: Convolution | Literal["gin"] = "gcn"
     dropout: float = 0.0
     readout: int = 64
 
     def model(self, schema: Schema, graph: Data | None = None) -> nn.Module:
         """A network with a pooled head."""
+        if self.convolution == "gin":
+            return Gin(
+                schema.features,
+                schema.classes,
+                self.hidden[0],
+                len(self.hidden),
+                self.dropout,
+                schema.atoms,
+            )
         return GraphNet(
             schema.features,
             schema.classes,
@@ -152,6 +161,7 @@ class GraphTask(Classifying):
 
     def outputs(self, model: nn.Module, part: Part, noise: torch.Generator | None = None) -> Tensor:
         """Class scores of the graphs."""
+        model.train(noise is not None)  # a GIN asks for the generator of its dropout in training
         scores: Tensor = model(part.graph, noise)
         return scores
 

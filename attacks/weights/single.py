@@ -9,7 +9,7 @@ from itertools import combinations, product
 import numpy as np
 
 from secure_fedgraph.attacks.attack import Attack, Blind, Control, Guess, Knowledge
-from secure_fedgraph.attacks.weights import ALL, STOPS
+from secure_fedgraph.attacks.weights.updates import ALL, STOPS
 from secure_fedgraph.protocol import View
 
 SINGLE = "training node"
