@@ -32,10 +32,6 @@ class PlaintextWarning(UserWarning):
     """A channel that a policy left unprotected because nothing stricter bound."""
 
 
-class LeakWarning(PlaintextWarning):
-    """A channel whose reader can compute more than the algorithm needs, under the strictest policy too."""
-
-
 @dataclass(frozen=True)
 class Policy:
     """A recipe ``Channel -> Protection`` with named exceptions.

@@ -114,7 +114,8 @@ def shrunk(rows: Tensor, deviation: float) -> Tensor:
 def own_mixture(x: Tensor, prototypes: Tensor) -> Tensor:
     """What a node's neighbours look like, by its own features and prototypes: ``[n, features]``.
 
-    Prototypes are weighed by a softmax of their cosines with the node, and have its length.
+    Half is the node itself, as where nothing was released. Half are prototypes, weighed by a softmax of their
+    cosines with the node, at its length.
 
     **Guarantees:** row ``v`` depends on row ``v`` of ``x`` and on the prototypes alone.
 
@@ -124,4 +125,4 @@ def own_mixture(x: Tensor, prototypes: Tensor) -> Tensor:
     """
     cosines = F.normalize(x, dim=1) @ F.normalize(prototypes, dim=1).T
     mixed = F.normalize((SHARPNESS * cosines).softmax(-1) @ F.normalize(prototypes, dim=1), dim=1)
-    return mixed * x.norm(dim=1, keepdim=True)
+    return (x + mixed * x.norm(dim=1, keepdim=True)) / 2

@@ -13,7 +13,7 @@ from secure_fedgraph.privacy.policies.masked import masked
 from secure_fedgraph.privacy.policies.plaintext import plaintext
 from secure_fedgraph.privacy.policies.recipe import recipe
 from secure_fedgraph.privacy.policies.sealed import sealed
-from secure_fedgraph.privacy.policy import NO_UPLOAD, REFEREE_PROTECTION, LeakWarning, PlaintextWarning, Policy
+from secure_fedgraph.privacy.policy import NO_UPLOAD, REFEREE_PROTECTION, PlaintextWarning, Policy
 from secure_fedgraph.protocol.channel import Channel
 
 LADDER = ("distributed_dp", "masked", "homomorphic", "local_dp", "sealed", "plaintext")
@@ -24,11 +24,11 @@ LADDER = ("distributed_dp", "masked", "homomorphic", "local_dp", "sealed", "plai
 def strictest(*policies: Policy) -> Policy:
     """For each channel the first policy that binds; a channel left in plaintext raises a warning.
 
-    So does a channel that declares a leak and gets no noise. An algorithm with a form that does not send on
-    it takes that form, unless a setting that was given by hand is in the way.
+    Where a channel declares a leak and gets no noise, an algorithm takes a form that sends nothing on it. If a
+    setting that was given by hand is in the way, the leak is named: in the channel's excess, and in the first
+    line of a command.
 
-    Where clients train by noisy steps, what is trained needs no other noise: a candidate whose noise is given
-    by channel, and not for that one, is passed over.
+    A candidate whose noise is given by channel, and not for this one, is passed over.
 
     Without arguments: masked, homomorphic, sealed, plaintext, in that order.
     """
@@ -52,8 +52,8 @@ class _Strictest(Policy):
         reasons = []
         for candidate in self.candidates:
             noise = candidate.amounts.get("multiplier")
-            if self.steps is not None and channel.trained and noise is not None and channel.name not in noise:
-                reasons.append(f"{candidate.name}: the clients' steps are noised")
+            if noise is not None and channel.name not in noise:
+                reasons.append(f"{candidate.name}: no noise is given for {channel.name!r}")
                 continue
             try:
                 # randomised inputs and noisy steps are set here: a candidate refuses what does not fit
@@ -71,7 +71,5 @@ class _Strictest(Policy):
                     PlaintextWarning,
                     stacklevel=2,
                 )
-            if bound.leaks:
-                warnings.warn(f"channel {channel.name!r}: {channel.leak}", LeakWarning, stacklevel=2)
             return bound
         raise Incompatible(f"channel {channel.name!r}: no recipe binds. {' | '.join(reasons)}")
