@@ -94,8 +94,14 @@ def found(out: Path) -> Iterator[dict[str, Any]]:
     for data in CLIENTS:
         for row in ROWS:
             folders = sorted((out / data / row).glob("seed-*"))
-            results = [json.loads((f / "result.json").read_text()) for f in folders if (f / "result.json").is_file()]
-            warm = [json.loads((f / "warm_up.json").read_text()) for f in folders if (f / "warm_up.json").is_file()]
+            results = [
+                json.loads((f / "result.json").read_text()) for f in folders if (f / "result.json").is_file()
+            ]
+            warm = [
+                json.loads((f / "warm_up.json").read_text())
+                for f in folders
+                if (f / "warm_up.json").is_file()
+            ]
             if not results and not warm:
                 continue
             spent = [
@@ -116,7 +122,9 @@ def found(out: Path) -> Iterator[dict[str, Any]]:
 
 def printed(rows: list[dict[str, Any]]) -> None:
     """The rows as a table, with ratios to the paper's exchange."""
-    print("| data | row | seeds | accuracy | node epsilon: sums, whole run | warm-up s | MB up | less s | less MB |")
+    print(
+        "| data | row | seeds | accuracy | node epsilon: sums, whole run | warm-up s | MB up | less s | less MB |"
+    )
     print("|---|---|---|---|---|---|---|---|---|")
     paper = {r["data"]: r for r in rows if r["row"] == "exchange"}
     for r in rows:
@@ -132,7 +140,9 @@ def printed(rows: list[dict[str, Any]]) -> None:
 
 def main() -> None:
     """The command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", default="cora")
     parser.add_argument("--row", default=",".join(ROWS))
     parser.add_argument("--first", type=int, default=0)
@@ -156,7 +166,9 @@ def main() -> None:
                     if row != "fedsage" and not (folder / "warm_up.json").is_file():
                         warm = measure_warm_up(experiment)
                         scale = 1 if whole else EPOCHS / asked.exchanged
-                        write_json(folder / "warm_up.json", {key: scale * value for key, value in warm.items()})
+                        write_json(
+                            folder / "warm_up.json", {key: scale * value for key, value in warm.items()}
+                        )
     rows = list(found(asked.out))
     if asked.json:
         print(json.dumps({"rows": rows}))

@@ -176,7 +176,9 @@ def lead(experiment: Experiment, algorithm: Algorithm, federation: Federation) -
         parts.append(f"with {' and '.join(left)} left in plaintext, as was allowed")
     if bound is not None:
         leaks = {name: one.channel.leak for name, one in bound.bounds.items() if one.leaks}
-        parts += [f"{name!r} leaks, since settings by hand ask for it: {leak}" for name, leak in leaks.items()]
+        parts += [
+            f"{name!r} leaks, since settings by hand ask for it: {leak}" for name, leak in leaks.items()
+        ]
     return "; ".join(parts)
 
 

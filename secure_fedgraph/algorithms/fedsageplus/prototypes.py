@@ -83,7 +83,10 @@ def released(opened: Total, settings: GeneratorSettings) -> State:
     rows, counts = prototypes_of(sums.T, opened.deviation * of.records)
     # what comes off a grid lies a little beside the whole number
     known = counts > settings.anonymity - 0.5
-    return {ROWS: torch.where(known[:, None], rows, 0.0).float(), COUNTS: torch.where(known, counts, 0.0).float()}
+    return {
+        ROWS: torch.where(known[:, None], rows, 0.0).float(),
+        COUNTS: torch.where(known, counts, 0.0).float(),
+    }
 
 
 def keep(client: ClientContext, given: Mapping[str, Any]) -> None:
