@@ -77,15 +77,16 @@ def experiment_of(row: str, data: str, seed: int, rounds: int | None, exchanged:
 
 def measure_warm_up(experiment: Experiment) -> dict[str, float]:
     """Processor seconds and bytes, both ways, of what comes before the first round of FedSage."""
+    short, federation = experiment.model_copy(update={"rounds": 3}), make_federation(experiment)
     started, marks = time.process_time(), []
-    # a round's note comes at its end, so training in the first is taken off by the second
-    short = experiment.model_copy(update={"rounds": 2})
-    run = execute(short, None, lambda row: marks.append(time.process_time() - started))
+    # a round's note comes at its end, so what the first one takes is taken off as the second shows it
+    # (the last also tests personal models)
+    run = execute(short, None, lambda row: marks.append(time.process_time() - started), federation=federation)
     own = [s for s in run.transcript.sent if s.round <= run.algorithm.warm_up]
     return {
         "seconds": max(marks[0] - (marks[1] - marks[0]), 0.0),
-        "up": float(sum(s.size for s in own if s.recipient == "server")),
-        "down": float(sum(s.size for s in own if s.sender == "server")),
+        "up": float(sum(s.bytes for s in own if s.recipient == "server")),
+        "down": float(sum(s.bytes for s in own if s.sender == "server")),
     }
 
 
