@@ -1,7 +1,7 @@
 """FedSage+ by released prototypes beside FedSage and the paper's exchange: accuracy, epsilon, bytes, seconds.
 
-    python benchmarks/prototypes.py [--data cora] [--row fedsage,prototypes] [--first 0] [--seeds 3] [--rounds N]
-                                    [--exchanged 20] [--out runs/prototypes] [--table | --json]
+    python benchmarks/prototypes.py [--data cora] [--row fedsage,prototypes] [--first 0] [--seeds 3]
+                                    [--rounds N] [--exchanged 20] [--out runs/prototypes] [--table | --json]
 
 Rows, of one seed each and all under masks:
 
@@ -124,7 +124,7 @@ def found(out: Path) -> Iterator[dict[str, Any]]:
 def printed(rows: list[dict[str, Any]]) -> None:
     """The rows as a table, with ratios to the paper's exchange."""
     print(
-        "| data | row | seeds | accuracy | node epsilon: sums, whole run | warm-up s | MB up | less s | less MB |"
+        "| data | row | seeds | accuracy | node epsilon: sums, run | warm-up s | MB up | less s | less MB |"
     )
     print("|---|---|---|---|---|---|---|---|---|")
     paper = {r["data"]: r for r in rows if r["row"] == "exchange"}

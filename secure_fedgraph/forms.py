@@ -37,8 +37,8 @@ def fit(
 ) -> Algorithm:
     """The first form of an algorithm that a policy protects: as configured, or one that the class declares.
 
-    ``strictest`` also leaves a form whose channels declare a leak for one that sends nothing on them; and where
-    clients are to take noisy steps, a form without records for one that has them.
+    ``strictest`` also leaves a form whose channels declare a leak for one that sends nothing on them; and
+    where clients are to take noisy steps, a form without records for one that has them.
 
     A setting that was given by hand is never changed. A channel left in plaintext counts as not protected,
     unless that was allowed; choosing the policy ``plaintext`` allows it.
@@ -109,9 +109,9 @@ def _try(
         except Refused as refusal:
             return _Tried(algorithm, _failing(channels(algorithm), policy, clients), refusal)
     left = [] if allowed else _left(bound, algorithm)
-    refusal = LeftInPlaintext(_in_plaintext(bound, algorithm)) if left else None
+    in_plaintext = LeftInPlaintext(_in_plaintext(bound, algorithm)) if left else None
     leaks = policy.name == "strictest" and any(one.leaks for one in bound.bounds.values())
-    return _Tried(algorithm, len(left), refusal, leaks or _lacks_records(algorithm, policy))
+    return _Tried(algorithm, len(left), in_plaintext, leaks or _lacks_records(algorithm, policy))
 
 
 def _lacks_records(algorithm: Algorithm, policy: Policy) -> bool:

@@ -60,11 +60,12 @@ class LocSagePlus(Generates, LocSage):
     settings: GeneratorSettings
 
     def check(self, schema: Schema) -> None:
-        """As :meth:`~secure_fedgraph.algorithms.training.node_classifier.NodeClassifier.check`; no release."""
+        """As of :class:`LocSage`, and that nothing is to be released."""
         super().check(schema)
         if self.settings.of_prototypes:
             raise BadInput(
-                f"training.feedback = {PROTOTYPES}: {self.name} exchanges nothing; leave it out, or use fedsage+"
+                f"training.feedback = {PROTOTYPES}: {self.name} exchanges nothing; leave it out, or "
+                "use fedsage+"
             )
 
     def training_graph(self, client: ClientContext) -> Data:
@@ -166,7 +167,7 @@ class FedSagePlus(Generates, FedSage):
             given: State = {}
             if self.settings.of_prototypes:
                 given = prototypes.released(round.reduce(self._feature_sums), self.settings)
-            round.scatter(self.as_used(self.PRETRAIN), {name: given for name in round.cohort})
+            round.scatter(self.as_used(self.PRETRAIN), dict.fromkeys(round.cohort, given))
             return state | given
         if round.number <= self.warm_up:
             return self._generator_epoch(round, state)

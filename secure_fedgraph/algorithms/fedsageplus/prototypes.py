@@ -101,7 +101,8 @@ def at_home(client: ClientContext) -> Tensor:
     """
     x = client.graph.x
     rows: Tensor = client.memory.get(KEPT, x[:0])
-    return rows * x.norm(dim=1).mean() if len(rows) else x.mean(0, keepdim=True)
+    made: Tensor = rows * x.norm(dim=1).mean() if len(rows) else x.mean(0, keepdim=True)
+    return made
 
 
 def completed_alone(client: ClientContext) -> Data:

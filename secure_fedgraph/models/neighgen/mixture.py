@@ -10,9 +10,9 @@ from secure_fedgraph.errors import BadInput
 from secure_fedgraph.models.neighgen.model import Generated
 
 SHARPNESS = 20.0
-"""Of the weights by cosines: those of a node with its own class's mean and with others' lie about 0.1 apart."""
+"""Of the weights by cosines: those of a node with its own class's mean and others' lie about 0.1 apart."""
 COUNT = 0.25
-"""What a record holds beside its features, for the count of a class: its own length is 1 together with it."""
+"""What a record holds beside its features, for the count of a class. Together they have length 1."""
 
 
 class PrototypeMixture(nn.Module):
@@ -25,7 +25,8 @@ class PrototypeMixture(nn.Module):
         prototypes: ``[k, features]``, at least one.
         candidates: vectors a node.
 
-    >>> made = PrototypeMixture(4, torch.eye(3), candidates=2).generate(torch.ones(5, 4), torch.ones(5).long())
+    >>> mixture = PrototypeMixture(4, torch.eye(3), candidates=2)
+    >>> made = mixture.generate(torch.ones(5, 4), torch.ones(5).long())
     >>> made.rows.shape, bool(torch.allclose(made.rows.sum(1), torch.ones(5)))
     (torch.Size([5, 3]), True)
     """
@@ -108,7 +109,8 @@ def shrunk(rows: Tensor, deviation: float) -> Tensor:
     squares = ordered.square()
     risk = size * deviation**2 - 2 * deviation**2 * below + squares.cumsum(1) + (size - below) * squares
     threshold = ordered.gather(1, risk.argmin(1, keepdim=True))
-    return rows.sign() * (rows.abs() - threshold).clamp(min=0)
+    kept: Tensor = rows.sign() * (rows.abs() - threshold).clamp(min=0)
+    return kept
 
 
 def own_mixture(x: Tensor, prototypes: Tensor) -> Tensor:
@@ -125,4 +127,5 @@ def own_mixture(x: Tensor, prototypes: Tensor) -> Tensor:
     """
     cosines = F.normalize(x, dim=1) @ F.normalize(prototypes, dim=1).T
     mixed = F.normalize((SHARPNESS * cosines).softmax(-1) @ F.normalize(prototypes, dim=1), dim=1)
-    return (x + mixed * x.norm(dim=1, keepdim=True)) / 2
+    made: Tensor = (x + mixed * x.norm(dim=1, keepdim=True)) / 2
+    return made

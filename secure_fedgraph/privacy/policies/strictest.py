@@ -24,9 +24,9 @@ LADDER = ("distributed_dp", "masked", "homomorphic", "local_dp", "sealed", "plai
 def strictest(*policies: Policy) -> Policy:
     """For each channel the first policy that binds; a channel left in plaintext raises a warning.
 
-    Where a channel declares a leak and gets no noise, an algorithm takes a form that sends nothing on it. If a
-    setting that was given by hand is in the way, the leak is named: in the channel's excess, and in the first
-    line of a command.
+    Where a channel declares a leak and gets no noise, an algorithm takes a form that sends nothing on it. If
+    a setting that was given by hand is in the way, the leak is named: in the channel's excess, and in the
+    first line of a command.
 
     A candidate whose noise is given by channel, and not for this one, is passed over.
 
