@@ -208,7 +208,7 @@ class FedSagePlus(Generates, FedSage):
         return _classifier(super().released(state))
 
     def takes(self, channel: str, schema: Schema) -> Expected | None:
-        """The weights of the classifier or of the shared generator, a peer's offer, prototypes, or nothing."""
+        """Weights of the classifier or of the shared generator, a peer's offer, prototypes; or nothing."""
         if channel == self.PRETRAIN.name and self.settings.of_prototypes:
             return (like(prototypes.nothing_known(schema)),)
         if channel in (self.PRETRAIN.name, self.GENERATOR.name, self.FEATURE_SUMS.name):
