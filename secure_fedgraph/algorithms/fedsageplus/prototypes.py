@@ -90,8 +90,13 @@ def released(opened: Total, settings: GeneratorSettings) -> State:
 
 
 def keep(client: ClientContext, given: Mapping[str, Any]) -> None:
-    """Keeps the prototypes of the classes that are known."""
-    client.memory[KEPT] = given[ROWS][given[COUNTS] > 0]
+    """Keeps the prototypes of the classes that are known.
+
+    Means of directions are no longer than 1. Longer rows are shortened to it, whoever made them so: noise, or
+    a server that lies.
+    """
+    rows = given[ROWS][given[COUNTS] > 0]
+    client.memory[KEPT] = rows / rows.double().norm(dim=1, keepdim=True).clamp(min=1).float()
 
 
 def at_home(client: ClientContext) -> Tensor:

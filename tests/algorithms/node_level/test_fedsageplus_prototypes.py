@@ -127,6 +127,16 @@ class TestWhatIsReleased:
         alone = prototypes.completed_alone(client)
         assert torch.equal(alone.partner, torch.arange(client.graph.num_nodes))
 
+    def test_a_server_that_hands_out_long_rows_makes_no_long_features(self, federation) -> None:
+        (client, *_) = clients_of(federation)
+        given = {
+            prototypes.ROWS: torch.full((CLASSES, FEATURES), 1e30),
+            prototypes.COUNTS: torch.ones(CLASSES),
+        }
+        prototypes.keep(client, given)
+        assert prototypes.at_home(client).norm(dim=1).max() <= client.graph.x.norm(dim=1).mean() * 1.001
+        assert torch.isfinite(prototypes.completed_alone(client).x).all()
+
     def test_what_is_generated_differs_with_what_others_released(self, federation) -> None:
         run, few = go(federation), go(federation, settings={**SMALL, "anonymity": 10**6})
         assert any(not torch.equal(run.state[k], few.state[k]) for k in run.algorithm.released(run.state))
