@@ -64,10 +64,13 @@ class Form:
     Args:
         settings: what differs from the form as configured.
         why: in one sentence what the form does otherwise, and so why more policies fit it.
+        without_leak: whether it is there to send nothing on a channel that declares a leak: ``strictest``
+            takes it then, where no setting that was given by hand is in the way.
     """
 
     settings: Mapping[str, Any]
     why: str
+    without_leak: bool = False
 
     def __str__(self) -> str:
         return " ".join(f"training.{key}={_written(value)}" for key, value in self.settings.items())
@@ -75,7 +78,14 @@ class Form:
 
 def _written(value: Any) -> str:
     """As ``--set`` takes it."""
+    if isinstance(value, tuple | list):
+        return f"[{','.join(map(_written, value))}]"
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _plain(value: Any) -> Any:
+    """A setting as files have it: a list where it is a tuple."""
+    return list(value) if isinstance(value, tuple) else value
 
 
 class Algorithm:
@@ -153,7 +163,7 @@ class Algorithm:
             BadInput: where the form changes what was set by hand, or does not go with it.
         """
         for key, value in form.settings.items():
-            if key in self.by_hand and self.by_hand[key] != value:
+            if key in self.by_hand and _plain(self.by_hand[key]) != _plain(value):
                 raise BadInput(
                     f"training.{key} = {_written(self.by_hand[key])} was set by hand: leave it out, or set "
                     f"training.{key}={_written(value)}"

@@ -202,6 +202,10 @@ class Client:
         keys = torch.frombuffer(bytearray(os.urandom(8 * max(size, 1))), dtype=torch.int64)
         return keys[:size].argsort()
 
+    def noised(self, channel: Channel) -> bool:
+        """Whether noise covers what one unit adds to an upload, against anybody: by its own policy."""
+        return bool(self._policy[channel.name].releases())
+
     def sampled(self) -> torch.Tensor:
         """The units that the coins of the upload that is being answered took."""
         if self._coins is None:

@@ -37,6 +37,9 @@ def fit(
 ) -> Algorithm:
     """The first form of an algorithm that a policy protects: as configured, or one that the class declares.
 
+    ``strictest`` also leaves a form whose channels declare a leak for one that sends nothing on them; and
+    where clients are to take noisy steps, a form without records for one that has them.
+
     A setting that was given by hand is never changed. A channel left in plaintext counts as not protected,
     unless that was allowed; choosing the policy ``plaintext`` allows it.
 
@@ -52,15 +55,20 @@ def fit(
     policy.check_amounts(algorithm.channel_names(), algorithm.name)
     allowed = allow_plaintext or policy.name == "plaintext"
     tried = [_try(algorithm, policy, clients, allowed, channels)]
-    if tried[0].fits:
+    if tried[0].fits and not tried[0].wanting:
         return algorithm
-    for one in _others(algorithm, check):
+    for one in _others(algorithm, check, without_leak=tried[0].fits):
         try:
             tried.append(_try(one, policy, clients, allowed, channels))
         except BadInput:  # a named exception for a channel that this form does not send
             continue
-        if tried[-1].fits:
+        if tried[-1].fits and not tried[-1].wanting:
             return tried[-1].algorithm
+    if tried[0].fits:  # what is wanting is named where the policy is bound, or refused before round 1
+        return algorithm
+    for other in tried[1:]:
+        if other.fits:
+            return other.algorithm
     raise _refusal(tried, policy, clients, channels, check)
 
 
@@ -77,11 +85,14 @@ class _Tried:
     Args:
         failed: how many channels do not bind.
         refusal: of the first of them.
+        wanting: whether it runs, but with a leak that the strictest policy avoids where it can, or without
+            records for the noisy steps that clients are to take.
     """
 
     algorithm: Algorithm
     failed: int
     refusal: Refused | None
+    wanting: bool = False
 
     @property
     def fits(self) -> bool:
@@ -98,7 +109,20 @@ def _try(
         except Refused as refusal:
             return _Tried(algorithm, _failing(channels(algorithm), policy, clients), refusal)
     left = [] if allowed else _left(bound, algorithm)
-    return _Tried(algorithm, len(left), LeftInPlaintext(_in_plaintext(bound, algorithm)) if left else None)
+    in_plaintext = LeftInPlaintext(_in_plaintext(bound, algorithm)) if left else None
+    leaks = policy.name == "strictest" and any(one.leaks for one in bound.bounds.values())
+    return _Tried(algorithm, len(left), in_plaintext, leaks or _lacks_records(algorithm, policy))
+
+
+def _lacks_records(algorithm: Algorithm, policy: Policy) -> bool:
+    """Whether clients are to take noisy steps on records that the algorithm does not have."""
+    if policy.steps is None:
+        return False
+    try:
+        algorithm.occurrences(policy.steps.unit)
+    except BadInput:
+        return True
+    return False
 
 
 def _failing(channels: Sequence[Channel], policy: Policy, clients: tuple[str, ...]) -> int:
@@ -130,9 +154,17 @@ def _in_plaintext(bound: BoundPolicy, algorithm: Algorithm) -> str:
     )
 
 
-def _others(algorithm: Algorithm, check: Callable[[Algorithm], None]) -> Iterator[Algorithm]:
-    """The declared forms that keep the settings made by hand and fit the data."""
+def _others(
+    algorithm: Algorithm, check: Callable[[Algorithm], None], without_leak: bool = False
+) -> Iterator[Algorithm]:
+    """The declared forms that keep the settings made by hand and fit the data, in order.
+
+    Args:
+        without_leak: whether only those count that are there to avoid a leak.
+    """
     for form in type(algorithm).forms:
+        if without_leak and not form.without_leak:
+            continue
         try:
             made = algorithm.in_form(form)
             check(made)

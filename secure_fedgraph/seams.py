@@ -116,6 +116,13 @@ class ClientContext(Protocol):
             A permutation of ``0 .. size - 1``, ``[size]``, int64.
         """
 
+    def noised(self, channel: Channel) -> bool:
+        """Whether noise covers what one unit adds to an upload, against anybody: by this client's own policy.
+
+        Args:
+            channel: one of its algorithm's.
+        """
+
     def sampled(self) -> torch.Tensor:
         """The units whose parts the answer gives, where its channel samples them: nobody else knows which.
 

@@ -54,7 +54,8 @@ class GinStep:
             by_span: by the row space; else by the values that occurred alone.
         """
         if TABLE not in self.before:
-            return self.span(MATRIX).holds(atoms) if by_span else np.ones(len(atoms), dtype=bool)
+            everything: np.ndarray = np.ones(len(atoms), dtype=bool)
+            return self.span(MATRIX).holds(atoms) if by_span else everything
         entries = self.entries(atoms)
         if by_span:
             return span_of(self.step[TABLE].T, self.before[TABLE].T, seen=self.seen).holds(entries)

@@ -96,7 +96,7 @@ class GraphStructure(Attack):
         """The graphs of all owners, from the first opened sum, though not whose each is."""
         return self._guess(view, knowledge, {ALL: min(self.opened_sums(view), key=lambda s: s.round)})
 
-    def _guess(self, view: View, knowledge: Knowledge, updates: Mapping[str, object]) -> Guess:
+    def _guess(self, view: View, knowledge: Knowledge, updates: Mapping[str, Seen]) -> Guess:
         kinds = np.asarray(knowledge.facts[KINDS], dtype=np.float64)
         values, targets, stopped = {}, {}, {}
         for target, seen in updates.items():

@@ -50,7 +50,7 @@ class Level:
 
     def only(self, kept: np.ndarray) -> Level:
         """Some of the trees."""
-        numbers = np.flatnonzero(kept)
+        numbers = np.flatnonzero(kept).tolist()
         return Level(self.parents[kept], [self.around[i] for i in numbers], self.made[kept])
 
 

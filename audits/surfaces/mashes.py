@@ -16,6 +16,7 @@ from secure_fedgraph.algorithms.fedego.algorithm import FedEgo
 from secure_fedgraph.algorithms.fedego.kept_mashes import KeptMashes
 from secure_fedgraph.algorithms.fedego.released import FedEgoReleased
 from secure_fedgraph.attacks.attack import Guess
+from secure_fedgraph.attacks.feature_sums import SummedMembers
 from secure_fedgraph.attacks.mashes.labels import BATCH_LABELS
 from secure_fedgraph.attacks.mashes.mixing import IDENTITIES, MIXING, shares_of
 from secure_fedgraph.attacks.mashes.noise import NOISED, prefixes
@@ -36,10 +37,11 @@ def candidates(finished: FinishedRun) -> np.ndarray:
     """``[candidates, features]``: all that nodes of the data set look like, in an order that tells nothing.
 
     Nodes that look the same are one candidate. Where owners overlap, these are the nodes of all owners and of
-    the referee's graph. Empty where an algorithm makes no mashes.
+    the referee's graph. Empty where an algorithm sends neither mashes nor sums of features.
     """
     federation = finished.federation
-    if not isinstance(finished.algorithm, FedEgo):
+    sums = any(one.name == SummedMembers.channel for one in finished.algorithm.in_use)
+    if not sums and not isinstance(finished.algorithm, FedEgo):
         return np.zeros((0, federation.schema.features))
     if federation.pool is not None:
         everybody = federation.pool.x.numpy()

@@ -128,7 +128,8 @@ def graphs(guess: Guess, finished: FinishedRun) -> Judgement:
     held = training_graphs(finished)
     right: list[bool] = []
     placed: list[float] = []
-    true, guessed = {}, {}
+    true: dict[str, np.ndarray] = {}
+    guessed: dict[str, np.ndarray] = {}
     for target, owners in guess.targets.items():
         own = [graph for owner in owners for graph in held[owner]]
         for one in decoded(guess.values[target], finished.federation.schema.features):

@@ -283,6 +283,8 @@ class Experiment(BaseModel):
                     f"{steps['unit']}"
                 )
             steps["noise"] = noises.pop(TRAINING, PLACEHOLDER_MULTIPLIER)
+            if noises and self.policy == "strictest":  # of what is sent besides, sums over single units
+                protection = {"norm": NORM, **protection, "multiplier": noises}
         elif self.planned and not self._inputs_carry_budget:
             protection = {"norm": NORM, **protection, "multiplier": planned_amount(self.policy, noises)}
         elif self.training.get("clip") == ADAPTIVE:

@@ -27,7 +27,7 @@ from secure_fedgraph.federation import Federation, federate
 from secure_fedgraph.forms import fit
 from secure_fedgraph.graph.silos.agreement import check_names
 from secure_fedgraph.graph.silos.reading import read_silos
-from secure_fedgraph.privacy.policy import Policy
+from secure_fedgraph.privacy.policy import BoundPolicy, Policy
 from secure_fedgraph.privacy.spending.budget import Budget, warn_of_delta
 from secure_fedgraph.privacy.spending.ledger import number, read_ledger, spent
 from secure_fedgraph.privacy.spending.planning import Plan
@@ -171,19 +171,28 @@ def lead(experiment: Experiment, algorithm: Algorithm, federation: Federation) -
         parts.append(f"in the form {algorithm.form}: {algorithm.form.why}")
     if e.epsilon is not None:
         parts.append(f"epsilon {e.epsilon:g} at delta {e.delta:g} for one {e.unit} against the {e.against}")
-    if left := _left_in_plaintext(experiment, algorithm, federation):
+    bound = _bound_strictest(experiment, algorithm, federation)
+    if bound is not None and (left := [repr(name) for name in bound.unprotected]):
         parts.append(f"with {' and '.join(left)} left in plaintext, as was allowed")
+    if bound is not None:
+        leaks = {name: one.channel.leak for name, one in bound.bounds.items() if one.leaks}
+        parts += [
+            f"{name!r} leaks, since settings by hand ask for it: {leak}" for name, leak in leaks.items()
+        ]
     return "; ".join(parts)
 
 
-def _left_in_plaintext(experiment: Experiment, algorithm: Algorithm, federation: Federation) -> list[str]:
+def _bound_strictest(
+    experiment: Experiment, algorithm: Algorithm, federation: Federation
+) -> BoundPolicy | None:
+    """What the strictest policy made of the channels; None under another."""
     if experiment.policy != "strictest":
-        return []
+        return None
     federation = federation.pooled() if algorithm.pools else federation
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         channels = channels_of(algorithm, federation, experiment.evaluation)
-        return [repr(name) for name in experiment.make_policy().bind(channels, federation.names).unprotected]
+        return experiment.make_policy().bind(channels, federation.names)
 
 
 def _played(algorithm: Algorithm, plays: Callable[[type[Any]], type[Any]]) -> Any:

@@ -133,6 +133,11 @@ class Bound:
         return self.carrier.gives.readable and not any(stage.noise() for stage in self.stages)
 
     @property
+    def leaks(self) -> bool:
+        """Whether its reader can compute more than the algorithm needs, and no noise is in the way."""
+        return bool(self.channel.leak) and not any(stage.noise() for stage in self.stages)
+
+    @property
     def excess(self) -> tuple[str, ...]:
         """What somebody could learn beyond the channel's declaration."""
         effect_words = "".join(f", {stage.effect_words}" for stage in self.stages if stage.effect_words)
@@ -149,6 +154,8 @@ class Bound:
                 f"a server that lies may give one client anything on {channels}, where each client gets its "
                 "own values, and so learn that client's part of a sum",
             )
+        if self.leaks:
+            sentences = (*sentences, self.channel.leak)
         too_few = len(self.bind_context.clients) < self.channel.min_clients
         return (*sentences, self.channel.too_few_message) if too_few else sentences
 

@@ -391,6 +391,9 @@ class Channel:
             own, a lying server may give anything, which is then in the excess of every sum.
         once: whether something is given on it at most once a round: clients refuse a second exchange of the
             round, whoever was asked in the first.
+        leak: what its reader can compute from an opened upload or sum beyond what the algorithm needs, in a
+            sentence, where neither masks nor seals prevent it. Without noise it is in the excess, and
+            ``strictest`` takes a form of the algorithm that does not send on the channel, if there is one.
         without_lost: whether an exchange between peers goes on without a client that is gone: what it would
             have sent or read is left out, and the verb says who read whom.
         links: whether an upload may depend on links. Where it may not, a client answers on its graph without
@@ -421,6 +424,7 @@ class Channel:
     once: bool = False
     links: bool = True
     without_lost: bool = False
+    leak: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):

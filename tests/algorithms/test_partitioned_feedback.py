@@ -11,7 +11,7 @@ import torch
 from parties import NAMES
 
 import secure_fedgraph as sfg
-from secure_fedgraph.algorithms import fedsageplus
+from secure_fedgraph.algorithms.fedsageplus import algorithm as fedsageplus
 from secure_fedgraph.audits.empirical_dp.mechanisms import audit
 from secure_fedgraph.audits.empirical_dp.worst_cases import pooled_parts
 from secure_fedgraph.client import Client

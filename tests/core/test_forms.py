@@ -122,6 +122,7 @@ FORMS: dict[tuple[str, str], Any] = {
     ("fedego", "distributed_dp"): {"mash": "across"},
     ("fedego", "strictest"): {"mash": "across"},
     ("fedsage+", "distributed_dp"): {"generator": "shared"},
+    ("fedsage+", "strictest"): {"feedback": "prototypes"},
     ("fairgraphfl", "homomorphic"): {"valuation": "encrypted", "vocabulary": "public", "lists": "valued"},
     ("fairgraphfl", "strictest"): {"valuation": "encrypted", "vocabulary": "public", "lists": "valued"},
     ("fairgraphfl", "local_dp"): {"vocabulary": "public"},

@@ -27,7 +27,8 @@ from secure_fedgraph.protocol.message import ANSWER, Message
 
 ROWS = [
     ("fedsage", "masked", {"hidden": [8, 4]}),
-    ("fedsage+", "strictest", {"federated_epochs": 1, "hidden": [8, 4]}),
+    ("fedsage+", "strictest", {"federated_epochs": 1, "hidden": [8, 4], "feedback": "prototypes"}),
+    ("fedsage+", "masked", {"federated_epochs": 1, "hidden": [8, 4]}),
     ("fedavg", "plaintext", {"hidden": [8, 4]}),
     ("apflgate", "masked", {}),
 ]

@@ -14,7 +14,7 @@ from secure_fedgraph.algorithms.training.optimizers import bound_gradients, mome
 from secure_fedgraph.algorithms.training.private_training import Penalty, fit_privately
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.graph.sample.packing import select_graphs
-from secure_fedgraph.graph.sample.trees import NeighbourTable, own_tree
+from secure_fedgraph.graph.sample.trees import PARTNER, NeighbourTable, own_tree
 from secure_fedgraph.models.finite import note_divergence, take_step
 from secure_fedgraph.models.given import scores_of, spare
 from secure_fedgraph.seams import ClientContext
@@ -97,7 +97,7 @@ def loss_on(
 
 def _fresh_trees(client: ClientContext, graph: Data, settings: TrainingSettings) -> Trees:
     if settings.trains_alone:
-        return lambda batch: own_tree(batch, len(settings.fanout))
+        return lambda batch: own_tree(batch, len(settings.fanout), graph.get(PARTNER))
     table = NeighbourTable(graph.edge_index, graph.num_nodes)
     generator = client.generator("neighbours")
     return lambda batch: table.sample_tree(batch, settings.fanout, generator)

@@ -68,9 +68,14 @@ class NodeClassifier(Algorithm):
         """The model, or its maker, where one was given."""
         return {} if self._make is None else {"model": self._make}
 
+    @property
+    def why_neighbours(self) -> str:
+        """Why it cannot be trained on nodes alone under these settings; empty where it can."""
+        return self.needs_neighbours
+
     def _check_alone(self) -> None:
         """Checks that nodes can be trained on alone."""
-        why = self.needs_neighbours
+        why = self.why_neighbours
         if not why and self.settings.network == "ego":
             why = "the ego network reads sampled neighbours by their positions"
         if self._make is not None:

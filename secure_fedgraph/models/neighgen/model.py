@@ -206,6 +206,7 @@ class NeighGen(nn.Module):
         candidates: most neighbours a node is given.
         hidden: inner widths of fGen.
         dropout: of all three parts.
+        fgen: another generator of features in fGen's place, of the encoder's output width.
 
     References:
         Zhang et al., NeurIPS 2021, section 4.1; the released code's encoder is this GCN, not a GraphSAGE.
@@ -220,11 +221,12 @@ class NeighGen(nn.Module):
         candidates: int = 5,
         hidden: tuple[int, ...] = (256, 2048),
         dropout: float = 0.5,
+        fgen: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.encoder = Gcn(features, *encoder, dropout=dropout)
         self.dgen = _linear(encoder[1], 1)
-        self.fgen = FeatureGenerator(encoder[1], features, candidates, hidden, dropout)
+        self.fgen: Any = fgen or FeatureGenerator(encoder[1], features, candidates, hidden, dropout)
         self.head = Gcn(features, head, classes, dropout)
 
     def embed(self, x: Tensor, edge_index: Tensor, generator: torch.Generator | None = None) -> Tensor:

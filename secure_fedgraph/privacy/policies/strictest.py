@@ -24,6 +24,12 @@ LADDER = ("distributed_dp", "masked", "homomorphic", "local_dp", "sealed", "plai
 def strictest(*policies: Policy) -> Policy:
     """For each channel the first policy that binds; a channel left in plaintext raises a warning.
 
+    Where a channel declares a leak and gets no noise, an algorithm takes a form that sends nothing on it. If
+    a setting that was given by hand is in the way, the leak is named: in the channel's excess, and in the
+    first line of a command.
+
+    A candidate whose noise is given by channel, and not for this one, is passed over.
+
     Without arguments: masked, homomorphic, sealed, plaintext, in that order.
     """
     candidates = policies or (masked(), homomorphic(), sealed(), plaintext())
@@ -45,6 +51,10 @@ class _Strictest(Policy):
             return super()._bind(channel, clients)
         reasons = []
         for candidate in self.candidates:
+            noise = candidate.amounts.get("multiplier")
+            if noise is not None and channel.name not in noise:
+                reasons.append(f"{candidate.name}: no noise is given for {channel.name!r}")
+                continue
             try:
                 # randomised inputs and noisy steps are set here: a candidate refuses what does not fit
                 candidate = replace(candidate, randomizers=self.randomizers, steps=self.steps)

@@ -343,6 +343,8 @@ def _mend(channel: str, protection: str, budget: Budget, one_of: str) -> str:
         )
     if budget.unit == "client":
         return "use distributed_dp, or local_dp where each upload is read"
+    if one_of == budget.unit:
+        return "use distributed_dp, or strictest where clients train by noisy steps besides"
     if budget.unit in OF_NODES:
         return f"use a policy without noise of its own, as masked: the {budget.unit}s are then randomised"
     return "use --unit client, or settings of the algorithm that bound what one unit touches"

@@ -3,169 +3,50 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
-from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Form, State
 from secure_fedgraph.algorithms.fedsage import PAPER, FedSage, LocSage
+from secure_fedgraph.algorithms.fedsageplus import prototypes
+from secure_fedgraph.algorithms.fedsageplus.generation import CANDIDATES, DECAY, RATE, Generates
+from secure_fedgraph.algorithms.fedsageplus.settings import PROTOTYPES, RELEASED, GeneratorSettings
 from secure_fedgraph.algorithms.training.optimizers import bound_gradients, moments, restore
-from secure_fedgraph.algorithms.training.private_training import MADE
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.errors import BadInput, HostileMessage
-from secure_fedgraph.graph.impairing import Impaired, check_share, impair
-from secure_fedgraph.graph.mending import mend
 from secure_fedgraph.graph.sample.trees import NeighbourTable
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.finite import finite, note_divergence, take_step
 from secure_fedgraph.models.neighgen.feedback import Feedback, blocks
-from secure_fedgraph.models.neighgen.losses import FeatLossNorm, random_neighbourhoods
+from secure_fedgraph.models.neighgen.losses import random_neighbourhoods
+from secure_fedgraph.models.neighgen.mixture import PrototypeMixture
 from secure_fedgraph.models.neighgen.model import NeighGen
-from secure_fedgraph.models.neighgen.training import joint_loss, predict_neighbours, train_locally
+from secure_fedgraph.models.neighgen.training import joint_loss, train_locally
 from secure_fedgraph.models.parameters import difference, glorot, load, parameters_of, total
-from secure_fedgraph.protocol import Channel, ContributionRows, Reveal, Unit, UnitContribution, Upload
+from secure_fedgraph.protocol import (
+    Channel,
+    ContributionMoments,
+    ContributionRows,
+    Reveal,
+    Unit,
+    UnitContribution,
+    Upload,
+)
 from secure_fedgraph.protocol.given import NOTHING, Entry, Expected, Numbers, like
 from secure_fedgraph.seams import ClientContext, RoundApi, Total
 
-CANDIDATES = 5
 MOST = 2**28
 """Values of one answer's gradients, one a query, that an owner holds at a time (1 GiB)."""
-RATE, DECAY = 0.001, 1e-4
-"""Adam's rate and weight decay for generators, as in the released code."""
+MIXTURE_RATE = 0.01
+"""Adam's rate where weights of prototypes are learned: they are few, and every epoch is one step."""
 
 Query = tuple[State, torch.Tensor, torch.Tensor, torch.Tensor, float]
 """An owner's offer (generator, embeddings, counts), the features of who answers, the scale of the loss."""
 
 
-class GeneratorSettings(TrainingSettings):
-    """FedSage's settings and NeighGen's.
-
-    Args:
-        hidden_share: of an owner's nodes, hidden so that the generator has something to learn.
-        generator_epochs: full-batch epochs of local pre-training.
-        federated_epochs: epochs with feedback from the other owners, one exchange each.
-        exchange_batch: nodes whose embeddings one offer holds; always exactly that many.
-            An answering owner refuses offers about more.
-        minimum_batch: an answering owner refuses offers about fewer nodes.
-        encoder: hidden and output width of the encoder.
-        generator_hidden: inner widths of the feature generator.
-        alpha: weight of the other owners' term.
-        feat_loss_norm: ``per_dim_mean``, or ``paper_sum``.
-        cross_target: what an answering owner compares with: its ``nearest`` node (the paper), or
-            ``random_neighbourhood`` (the released code).
-        feedback: gradients at the generator's ``parameters``, or at its ``outputs``, which are smaller and
-            carry the features openly.
-        feedback_minimum: ``whole``, the paper's: a query is compared with all of an answering owner's nodes,
-            and one of them may be the nearest of every query; ``partitioned``: nodes are dealt out to the
-            queries, afresh for every answer, and a query sees its own only: a node moves one gradient.
-        feedback_clip: under ``partitioned``, the L2 norm of one query's gradient.
-        generator: each owner its ``own`` (the paper), or one ``shared`` by averaging (its Table 4).
-    """
-
-    hidden_share: float = Field(0.15, gt=0, lt=1)
-    generator_epochs: int = Field(20, ge=0)
-    federated_epochs: int = Field(20, ge=0)
-    exchange_batch: int = Field(64, ge=1)
-    minimum_batch: int = Field(64, ge=1)
-    encoder: tuple[int, int] = (32, 128)
-    generator_hidden: tuple[int, int] = (256, 2048)
-    alpha: float = Field(1.0, ge=0, allow_inf_nan=False)
-    feat_loss_norm: FeatLossNorm = "per_dim_mean"
-    cross_target: Literal["nearest", "random_neighbourhood"] = "nearest"
-    feedback: Literal["parameters", "outputs"] = "parameters"
-    feedback_minimum: Literal["whole", "partitioned"] = "whole"
-    feedback_clip: float = Field(1.0, gt=0, allow_inf_nan=False)
-    generator: Literal["own", "shared"] = "own"
-
-    @model_validator(mode="after")
-    def _check_exchange(self) -> GeneratorSettings:
-        if self.exchange_batch < self.minimum_batch:
-            raise PydanticCustomError(
-                "minimum_batch",
-                "exchange_batch {batch} is below minimum_batch {minimum}: owners would refuse every offer",
-                {"batch": self.exchange_batch, "minimum": self.minimum_batch},
-            )
-        if self.feedback_minimum == "partitioned" and self.cross_target != "nearest":
-            raise PydanticCustomError(
-                "feedback_minimum", "partitioned deals nodes out to find the nearest: leave cross_target"
-            )
-        return self
-
-
-class _Generates:
-    """What FedSage+ and LocSage+ share: an owner's generator, its pre-training, and its completed graph."""
-
-    needs_neighbours: ClassVar[str] = "generated neighbours are what it is about"
-    settings: GeneratorSettings
-
-    def neighgen(self, schema: Schema) -> NeighGen:
-        """A fresh generator of the right shape."""
-        s = self.settings
-        return NeighGen(
-            schema.features,
-            schema.classes,
-            encoder=s.encoder,
-            candidates=CANDIDATES,
-            hidden=s.generator_hidden,
-        )
-
-    def pretrain(self, client: ClientContext) -> None:
-        """Stage A: the generator learns from the owner's own hidden nodes."""
-        model = self.neighgen(client.schema)
-        glorot(model, client.generator("neighgen").initial_seed())
-        impaired = self.impaired(client)
-        with torch.no_grad():
-            # the regression starts at the mean count: from zero, twenty epochs often end below the half that
-            # rounds to a neighbour, and the completed graph is the old one
-            model.dgen.bias.fill_(float(impaired.counts.float().mean()))
-        train_locally(
-            model,
-            impaired,
-            self.settings.generator_epochs,
-            client.generator("pretraining"),
-            learning_rate=RATE,
-            weight_decay=DECAY,
-            feat_loss_norm=self.settings.feat_loss_norm,
-        )
-        client.memory["neighgen"] = parameters_of(model)
-
-    def check_records(self, schema: Schema, unit: str) -> None:
-        """A completed graph has none."""
-        raise BadInput(MADE)
-
-    def check_own(self, graph: Data, name: str) -> None:
-        """That hiding the share leaves some nodes, and hides some."""
-        check_share(int(graph.num_nodes or 0), self.settings.hidden_share)
-
-    def impaired(self, client: ClientContext) -> Impaired:
-        """The owner's graph with a share of its nodes hidden: the same ones in every round."""
-        seed = client.memory.setdefault("impair_seed", client.generator("impairing").initial_seed() % 2**32)
-        return impair(client.graph, self.settings.hidden_share, seed)
-
-    def own_generator(self, client: ClientContext) -> NeighGen:
-        """The generator so far; pre-trained now, where no round has asked this owner to yet."""
-        if "neighgen" not in client.memory:
-            self.pretrain(client)
-        model = self.neighgen(client.schema)
-        load(model, client.memory["neighgen"])
-        model.eval()
-        return model
-
-    def completed(self, client: ClientContext) -> Data:
-        """The owner's original graph with generated neighbours, made once, before the classifier."""
-        if "completed" not in client.memory:
-            model = self.own_generator(client)
-            counts, features = predict_neighbours(model, client.graph, client.generator("mending"))
-            graph = mend(client.graph, counts, features)
-            keys = ("x", "y", "edge_index", "train_mask")
-            client.memory["completed"] = {key: graph[key] for key in keys}
-        return Data(**client.memory["completed"])
-
-
-class LocSagePlus(_Generates, LocSage):
+class LocSagePlus(Generates, LocSage):
     """LocSage on graphs that each owner mends by itself.
 
     References:
@@ -178,25 +59,45 @@ class LocSagePlus(_Generates, LocSage):
     Settings: ClassVar[type[TrainingSettings]] = GeneratorSettings
     settings: GeneratorSettings
 
+    def check(self, schema: Schema) -> None:
+        """As of :class:`LocSage`, and that nothing is to be released."""
+        super().check(schema)
+        if self.settings.of_prototypes:
+            raise BadInput(
+                f"training.feedback = {PROTOTYPES}: {self.name} exchanges nothing; leave it out, or "
+                "use fedsage+"
+            )
+
     def training_graph(self, client: ClientContext) -> Data:
         """The completed graph."""
         return self.completed(client)
 
 
-class FedSagePlus(_Generates, FedSage):
+class FedSagePlus(Generates, FedSage):
     """FedSage on completed graphs, whose generators learn from all owners.
 
-    Rounds before the first scored one: one of local pre-training, then one a federated epoch. In each of
-    those every owner offers embeddings and its feature generator to the others, they answer with the gradient
-    of the distance to their own nearest nodes (Eq. 6), and the owner adds the sum to its own. The server only
-    carries. Then FedSage.
+    As in the paper (``feedback="parameters"``): rounds before the first scored one are one of local
+    pre-training, then one a federated epoch. In each of those every owner offers embeddings and its feature
+    generator to the others, they answer with the gradient of the distance to their own nearest nodes (Eq. 6),
+    and the owner adds the sum to its own. The server only carries. Then FedSage.
 
     What leaks, and is measured by attacks C1 and C2: an answering owner's raw features stand in its gradient.
     Sealing hides them from the server, masking adds the owners up, and neither hides them from the owner that
     asked. ``minimum_batch`` makes solving for them harder; that is no guarantee.
 
+    Without that exchange (``feedback="prototypes"``, recommended): in one round every owner adds once to sums
+    of features by class, whose means the server hands to all. Each owner trains its generator at home, and
+    what it generates are mixtures of these means. Nothing interactive follows.
+
+    Guarantees:
+        - with ``feedback="prototypes"`` one node moves what its owner adds to the sums by a known amount,
+          which the client enforces: noise on it has a finite epsilon for a node;
+        - with ``generator="released"`` besides, nothing that is sent depends on a link, and noisy steps
+          protect single nodes in the classifier's updates too.
+
     References:
-        Zhang et al., NeurIPS 2021, sections 4.1 to 4.3, algorithm 1.
+        Zhang et al., NeurIPS 2021, sections 4.1 to 4.3, algorithm 1. Prototypes in the place of gradients:
+        FedDEP (2024) hands out embeddings, without a bound on one node; the sums here are others.
     """
 
     name = "fedsage+"
@@ -209,20 +110,43 @@ class FedSagePlus(_Generates, FedSage):
             {"generator": "shared"},
             "one generator is averaged over the owners, and no owner hands its own to the others",
         ),
+        Form(
+            {"feedback": PROTOTYPES},
+            "owners add once to sums of features by class, and send no gradient at anybody's features",
+            without_leak=True,
+        ),
+        Form(
+            {"feedback": PROTOTYPES, "generator": RELEASED, "fanout": (0, 0)},
+            "each node is completed from its own features and released sums by class, so it is one record",
+            without_leak=True,
+        ),
     )
 
     PRETRAIN = Channel("pretrain", Reveal.NOTHING)
+    FEATURE_SUMS = Channel("feature_sums", Reveal.SUM)
     GENERATOR = Channel("generator", Reveal.EACH, to="peer")
-    FEEDBACK = Channel("feedback", Reveal.SUM, to="peer")
+    FEEDBACK = Channel(
+        "feedback",
+        Reveal.SUM,
+        to="peer",
+        leak="the owner that asked can solve the answers for raw features (attacks C1, C2 and C3)",
+    )
     SHARED = Channel("shared_generator", Reveal.SUM)
 
     @property
     def in_use(self) -> tuple[Channel, ...]:
         """What these settings send, with what one node moves of the answers where that is bounded."""
-        own = self.settings.generator == "own"
-        spared = {self.SHARED.name} if own else {self.GENERATOR.name, self.FEEDBACK.name}
-        used = (c for c in super().in_use if c.name not in spared)
-        return tuple(self._feedback if c.name == self.FEEDBACK.name else c for c in used)
+        exchanged = (self.GENERATOR.name, self.FEEDBACK.name)
+        ways = {"own": exchanged, "shared": (self.SHARED.name,), PROTOTYPES: (self.FEATURE_SUMS.name,)}
+        taken = ways[PROTOTYPES if self.settings.of_prototypes else self.settings.generator]
+        spared = {name for way in ways.values() for name in way} - set(taken)
+        bounded = {self.FEEDBACK.name: self._feedback, self.FEATURE_SUMS.name: self._feature_sums}
+        return tuple(bounded.get(c.name, c) for c in super().in_use if c.name not in spared)
+
+    @property
+    def _feature_sums(self) -> Channel:
+        moved = prototypes.contribution(self.settings)
+        return replace(self.FEATURE_SUMS, unit=Unit.NODE, links=False, unit_contribution=moved)
 
     @property
     def _feedback(self) -> Channel:
@@ -234,22 +158,27 @@ class FedSagePlus(_Generates, FedSage):
 
     @property
     def warm_up(self) -> int:
-        """Pre-training, then the federated epochs."""
-        return 1 + self.settings.federated_epochs
+        """Pre-training, then the federated epochs; or the release and training at home, in one."""
+        return 1 if self.settings.of_prototypes else 1 + self.settings.federated_epochs
 
     def round(self, round: RoundApi, state: State) -> State:
-        """Pre-training, an epoch of the generators, or a round of FedSage."""
+        """Pre-training, with a release before it or without, an epoch of the generators, or FedSage."""
         if round.number == 1:
-            round.scatter(self.PRETRAIN, {name: {} for name in round.cohort})
-            return state
+            given: State = {}
+            if self.settings.of_prototypes:
+                given = prototypes.released(round.reduce(self._feature_sums), self.settings)
+            round.scatter(self.as_used(self.PRETRAIN), dict.fromkeys(round.cohort, given))
+            return state | given
         if round.number <= self.warm_up:
             return self._generator_epoch(round, state)
-        classifier = {name: value for name, value in state.items() if not name.startswith(_SHARED)}
-        return state | super().round(round, classifier)
+        return state | super().round(round, _classifier(state))
 
     def uses(self, channel: Channel, rounds: int, clients: int) -> int:
-        """The generators' channels in warm-up, FEEDBACK for every other owner; the classifier's after it."""
+        """Sums of features once; the generators' channels in warm-up, FEEDBACK for every other owner; the
+        classifier's after it."""
         epochs = self.settings.federated_epochs
+        if channel.name == self.FEATURE_SUMS.name:
+            return 1
         if channel.name == self.FEEDBACK.name:
             return epochs * (clients - 1)
         return epochs if channel.name in (self.GENERATOR.name, self.SHARED.name) else rounds
@@ -264,8 +193,10 @@ class FedSagePlus(_Generates, FedSage):
         return state
 
     def init(self, schema: Schema, seed: int) -> State:
-        """The classifier's first weights; with a shared generator, its first weights too."""
+        """The classifier's first weights; with a shared generator, its first weights too; no prototype."""
         state = super().init(schema, seed)
+        if self.settings.of_prototypes:
+            state |= prototypes.nothing_known(schema)
         if self.settings.generator == "shared":
             model = self.neighgen(schema)
             glorot(model, seed)
@@ -274,17 +205,21 @@ class FedSagePlus(_Generates, FedSage):
 
     def released(self, state: State) -> State:
         """The classifier."""
-        return {k: v for k, v in super().released(state).items() if not k.startswith(_SHARED)}
+        return _classifier(super().released(state))
 
     def takes(self, channel: str, schema: Schema) -> Expected | None:
-        """The weights of the classifier or of the shared generator, a peer's offer, or nothing."""
-        if channel in (self.PRETRAIN.name, self.GENERATOR.name):
+        """Weights of the classifier or of the shared generator, a peer's offer, prototypes; or nothing."""
+        if channel == self.PRETRAIN.name and self.settings.of_prototypes:
+            return (like(prototypes.nothing_known(schema)),)
+        if channel in (self.PRETRAIN.name, self.GENERATOR.name, self.FEATURE_SUMS.name):
             return NOTHING
         if channel == self.FEEDBACK.name:
             return tuple({self.GENERATOR.name: offer} for offer in self._offers(schema))
         if channel in (self.UPDATE.name, self.SHARED.name):
-            shared, state = channel == self.SHARED.name, self.init(schema, 0)
-            return (like({k: v for k, v in state.items() if k.startswith(_SHARED) == shared}),)
+            state = self.init(schema, 0)
+            if channel == self.UPDATE.name:
+                return (like(_classifier(state)),)
+            return (like({k: v for k, v in state.items() if k.startswith(_SHARED)}),)
         return super().takes(channel, schema)
 
     def shows(self, channel: str, schema: Schema) -> Expected | None:
@@ -311,8 +246,16 @@ class FedSagePlus(_Generates, FedSage):
 
     @PRETRAIN.answer
     def start_generator(self, client: ClientContext, given: State) -> None:
-        """Stage A."""
-        self.pretrain(client)
+        """Stage A; before it, what was released is kept."""
+        if self.settings.of_prototypes:
+            prototypes.keep(client, given)
+        if not self.settings.made_of_released:
+            self.pretrain(client)
+
+    @FEATURE_SUMS.answer
+    def feature_sums(self, client: ClientContext, given: State) -> ContributionMoments:
+        """The training nodes' features and classes, of which the client's door makes sums by class."""
+        return prototypes.records_of(client, self.settings, client.noised(self._feature_sums))
 
     @GENERATOR.answer
     def offer(self, client: ClientContext, given: State) -> Upload:
@@ -448,8 +391,42 @@ class FedSagePlus(_Generates, FedSage):
         return Upload({_SHARED + name: value for name, value in difference(after, before).items()})
 
     def training_graph(self, client: ClientContext) -> Data:
-        """The completed graph."""
+        """The completed graph; or each node beside the one neighbour that follows from itself."""
+        if self.settings.made_of_released:
+            return prototypes.completed_alone(client)
         return self.completed(client)
+
+    @property
+    def at_home(self) -> tuple[int, float]:
+        """As :attr:`Generates.at_home`; all epochs are at home where prototypes were released."""
+        if not self.settings.of_prototypes:
+            return super().at_home
+        return self.settings.generator_epochs + self.settings.federated_epochs, MIXTURE_RATE
+
+    def generator_of(self, client: ClientContext) -> NeighGen:
+        """A fresh generator for one owner; of mixtures where prototypes were released."""
+        if not self.settings.of_prototypes:
+            return super().generator_of(client)
+        encoder, schema = self.settings.encoder, client.schema
+        mixture = PrototypeMixture(encoder[1], prototypes.at_home(client), CANDIDATES)
+        return NeighGen(schema.features, schema.classes, encoder, candidates=CANDIDATES, fgen=mixture)
+
+    @property
+    def lacks_records(self) -> str:
+        """As :attr:`Generates.lacks_records`; a node that is completed by itself is one."""
+        return "" if self.settings.made_of_released else super().lacks_records
+
+    @property
+    def why_neighbours(self) -> str:
+        """As :attr:`NodeClassifier.why_neighbours`; what follows from single nodes is trained on alone."""
+        return "" if self.settings.made_of_released else super().why_neighbours
+
+    def check_own(self, graph: Data, name: str) -> None:
+        """As :meth:`Generates.check_own` where a generator is trained, and that sums are not cut."""
+        if not self.settings.made_of_released:
+            super().check_own(graph, name)
+        if self.settings.of_prototypes:
+            prototypes.check_size(graph, name, self.settings)
 
     def _side(self, schema: Schema) -> Feedback:
         s = self.settings
@@ -458,3 +435,8 @@ class FedSagePlus(_Generates, FedSage):
 
 _FGEN = "fgen."
 _SHARED = "neighgen."
+
+
+def _classifier(state: State) -> State:
+    """Of a state, what FedSage has."""
+    return {k: v for k, v in state.items() if not k.startswith((_SHARED, prototypes.PREFIX))}

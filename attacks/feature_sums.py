@@ -1,0 +1,127 @@
+"""C7 on FedSage+: which known nodes are in the released sums of features by class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from secure_fedgraph.attacks.attack import CLIENT, Attack, Blind, Guess, Knowledge
+from secure_fedgraph.attacks.mashes.pool import GRANT, POOL, TRAINING_NODES
+from secure_fedgraph.attacks.weights import ALL
+from secure_fedgraph.models.neighgen.mixture import COUNT
+from secure_fedgraph.protocol import View
+from secure_fedgraph.protocol.transcript import SERVER
+
+MOST = 800
+"""Candidates that one class is solved for, those that fit its sum best."""
+STEPS = 600
+"""Of the solution of one system."""
+LEAST = 0.5
+"""The noised count below which a class is taken to have nobody."""
+
+
+class SummedMembers(Attack):
+    """C7: a sum of few nodes' features is a mixture with few parts, which a pool of candidates solves for.
+
+    Each class is one system: a value for each feature, and each candidate in it with a share of 0 or 1.
+    Least squares with shares from 0 to 1 is solved for it; a candidate is scored by its largest share, and
+    beneath that by how well it fits the sum.
+
+    References:
+        Carlini et al., Is Private Learning Possible with Instance Encoding?, S&P 2021, for mixtures and a
+        pool; Beck and Teboulle, A Fast Iterative Shrinkage-Thresholding Algorithm, 2009, for the solution.
+    """
+
+    id = "c7-summed-members"
+    title = "which known nodes are in the sums of features"
+    subject = "members of feature sums"
+    family = "feature-sums"
+    summary = "which nodes of a known pool an owner trains on, from its sums of features by class"
+    adversaries: ClassVar[tuple[str, ...]] = (SERVER, CLIENT)
+    channel = "feature_sums"
+    also_reads: ClassVar[tuple[str, ...]] = ("pretrain",)
+    first_rounds = 1
+    grants: ClassVar[tuple[str, ...]] = (GRANT,)
+    needs: ClassVar[tuple[str, ...]] = (POOL,)
+    cost = "one least-squares problem a class and owner, seconds each"
+    depends_on: ClassVar[tuple[str, ...]] = ("training.anonymity",)
+    stops: ClassVar[Mapping[str, str]] = {
+        SERVER: "noise on the sums for a node's epsilon (distributed_dp, local_dp); masks leave everybody's "
+        "sum, in which members hide among more",
+        CLIENT: "noise on the sums for a node's epsilon: what is released is read by every owner",
+    }
+
+    def run(self, view: View, knowledge: Knowledge) -> Guess:
+        """Scores of all candidates for each owner whose own sums can be read."""
+        seen = self.single_uploads(view)
+        values = {one.clients[0]: self._scores(view, one.values, 1, knowledge) for one in seen}
+        return Guess(TRAINING_NODES, values, {name: (name,) for name in values}, len(seen))
+
+    def residual(self, view: View, knowledge: Knowledge) -> Guess:
+        """The same for all owners together, from the opened sums, or from what was handed to an owner."""
+        known = self.channel in view.public.get("channels", {})
+        sums = view.sums(self.channel) if known else []
+        if sums:
+            values = self._scores(view, sums[0].values, len(sums[0].clients), knowledge)
+            return Guess(TRAINING_NODES, {ALL: values}, {ALL: sums[0].clients}, len(sums))
+        handed = view.asked("pretrain") if known else []
+        if not handed:
+            raise Blind(
+                f"{self.id}: no sum of channel {self.channel!r} was opened or handed out in this view"
+            )
+        owners = tuple(view.public["clients"])
+        return Guess(TRAINING_NODES, {ALL: self._of_means(handed[0], knowledge)}, {ALL: owners}, len(handed))
+
+    def _scores(self, view: View, values: Mapping[str, Any], owners: int, knowledge: Knowledge) -> np.ndarray:
+        records = float(view.public["settings"]["records"])
+        sums = np.asarray(values["classes"], dtype=np.float64)
+        sums = sums.reshape(-1, *sums.shape[-2:])[0].T * records
+        return self._solved(sums[:, :-1] / np.sqrt(1 - COUNT**2), knowledge)
+
+    def _of_means(self, handed: Any, knowledge: Knowledge) -> np.ndarray:
+        rows, counts = (
+            np.asarray(handed.values[f"prototypes.{key}"], dtype=np.float64) for key in ("rows", "counts")
+        )
+        return self._solved(rows * counts[:, None], knowledge)
+
+    def _solved(self, sums: np.ndarray, knowledge: Knowledge) -> np.ndarray:
+        """Scores ``[candidates]``, of sums of directions ``[classes, features]``."""
+        pool = np.asarray(knowledge.facts[POOL], dtype=np.float64)
+        lengths = np.linalg.norm(pool, axis=1, keepdims=True)
+        pool = np.divide(pool, lengths, out=np.zeros_like(pool), where=lengths > 0)
+        best = np.zeros(len(pool))
+        for total in sums:
+            length = float(np.linalg.norm(total))
+            if length < LEAST:
+                continue
+            fit = pool @ total / length
+            # a node is in a sum of features that are 0 or more only if the sum has all of its words
+            beyond = np.clip(pool - np.clip(total, 0, None), 0, None).sum(1)
+            likely = np.argsort(beyond - 1e-3 * fit, kind="stable")[:MOST]
+            shares = np.zeros(len(pool))
+            shares[likely] = shares_in(total, pool[likely])
+            best = np.maximum(best, shares + 1e-3 * fit)
+        return best
+
+
+def shares_in(total: np.ndarray, rows: np.ndarray, steps: int = STEPS) -> np.ndarray:
+    """The shares from 0 to 1 with which rows add up to a total, nearly: least squares by accelerated steps.
+
+    Args:
+        total: ``[d]``.
+        rows: ``[n, d]``.
+
+    >>> shares_in(np.array([1.0, 0.0, 1.0]), np.eye(3)).round(3).tolist()
+    [1.0, 0.0, 1.0]
+    """
+    products, aim = rows @ rows.T, rows @ total
+    rate = 1 / max(float(np.linalg.norm(products, 2)), 1e-12)
+    shares, ahead, weight = np.zeros(len(rows)), np.zeros(len(rows)), 1.0
+    for _ in range(steps):
+        moved = np.clip(ahead - rate * (products @ ahead - aim), 0, 1)
+        after = (1 + np.sqrt(1 + 4 * weight**2)) / 2
+        ahead = moved + (weight - 1) / after * (moved - shares)
+        shares, weight = moved, after
+    return shares

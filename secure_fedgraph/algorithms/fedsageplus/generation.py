@@ -1,0 +1,111 @@
+"""What FedSage+ and LocSage+ share: an owner's generator, its pre-training, and its completed graph."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch_geometric.data import Data
+
+from secure_fedgraph.algorithms.fedsageplus.settings import GeneratorSettings
+from secure_fedgraph.algorithms.training.private_training import MADE
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.impairing import Impaired, check_share, impair
+from secure_fedgraph.graph.mending import mend
+from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.models.neighgen.model import NeighGen
+from secure_fedgraph.models.neighgen.training import predict_neighbours, train_locally
+from secure_fedgraph.models.parameters import glorot, load, parameters_of
+from secure_fedgraph.seams import ClientContext
+
+CANDIDATES = 5
+RATE, DECAY = 0.001, 1e-4
+"""Adam's rate and weight decay for generators, as in the released code."""
+
+
+class Generates:
+    """An owner that generates neighbours for its nodes."""
+
+    needs_neighbours: ClassVar[str] = "generated neighbours are what it is about"
+    settings: GeneratorSettings
+
+    def neighgen(self, schema: Schema) -> NeighGen:
+        """A fresh generator of the right shape."""
+        s = self.settings
+        return NeighGen(
+            schema.features,
+            schema.classes,
+            encoder=s.encoder,
+            candidates=CANDIDATES,
+            hidden=s.generator_hidden,
+        )
+
+    def generator_of(self, client: ClientContext) -> NeighGen:
+        """A fresh generator for one owner."""
+        return self.neighgen(client.schema)
+
+    @property
+    def at_home(self) -> tuple[int, float]:
+        """Epochs of stage A, and their learning rate."""
+        return self.settings.generator_epochs, RATE
+
+    def pretrain(self, client: ClientContext) -> None:
+        """Stage A: the generator learns from the owner's own hidden nodes."""
+        epochs, rate = self.at_home
+        model = self.generator_of(client)
+        glorot(model, client.generator("neighgen").initial_seed())
+        impaired = self.impaired(client)
+        with torch.no_grad():
+            # the regression starts at the mean count: from zero, twenty epochs often end below the half that
+            # rounds to a neighbour, and the completed graph is the old one
+            model.dgen.bias.fill_(float(impaired.counts.float().mean()))
+        train_locally(
+            model,
+            impaired,
+            epochs,
+            client.generator("pretraining"),
+            learning_rate=rate,
+            weight_decay=DECAY,
+            feat_loss_norm=self.settings.feat_loss_norm,
+        )
+        client.memory["neighgen"] = parameters_of(model)
+
+    @property
+    def lacks_records(self) -> str:
+        """Why no record of its training is one node; empty where it is."""
+        return MADE
+
+    def occurrences(self, unit: str) -> int:
+        """As FedSage's, where a completed graph has records."""
+        if self.lacks_records:
+            raise BadInput(self.lacks_records)
+        times: int = super().occurrences(unit)  # type: ignore[misc]
+        return times
+
+    def check_own(self, graph: Data, name: str) -> None:
+        """That hiding the share leaves some nodes, and hides some."""
+        check_share(int(graph.num_nodes or 0), self.settings.hidden_share)
+
+    def impaired(self, client: ClientContext) -> Impaired:
+        """The owner's graph with a share of its nodes hidden: the same ones in every round."""
+        seed = client.memory.setdefault("impair_seed", client.generator("impairing").initial_seed() % 2**32)
+        return impair(client.graph, self.settings.hidden_share, seed)
+
+    def own_generator(self, client: ClientContext) -> NeighGen:
+        """The generator so far; pre-trained now, where no round has asked this owner to yet."""
+        if "neighgen" not in client.memory:
+            self.pretrain(client)
+        model = self.generator_of(client)
+        load(model, client.memory["neighgen"])
+        model.eval()
+        return model
+
+    def completed(self, client: ClientContext) -> Data:
+        """The owner's original graph with generated neighbours, made once, before the classifier."""
+        if "completed" not in client.memory:
+            model = self.own_generator(client)
+            counts, features = predict_neighbours(model, client.graph, client.generator("mending"))
+            graph = mend(client.graph, counts, features)
+            keys = ("x", "y", "edge_index", "train_mask")
+            client.memory["completed"] = {key: graph[key] for key in keys}
+        return Data(**client.memory["completed"])

@@ -1,0 +1,131 @@
+"""FedSage+ without an exchange of gradients: each owner adds once to sums of features by class.
+
+A record is a training node: its features' direction with a constant beside it, ``z`` of length 1, and its
+class ``t``, a unit vector. What is released is ``sum z t^T`` over all owners' records: by class a sum of
+directions and a count. Removing one node takes one record out, so it moves the sums by at most 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch_geometric.data import Data
+
+from secure_fedgraph.algorithm import State
+from secure_fedgraph.algorithms.fedsageplus.settings import GeneratorSettings
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.sample.trees import PARTNER
+from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.models.neighgen.mixture import class_records, own_mixture, prototypes_of
+from secure_fedgraph.protocol import ContributionMoments, UnitContributionMoments
+from secure_fedgraph.protocol.upload import moments_of
+from secure_fedgraph.seams import ClientContext, Total
+
+PREFIX = "prototypes."
+ROWS, COUNTS = PREFIX + "rows", PREFIX + "counts"
+"""What the server releases: mean directions ``[classes, features]``, and counts ``[classes]``."""
+KEPT = "prototypes"
+"""The memory entry with the rows of the classes that are known."""
+
+
+def contribution(settings: GeneratorSettings) -> UnitContributionMoments:
+    """What one record moves of the sums."""
+    return UnitContributionMoments(targets=1.0, records=settings.records, second=False)
+
+
+def check_size(graph: Data, name: str, settings: GeneratorSettings) -> None:
+    """That sums over an owner's training nodes are not cut.
+
+    Raises:
+        BadInput: where it has more of them than ``records``.
+    """
+    held = int(graph.train_mask.sum())
+    if held > settings.records:
+        raise BadInput(
+            f"training.records = {settings.records}: {name} has {held} training nodes, and sums over more "
+            f"than that are cut: set training.records={2 ** (held - 1).bit_length()} or more"
+        )
+
+
+def records_of(client: ClientContext, settings: GeneratorSettings, noised: bool) -> ContributionMoments:
+    """An owner's records.
+
+    Args:
+        noised: whether noise covers what one record moves. Without it a class of fewer than ``anonymity``
+            training nodes is left out; with it nothing is, since whether a class is left out would depend on
+            all its nodes together.
+    """
+    graph, classes = client.graph, client.schema.classes
+    nodes = graph.train_mask.nonzero().flatten()
+    labels = graph.y[nodes]
+    if not noised:
+        enough = torch.bincount(labels, minlength=classes) >= settings.anonymity
+        nodes, labels = nodes[enough[labels]], labels[enough[labels]]
+    return ContributionMoments(class_records(graph.x[nodes]), F.one_hot(labels, classes).float())
+
+
+def nothing_known(schema: Schema) -> State:
+    """Before the release."""
+    return {ROWS: torch.zeros(schema.classes, schema.features), COUNTS: torch.zeros(schema.classes)}
+
+
+def released(opened: Total, settings: GeneratorSettings) -> State:
+    """The prototypes of an opened sum; a class whose count is below ``anonymity`` has none.
+
+    The counts and rows are computed from the opened sum and the public deviation of its noise alone.
+    """
+    of = contribution(settings)
+    _, sums = moments_of(opened.total, of)
+    rows, counts = prototypes_of(sums.T, opened.deviation * of.records)
+    # what comes off a grid lies a little beside the whole number
+    known = counts > settings.anonymity - 0.5
+    return {
+        ROWS: torch.where(known[:, None], rows, 0.0).float(),
+        COUNTS: torch.where(known, counts, 0.0).float(),
+    }
+
+
+def keep(client: ClientContext, given: Mapping[str, Any]) -> None:
+    """Keeps the prototypes of the classes that are known.
+
+    Means of directions are no longer than 1. Longer rows are shortened to it, whoever made them so: noise, or
+    a server that lies.
+    """
+    rows = given[ROWS][given[COUNTS] > 0]
+    client.memory[KEPT] = rows / rows.double().norm(dim=1, keepdim=True).clamp(min=1).float()
+
+
+def at_home(client: ClientContext) -> Tensor:
+    """The prototypes at the length of the owner's own features, ``[k, features]``.
+
+    An owner that was not given any, or for which no class is known, takes the mean of its own nodes.
+    """
+    x = client.graph.x
+    rows: Tensor = client.memory.get(KEPT, x[:0])
+    made: Tensor = rows * x.norm(dim=1).mean() if len(rows) else x.mean(0, keepdim=True)
+    return made
+
+
+def completed_alone(client: ClientContext) -> Data:
+    """The owner's nodes, each with one generated neighbour and no other link.
+
+    **Guarantees:** a node and its neighbour follow from its own features and the released prototypes, so
+    that one node is one record of it. A node without either (no features, or none released) is its own
+    neighbour.
+    """
+    graph, nodes = client.graph, int(client.graph.num_nodes or 0)
+    rows: Tensor = client.memory.get(KEPT, graph.x[:0])
+    own = torch.arange(nodes)
+    if not len(rows):
+        return Data(x=graph.x, y=graph.y, train_mask=graph.train_mask, **{PARTNER: own})
+    made = own_mixture(graph.x, rows)
+    return Data(
+        x=torch.cat([graph.x, made]),
+        y=torch.cat([graph.y, graph.y.new_zeros(nodes)]),
+        train_mask=torch.cat([graph.train_mask, torch.zeros(nodes, dtype=torch.bool)]),
+        **{PARTNER: torch.cat([own + nodes, own])},
+    )
