@@ -60,7 +60,7 @@ class GinStep:
         if by_span:
             return span_of(self.step[TABLE].T, self.before[TABLE].T, seen=self.seen).holds(entries)
         moved = np.abs(self.step[TABLE]).max(1)
-        occurred: np.ndarray = ~(entries[:, moved <= 1e-4 * moved.max()] > 0).any(1)
+        occurred: np.ndarray = np.logical_not((entries[:, moved <= 1e-4 * moved.max()] > 0).any(1))
         return occurred
 
     def entries(self, atoms: np.ndarray) -> np.ndarray:

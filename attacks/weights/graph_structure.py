@@ -15,6 +15,7 @@ from secure_fedgraph.attacks.weights.rooted_trees import Clock, grow
 from secure_fedgraph.attacks.weights.updates import ALL, STOPS
 from secure_fedgraph.graph.data.molecules import ATOMS
 from secure_fedgraph.protocol import View
+from secure_fedgraph.protocol.transcript import Seen
 
 TRAINED_GRAPHS = "graphs trained on"
 KINDS = "kinds of atoms"
