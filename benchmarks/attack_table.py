@@ -76,7 +76,7 @@ CASES = (
     Case(
         "batches",
         {"algorithm": "fedsage", **FREE, "rounds": 1},
-        (Asked("a3-relu-batch", "share 0.004 a step, width 256", 0.9),),
+        (Asked("a3-relu-batch", "share 0.004 a step at width 256", 0.9),),
     ),
     Case(
         "graphs",

@@ -123,7 +123,7 @@ class AlikeRows(Attack):
     grants = (WHICH, _OWN + " (an owner)")
     needs = (TRAINING, NODES, OWN_ROWS)
     cost = "a matrix product of nodes by nodes: seconds"
-    controls = (Control("first layer, all nodes", _ONE_LAYER),)
+    controls = (Control("first layer of all nodes", _ONE_LAYER),)
     depends_on = ("training.layers", "training.sampler", "training.backbone")
     stops: ClassVar[Mapping[str, str]] = {
         SERVER: "about single owners, masked and homomorphic; nothing built hides the mean",

@@ -37,7 +37,7 @@ _STEP = {
 
 def _nodes(share: float, width: int) -> Control:
     return Control(
-        f"share {share:g} a step, width {width}",
+        f"share {share:g} a step at width {width}",
         {**_STEP, "training.share": share, "training.batch": "full", "training.hidden": [width, 32]},
     )
 

@@ -179,6 +179,7 @@ def test_every_attack_says_what_it_is(kind: Any) -> None:
     }
     assert kind.family in families()
     assert ATTACKS[kind.id] is kind
+    assert not any("," in control.name for control in kind.controls)  # --control takes names by commas
 
 
 @pytest.mark.parametrize(
