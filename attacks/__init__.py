@@ -98,6 +98,7 @@ __all__ = [
     "SingleSample",
     "SingletonMotifs",
     "SubsetAlgebra",
+    "SummedMembers",
     "VocabularySupport",
     "families",
 ]

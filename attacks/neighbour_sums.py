@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from secure_fedgraph.attacks.attack import CLIENT, Attack, Blind, Guess, Knowledge
-from secure_fedgraph.attacks.neighgen import FEATURES
+from secure_fedgraph.attacks.sparse_rows import FEATURES
 from secure_fedgraph.attacks.weights import ALL
 from secure_fedgraph.protocol import View
 from secure_fedgraph.protocol.transcript import SERVER, Seen

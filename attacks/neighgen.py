@@ -13,13 +13,13 @@ import torch
 
 from secure_fedgraph.attacks.attack import Attack, Blind, Control, Guess, Knowledge
 from secure_fedgraph.attacks.generator_gradients import batch, single
+from secure_fedgraph.attacks.sparse_rows import FEATURES
 from secure_fedgraph.attacks.weights import ALL
 from secure_fedgraph.models.neighgen.model import FeatureGenerator
 from secure_fedgraph.protocol import View
 from secure_fedgraph.protocol.message import ANSWER
 from secure_fedgraph.protocol.transcript import SERVER, Seen
 
-FEATURES = "node features"
 SLOTS = 5
 _WEIGHT, _BIAS = "outer.weight", "outer.bias"
 _SHORT = {"rounds": 1, "training.generator_epochs": 2, "training.federated_epochs": 1}

@@ -1,9 +1,12 @@
 """Writes the papers' tables into ``docs/reproducing.md``, from the files of finished tables.
 
     python benchmarks/reproduced.py [--keep runs/reproduce/fedsage-2.json] [--check]
+                                    [--pack runs/reproduce] [--unpack runs/reproduce]
 
 ``--keep`` copies a finished table's file to ``benchmarks/results/reproduce/`` first. ``--check`` changes
-nothing and ends with status 1 where the page is not what the files make it.
+nothing and ends with status 1 where the page is not what the files make it. Tables take days: ``--pack``
+leaves what a table needs of every finished run in ``benchmarks/results/reproduce/runs.jsonl``, and
+``--unpack`` lays these runs out where ``reproduce`` goes on from them, on another machine too.
 """
 
 from __future__ import annotations
@@ -17,6 +20,9 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT, PAGE = ROOT / "benchmarks" / "results" / "reproduce", ROOT / "docs" / "reproducing.md"
+RUNS = KEPT / "runs.jsonl"
+NEEDED = ("schema", "config", "seed", "versions", "metric", "accuracy", "commonest_class", "privacy", "bytes")
+"""What a table, or the check that a run is whole, reads of a result; of its rounds the last."""
 BEGIN, END = "<!-- written by benchmarks/reproduced.py -->", "<!-- end -->"
 SIGNS = {"reached": "", "better": " (better)", "missed": " (**missed**)", "beside": "", "to run": ""}
 ROUNDS = {
@@ -37,6 +43,37 @@ def keep(path: Path) -> None:
         sys.exit(f"{path} is {'rough' if table['rough'] else 'a part of a table'}: keep whole tables only")
     KEPT.mkdir(parents=True, exist_ok=True)
     (KEPT / f"{table['table']}.json").write_text(json.dumps(table, indent=1) + "\n")
+
+
+def pack(out: Path) -> None:
+    """Adds every finished run of a folder to the packed ones, each as one line."""
+    runs = {line["run"]: line for line in _packed()}
+    for path in sorted((out / "runs").glob("*/seed-*/result.json")):
+        result = json.loads(path.read_text())
+        kept = {key: result[key] for key in (*NEEDED, "seconds") if key in result}
+        runs[str(path.parent.relative_to(out))] = {
+            "run": str(path.parent.relative_to(out)),
+            "key": json.loads((path.parent / "key.json").read_text()),
+            "code": json.loads((path.parent / "code.json").read_text()),
+            "result": {**kept, "rounds": result["rounds"][-1:]},
+        }
+    KEPT.mkdir(parents=True, exist_ok=True)
+    lines = (json.dumps(runs[name], separators=(",", ":")) + "\n" for name in sorted(runs))
+    RUNS.write_text("".join(lines))
+
+
+def unpack(out: Path) -> None:
+    """Lays the packed runs out in a folder. Runs that are there stay as they are."""
+    for line in _packed():
+        folder = out / line["run"]
+        if not (folder / "result.json").exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            for name in ("code", "key", "result"):
+                (folder / f"{name}.json").write_text(json.dumps(line[name]))
+
+
+def _packed() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in RUNS.read_text().splitlines()] if RUNS.is_file() else []
 
 
 def page() -> str:
@@ -94,7 +131,13 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--keep", type=Path, action="append", default=[])
     asked.add_argument("--check", action="store_true")
+    asked.add_argument("--pack", type=Path)
+    asked.add_argument("--unpack", type=Path)
     given = asked.parse_args()
+    if given.pack:
+        pack(given.pack)
+    if given.unpack:
+        unpack(given.unpack)
     for path in given.keep:
         keep(path)
     made = page()

@@ -10,7 +10,7 @@ from scipy.optimize import linprog
 
 from secure_fedgraph.attacks.attack import Blind, Control, Guess, Knowledge
 from secure_fedgraph.attacks.mashes.labels import RELEASED, MashAttack, Mashed, spread
-from secure_fedgraph.attacks.neighgen import FEATURES
+from secure_fedgraph.attacks.sparse_rows import FEATURES
 from secure_fedgraph.protocol import View
 
 TOLERANCE = 2e-6

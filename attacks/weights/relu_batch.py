@@ -11,8 +11,7 @@ import numpy as np
 import torch
 
 from secure_fedgraph.attacks.attack import Attack, Blind, Control, Guess, Knowledge
-from secure_fedgraph.attacks.neighgen import FEATURES
-from secure_fedgraph.attacks.sparse_rows import RowSpace, sparse_rows
+from secure_fedgraph.attacks.sparse_rows import FEATURES, RowSpace, sparse_rows
 from secure_fedgraph.attacks.weights.spans import span_of
 from secure_fedgraph.attacks.weights.updates import ALL, STOPS
 from secure_fedgraph.protocol import View

@@ -8,7 +8,7 @@ import numpy as np
 
 from secure_fedgraph.attacks.active.oracle import COVERED
 from secure_fedgraph.attacks.attack import Guess
-from secure_fedgraph.attacks.neighgen import FEATURES
+from secure_fedgraph.attacks.sparse_rows import FEATURES
 from secure_fedgraph.audits import intervals, scoring, truth
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.judgement import Judge, Judgement

@@ -46,7 +46,7 @@ def reproduce(
     asked = table_named(table).only(only)
     asked = asked.quick() if quick else asked
     made = Reproduction(asked, range(seeds or asked.seeds), out)
-    made.check()
+    made.check(with_data=not finished)
     left = made.look()
     if not finished:
         workers = workers or os.cpu_count() or 1

@@ -418,7 +418,7 @@ class TestSettings:
             (sfg.ApflGate, {"local_steps": 0}, "'local_steps' = 0"),
             (sfg.ApflGate, {"batch": 0}, "'batch' = 0: give a number of items from 1, or full"),
             (sfg.ApflGate, {"hidden": (5,)}, "'hidden'.*each even"),
-            (sfg.ApflGate, {"network": "gin"}, "'network' = 'gin'"),
+            (sfg.ApflGate, {"network": "ego"}, "'network' = 'ego'"),
             (sfg.Apfl, {"tau": 10}, "'tau' is unknown"),
             (sfg.FedGate, {"alpha": 0.1}, "'alpha' is unknown"),
         ],

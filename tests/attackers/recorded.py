@@ -55,7 +55,12 @@ WORST = (np.nan, np.inf, -np.inf, 3e38, -3e38, 1e300, 1e-45, 2.0**63, -1.0, 0.0,
 EVERY_FORM = "plaintext"
 FORMS: dict[str, list[dict[str, Any]]] = {
     "fedavg": [{}, {"weighted": True}, {"clip": "adaptive"}],
-    "fedsage+": [{}, {"generator": "shared"}, {"feedback": "outputs", "feedback_minimum": "partitioned"}],
+    "fedsage+": [
+        {},
+        {"generator": "shared"},
+        {"feedback": "outputs", "feedback_minimum": "partitioned"},
+        {"feedback": "prototypes"},
+    ],
     "fedego": [{}, {"mash": "client"}, {"mixing": 0.5, "average_reduction": False, "mash": "client"}],
     "fedego-node": [{}, {"mash": "client", "reduction": "trained"}],
     "fedego-released": [{}, {"mash": "client"}],

@@ -15,6 +15,7 @@ from small_graphs import triangles
 import secure_fedgraph as sfg
 from secure_fedgraph import client as client_module
 from secure_fedgraph.algorithms import ALGORITHMS
+from secure_fedgraph.algorithms.fedsageplus.settings import OF_THE_EXCHANGE, PROTOTYPES
 from secure_fedgraph.algorithms.training.gin_classifier import GinClassifier
 from secure_fedgraph.client import Client
 
@@ -90,8 +91,11 @@ SPLITS: dict[str, dict[str, Any]] = {
 
 
 def algorithm(name: str, **more: Any) -> sfg.Algorithm:
-    """A fresh one with small settings."""
-    return ALGORITHMS[name](**{**SETTINGS.get(name, SAGE), **more})
+    """A fresh one with small settings; without those of an exchange where there is none."""
+    usual = SETTINGS.get(name, SAGE)
+    if more.get("feedback") == PROTOTYPES:
+        usual = {key: value for key, value in usual.items() if key not in OF_THE_EXCHANGE}
+    return ALGORITHMS[name](**{**usual, **more})
 
 
 @cache

@@ -67,17 +67,20 @@ class Reproduction:
     codes: set[str] = field(default_factory=set)
     _keys: dict[tuple[str, int], str] = field(default_factory=dict)
 
-    def check(self) -> None:
+    def check(self, with_data: bool = True) -> None:
         """Finds what keeps a case from running, before anything does: a setting or data that are missing.
 
         Such a case is not run, and its cells say why.
+
+        Args:
+            with_data: read and divide the data too, which takes minutes for large ones.
         """
         data: set[str] = set()
         for case in self.table.cases:
             try:
                 experiment = experiment_of(case, self.seeds[0])
                 experiment.make_algorithm()
-                if experiment.data not in data:  # reading and dividing data takes seconds
+                if with_data and experiment.data not in data:  # reading and dividing data takes seconds
                     check_can_start(experiment)
                     data.add(experiment.data)
             except BadInput as error:
