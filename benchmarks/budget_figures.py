@@ -111,12 +111,13 @@ def lines(curves: dict[str, Any]) -> Iterator[str]:
         made = curves[one.curve]["points"]
         noised = [made.get(f"distributed_dp {epsilon:g}", {}) for epsilon in BUDGETS]
         counts = sorted({len(point["seeds"]) for point in noised if point})
-        seeds = "-".join(dict.fromkeys((str(counts[0]), str(counts[-1])))) if counts else ""
         alone, trivial = made.get("alone", {}), curves[one.curve]["commonest"]
-        both = " / ".join(_shown(alone, measure) for measure in ("global", "local")) if alone else ""
+        most = counts[-1] if counts else 0
+        both = " / ".join(_shown(alone, measure, most) for measure in ("global", "local")) if alone else ""
         yield _line(
-            one.unit, one.named, seeds, "global", *(_shown(point, "global") for point in noised),
-            _shown(made.get("no noise", {}), "global"), both, "" if trivial is None else _short(trivial),
+            one.unit, one.named, str(most or ""), "global", *(_shown(one, "global", most) for one in noised),
+            _shown(made.get("no noise", {}), "global", most), both,
+            "" if trivial is None else _short(trivial),
         )  # fmt: skip
         if one.personal:
             for word, measure, own in (
@@ -132,11 +133,14 @@ def _line(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _shown(point: dict[str, Any], measure: str) -> str:
+def _shown(point: dict[str, Any], measure: str, seeds: int = 0) -> str:
+    """A mean, its standard error, and its number of seeds where that is not the row's."""
     if measure not in point:
         return ""
     mean, error = point[measure]
-    return _short(mean) if error is None or measure != "global" else f"{_short(mean)} ± {_short(error)}"
+    text = _short(mean) if error is None or measure != "global" else f"{_short(mean)} ± {_short(error)}"
+    others = len(point["seeds"])
+    return text if others == seeds or measure != "global" or not seeds else f"{text} ({others})"
 
 
 def _short(value: float) -> str:
