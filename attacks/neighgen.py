@@ -81,8 +81,8 @@ class _GeneratorFeedback(Attack):
     depends_on = ("training.exchange_batch",)
     stops: ClassVar[Mapping[str, str]] = {
         "server": "a policy that seals what owners send each other: masked, homomorphic, strictest",
-        "client": "nothing built yet stops it: only a budgeted or partitioned feedback bounds it "
-        "(docs/attacks/neighgen.md); sealing and masks do not",
+        "client": "no exchange of gradients (training.feedback=prototypes); beside it only a budgeted or "
+        "partitioned feedback bounds it (docs/attacks/neighgen.md); sealing and masks do not",
     }
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:

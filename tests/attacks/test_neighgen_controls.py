@@ -236,7 +236,7 @@ def test_the_grid_has_a_row_for_each_adversary(monkeypatch: pytest.MonkeyPatch) 
         assert cells["strictest", "server", SINGLE_OWNERS, nodes]["outcome"] == "blind"
         left = cells["strictest", "client", RESIDUAL, nodes]
         assert left["leaks"] and left["score"] == 1.0
-        assert "nothing built yet stops it" in left["stops"]
+        assert "training.feedback=prototypes" in left["stops"]
     only = grid.audit(chosen, ["strictest"], [GeneratorBatch], [0], adversary="server")
     assert {c["adversary"] for c in only.cells} == {"server"}
 
