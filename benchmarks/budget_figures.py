@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,13 +20,14 @@ from statistics import fmean, stdev
 from typing import Any
 
 from budgets import BUDGETS, CURVES, finished, points
+from written_pages import with_part, write_or_check
 
 from secure_fedgraph.experiment.code_digest import of_rooms
 from secure_fedgraph.experiment.results import versions
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT, PAGE = ROOT / "benchmarks" / "results" / "budgets.json", ROOT / "docs" / "budgets.md"
-BEGIN, END = "<!-- written by benchmarks/budget_figures.py -->", "<!-- end -->"
+BEGIN = "<!-- written by benchmarks/budget_figures.py -->"
 MEASURES = ("global", "local", "personal", "personal_global", "own", "own_global")
 MOST_SEEDS = 100
 
@@ -95,9 +95,7 @@ def page() -> str:
     text = PAGE.read_text(encoding="utf-8")
     if not KEPT.is_file() or BEGIN not in text:
         return text
-    head, rest = text.split(BEGIN, 1)
-    table = "\n".join(lines(json.loads(KEPT.read_text())))
-    return f"{head}{BEGIN}\n{table}\n{END}{rest.split(END, 1)[1]}"
+    return with_part(text, BEGIN, lines(json.loads(KEPT.read_text())))
 
 
 def lines(curves: dict[str, Any]) -> Iterator[str]:
@@ -158,10 +156,7 @@ def main() -> None:
         before = json.loads(KEPT.read_text()) if KEPT.is_file() else {}
         KEPT.parent.mkdir(parents=True, exist_ok=True)
         KEPT.write_text(json.dumps(before | figures(given.keep, given.first), indent=1) + "\n")
-    made = page()
-    if given.check:
-        sys.exit(made != PAGE.read_text(encoding="utf-8"))
-    PAGE.write_text(made, encoding="utf-8")
+    write_or_check(PAGE, page(), given.check)
 
 
 if __name__ == "__main__":

@@ -18,12 +18,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from written_pages import with_part, write_or_check
+
 ROOT = Path(__file__).resolve().parent.parent
 KEPT, PAGE = ROOT / "benchmarks" / "results" / "reproduce", ROOT / "docs" / "reproducing.md"
 RUNS = KEPT / "runs.jsonl"
 NEEDED = ("schema", "config", "seed", "versions", "metric", "accuracy", "commonest_class", "privacy", "bytes")
 """What a table, or the check that a run is whole, reads of a result; of its rounds the last."""
-BEGIN, END = "<!-- written by benchmarks/reproduced.py -->", "<!-- end -->"
+BEGIN = "<!-- written by benchmarks/reproduced.py -->"
 SIGNS = {"reached": "", "better": " (better)", "missed": " (**missed**)", "beside": "", "to run": ""}
 ROUNDS = {
     "last": "last round",
@@ -79,11 +81,8 @@ def _packed() -> list[dict[str, Any]]:
 def page() -> str:
     """The page as the files make it."""
     text = PAGE.read_text(encoding="utf-8")
-    head, rest = text.split(BEGIN)
-    tables = "\n".join(
-        line for path in sorted(KEPT.glob("*.json")) for line in lines(json.loads(path.read_text()))
-    )
-    return f"{head}{BEGIN}\n{tables}\n{END}{rest.split(END, 1)[1]}" if tables else text
+    tables = [line for path in sorted(KEPT.glob("*.json")) for line in lines(json.loads(path.read_text()))]
+    return with_part(text, BEGIN, tables) if tables else text
 
 
 def lines(table: dict[str, Any]) -> Iterator[str]:
@@ -140,10 +139,7 @@ def main() -> None:
         unpack(given.unpack)
     for path in given.keep:
         keep(path)
-    made = page()
-    if given.check:
-        sys.exit(made != PAGE.read_text(encoding="utf-8"))
-    PAGE.write_text(made, encoding="utf-8")
+    write_or_check(PAGE, page(), given.check)
 
 
 if __name__ == "__main__":

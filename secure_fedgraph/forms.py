@@ -37,8 +37,9 @@ def fit(
 ) -> Algorithm:
     """The first form of an algorithm that a policy protects: as configured, or one that the class declares.
 
-    ``strictest`` also leaves a form whose channels declare a leak for one that sends nothing on them; and
-    where clients are to take noisy steps, a form without records for one that has them.
+    A form that binds may still be passed over for a later one: under ``strictest`` if one of its channels
+    declares a leak that noise does not cover, and where clients take noisy steps if the form has no records
+    for them. If no later form is better, the first that binds is taken.
 
     A setting that was given by hand is never changed. A channel left in plaintext counts as not protected,
     unless that was allowed; choosing the policy ``plaintext`` allows it.

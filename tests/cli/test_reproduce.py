@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.experiment import reproduce
-from secure_fedgraph.experiment.reproduce import Case, Cell, PaperTable
+from secure_fedgraph.experiment.reproduce import Case, Cell, PaperTable, running
 
 SMALL = {"dataset": {"nodes": 60, "features": 16}, "data": "synthetic-citation", "rounds": 2}
 NETWORK = {"hidden": [8], "fanout": [2]}
@@ -64,7 +64,13 @@ def test_rough_versions_are_marked_and_kept_apart(table: str, tmp_path: Path) ->
     assert not (tmp_path / "fedego-2-fine.json").exists()
 
 
-def test_what_is_finished_is_printed_and_nothing_runs(table: str, tmp_path: Path) -> None:
+def test_what_is_finished_is_printed_and_nothing_runs(
+    table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_data(experiment: object) -> None:
+        raise AssertionError("dividing data takes minutes")
+
+    monkeypatch.setattr(running, "check_can_start", no_data)
     looked = called(table, "--finished", "--out", str(tmp_path))
     assert looked.exit_code == 0, looked.output
     assert json.loads(looked.output)["marks"]["to run"] == 2

@@ -24,11 +24,11 @@ LADDER = ("distributed_dp", "masked", "homomorphic", "local_dp", "sealed", "plai
 def strictest(*policies: Policy) -> Policy:
     """For each channel the first policy that binds; a channel left in plaintext raises a warning.
 
-    Where a channel declares a leak and gets no noise, an algorithm takes a form that sends nothing on it. If
-    a setting that was given by hand is in the way, the leak is named: in the channel's excess, and in the
-    first line of a command.
+    Some channels declare a leak that neither masks nor seals prevent. If such a channel gets no noise, the
+    algorithm takes a form that does not use it. If settings given by hand rule that form out, the channel's
+    excess and the first line of a command name the leak.
 
-    A candidate whose noise is given by channel, and not for this one, is passed over.
+    A candidate is skipped for a channel if its noise multipliers are given by channel and this one has none.
 
     Without arguments: masked, homomorphic, sealed, plaintext, in that order.
     """
