@@ -1,20 +1,24 @@
 """How near the mechanism-level audits come to what is claimed, through the real upload path.
 
-    python benchmarks/mechanism_audits.py [--json] [--only replace] [--trials 100000] [--epsilon 4]
-                                           [--delta 1e-5]
+    python benchmarks/mechanism_audits.py [--json] [--only replace] [--trials 20000] [--epsilon 4]
+                                           [--delta 1e-5] [--out runs/mechanism-audits]
 
 One row a noised path: the claim of the ledger for one upload, the lower bound that worst-case neighbours give
 (confidence 1 - 1e-4 for both bounds together), the share of the claim that it reaches, the bound without the
-hypothesis that the noise is Gaussian, and the ceiling, which is what a path without noise would show.
+hypothesis that the noise is Gaussian, and the ceiling, which is what a path without noise would show. A row
+is printed when it is done and kept under ``--out``; rows of the same trials, epsilon and delta are not made
+again.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import dp_accounting as dp
@@ -29,6 +33,7 @@ from secure_fedgraph.audits.empirical_dp.worst_cases import (
     sampled_part,
     surely_taken,
 )
+from secure_fedgraph.experiment.results import write_json
 from secure_fedgraph.policies import central_dp, distributed_dp, local_dp
 from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.policy import Policy
@@ -116,32 +121,38 @@ def noised_paths(multiplier: float) -> list[tuple[str, Policy, Channel, Worst, s
     return found
 
 
-def table(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """The rows."""
-    multiplier, rows = float(dp.get_sigma_gaussian(args.epsilon, args.delta)), []
+def rows(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Each row when it is done; those that are kept are read."""
+    multiplier = float(dp.get_sigma_gaussian(asked.epsilon, asked.delta))
     for name, policy, channel, worst, reader, colluders in noised_paths(multiplier):
-        if not all(word in f"{name} {channel.name}" for word in args.only):
+        if not all(word in f"{name} {channel.name}" for word in asked.only):
             continue
-        clients = SIX if OFF in name else CLIENTS
-        bound = surely_taken(policy.bind((channel,), clients)[channel.name])
-        started = time.process_time()
-        found = audit(bound, worst(bound), reader, trials=args.trials, delta=args.delta, colluders=colluders)
-        rows.append(
-            {
+        settings = f"{asked.trials}-{asked.epsilon:g}-{asked.delta:g}"
+        file = re.sub(r"[^a-z0-9]+", "-", f"{name} {channel.name} {reader}".lower())
+        kept = asked.out / settings / f"{file}.json"
+        if not kept.is_file():
+            clients = SIX if OFF in name else CLIENTS
+            bound = surely_taken(policy.bind((channel,), clients)[channel.name])
+            started = time.process_time()
+            made = audit(
+                bound, worst(bound), reader, trials=asked.trials, delta=asked.delta, colluders=colluders
+            )
+            row = {
                 "name": name,
                 "channel": f"{channel.name} ({channel.unit.value})",
                 "reader": reader,
-                "claim": round(found.claim, 3),
-                "lower": round(found.lower.epsilon, 3),
-                "reached": round(found.reached, 3),
-                "any_noise": round(found.any_noise.epsilon, 3),
-                "ceiling": round(found.lower.ceiling, 1),
-                "holds": not found.broken,
-                "trials": found.lower.scores_in,
+                "claim": round(made.claim, 3),
+                "lower": round(made.lower.epsilon, 3),
+                "reached": round(made.reached, 3),
+                "any_noise": round(made.any_noise.epsilon, 3),
+                "ceiling": round(made.lower.ceiling, 1),
+                "holds": not made.broken,
+                "trials": made.lower.scores_in,
                 "cpu_s": round(time.process_time() - started, 1),
             }
-        )
-    return rows
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            write_json(kept, row)
+        yield json.loads(kept.read_text())
 
 
 def main() -> None:
@@ -151,16 +162,16 @@ def main() -> None:
     )
     parser.add_argument("--json", action="store_true", help="one object with rows")
     parser.add_argument("--only", action="append", default=[], help="rows that hold this word; repeatable")
-    parser.add_argument("--trials", type=int, default=100_000)
+    parser.add_argument("--trials", type=int, default=20_000)
     parser.add_argument("--epsilon", type=float, default=4.0)
     parser.add_argument("--delta", type=float, default=1e-5)
-    args = parser.parse_args()
-    rows = table(args)
-    if args.json:
-        print(json.dumps({"rows": rows}))
+    parser.add_argument("--out", type=Path, default=Path("runs/mechanism-audits"), help="where rows are kept")
+    asked = parser.parse_args()
+    if asked.json:
+        print(json.dumps({"rows": list(rows(asked))}))
         return
-    for row in rows:
-        print("  ".join(f"{key} {value}" for key, value in row.items()))
+    for row in rows(asked):
+        print("  ".join(f"{key} {value}" for key, value in row.items()), flush=True)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+import torch
 
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.protocol import Message, wire
@@ -85,3 +86,9 @@ def test_fields_too_many_and_a_cohort_too_large():
 def test_digest_is_sha256():
     # FIPS 180-4, the digest of "abc"
     assert digest(b"abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+def test_parts_have_the_digest_of_the_bytes_that_they_are():
+    packed = wire.pack({"first": torch.arange(5000.0), "second": torch.ones(7), "third": "text"})
+    assert len(packed.buffers) > 1
+    assert digest(packed) == digest(b"".join(packed.buffers))

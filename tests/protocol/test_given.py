@@ -1,0 +1,46 @@
+"""What a request brings is held to the form that its channel declares."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.protocol.given import MOST, Integers, Numbers, Real, check, like
+
+STATE = {"weight": torch.zeros(300, 70), "steps": torch.tensor(4), "rate": torch.tensor(0.5)}
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("place", [0, 300 * 70 - 1])
+def test_one_number_that_is_not_finite_is_refused_wherever_it_stands(number: float, place: int) -> None:
+    sent = {"weight": torch.zeros(300, 70), "steps": 4, "rate": 0.5}
+    check((like(STATE),), sent, "round 1")
+    sent["weight"].view(-1)[place] = number
+    with pytest.raises(HostileMessage, match="not finite"):
+        check((like(STATE),), sent, "round 1")
+    with pytest.raises(HostileMessage, match="'rate'"):
+        check((like(STATE),), {**sent, "weight": torch.zeros(300, 70), "rate": number}, "round 1")
+
+
+def test_a_number_beyond_float32_is_infinite_there() -> None:
+    assert not Numbers((1,)).wrong(torch.tensor([3e38], dtype=torch.float64))
+    assert "finite" in Numbers((1,)).wrong(torch.tensor([1e39], dtype=torch.float64))
+
+
+def test_whole_numbers_are_no_truth_values_and_lie_in_their_range() -> None:
+    entry = like(STATE)["steps"]
+    assert [bool(entry.wrong(value)) for value in (4, True, 4.0, MOST)] == [False, True, True, True]
+    whole = Integers((None,), 0, 9)
+    assert not whole.wrong(torch.tensor([0, 9])) and not whole.wrong(torch.zeros(0, dtype=torch.int64))
+    assert whole.wrong(torch.tensor([10])) and whole.wrong(torch.tensor([-1]))
+    assert Real().wrong(1)
+
+
+def test_names_are_those_of_one_form_and_not_of_two() -> None:
+    forms = ({"a": Real()}, {"b": Real()})
+    check(forms, {"b": 1.0}, "round 1")
+    with pytest.raises(HostileMessage, match="differ"):
+        check(forms, {"a": 1.0, "b": 1.0}, "round 1")
