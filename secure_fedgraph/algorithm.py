@@ -335,6 +335,24 @@ class Algorithm:
         own = min(made_in(self.answers.get(channel, "")), made_in("round"))
         return self.takes(channel, schema) if made_in("takes") <= own else None
 
+    def given_first(self, channel: str, schema: Schema, seed: int) -> State | None:
+        """The model that a channel gives first in an honest run, which is public.
+
+        Args:
+            seed: of the run's first weights.
+
+        Returns:
+            It; None where the channel gives something else than a model, or declares nothing.
+        """
+        forms = self.expected(channel, schema)
+        if not forms or len(forms) > 1 or not forms[0]:
+            return None
+        start = self.init(schema, seed)
+        if not forms[0].keys() <= start.keys():
+            return None
+        model = {name: start[name] for name in forms[0]}
+        return model if like(model) == forms[0] and any(value.dim() for value in model.values()) else None
+
     def _takes_released(self, schema: Schema) -> Expected:
         """The released model as it starts, nothing where none is: what scoring is given."""
         released = self.released(self.init(schema, 0))

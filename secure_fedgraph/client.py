@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,6 +18,7 @@ import torch
 from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.privacy.accounting.epsilon import Event
 from secure_fedgraph.privacy.bound import Bound, Sum
+from secure_fedgraph.privacy.broadcasts import BroadcastCheck
 from secure_fedgraph.privacy.carriers import key_agreement
 from secure_fedgraph.privacy.contracts import Scope
 from secure_fedgraph.privacy.dp_sgd import Training
@@ -76,6 +78,8 @@ class Client:
         - the masks that hide an upload in a sum are bound to everything that the server gave to all clients
           alike in this run, and to what this client is reported to have missed
           (:class:`~secure_fedgraph.protocol.history.History`);
+        - where its policy limits broadcasts, a model beyond them is refused before anything is computed or
+          charged (:class:`~secure_fedgraph.privacy.broadcasts.BroadcastLimits`);
         - an answer that fails leaves its memory and its scratch as before. Some carriers confirm that a sum
           is complete (``masked`` does). Under them the client undoes an answer whose sum was never confirmed.
           Counts of releases and randomised inputs are not undone. The referee's questions change nothing.
@@ -135,6 +139,12 @@ class Client:
         self._algorithm = copied(algorithm, f"algorithm {algorithm.name!r}") if self._foreign else algorithm
         # another that never answers: what it declares cannot follow from data
         self._declares = copied(algorithm, f"algorithm {algorithm.name!r}") if self._foreign else algorithm
+        limits = policy.broadcasts
+        self._broadcasts = (
+            None
+            if limits is None
+            else BroadcastCheck(limits, partial(self._declares.given_first, schema=schema, seed=limits.seed))
+        )
         self._policy = policy
         self._run = run
         self._ledger = ledger
@@ -458,6 +468,8 @@ class Client:
         if forms is not None:  # before the first charge: a request that does not fit costs nothing
             whose = f" {offerer}'s offer" if offerer else ""
             declared.check(forms, values, f"channel {channel.name!r} gives {self.name}{whose}")
+        if self._broadcasts is not None and channel.to != REFEREE:
+            self._broadcasts.check(channel.name, scope.round, values, self.memory)
         self._randomize_inputs(scope)
         self._save_memory()  # randomised inputs and their charge stay, even if this answer fails
         layout = self._layouts.get(channel.name) if is_noised(bound, self._policy) else None

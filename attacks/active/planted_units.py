@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -12,7 +13,9 @@ from secure_fedgraph.algorithm import Algorithm, State
 from secure_fedgraph.attacks.active.oracle import COVERED
 from secure_fedgraph.attacks.attack import SERVER, Attack, Blind, Control, Guess, Knowledge
 from secure_fedgraph.attacks.weights import ALL
+from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.protocol import View
+from secure_fedgraph.protocol.given import Expected
 from secure_fedgraph.seams import RoundApi
 
 OWN, NEIGHBOUR, BIAS = "layers.0.own.weight", "layers.0.neighbour.weight", "layers.0.bias"
@@ -20,6 +23,10 @@ WORDS = 2
 """How many words a unit asks for at first: few nodes have two given words."""
 NEAR = 0.05
 """How far a word may be from 0 or 1 in a row that is taken for one node's."""
+HEIGHT = 1.0
+"""The weight of a planted word beside first weights: several times what a node's other words add up to."""
+SLACK = 0.999
+"""The share of a limit that is used: clients compute in other orders."""
 _SGD = {"training.optimizer": "sgd", "training.learning_rate": 1.0}
 
 
@@ -157,16 +164,61 @@ def next_words(
     return following
 
 
-def playing(kind: type[Algorithm]) -> type[Algorithm]:
-    """``kind`` with a server that plants weights in every round, where the model is a GraphSAGE."""
+def spiked(state: Mapping[str, torch.Tensor], units: int) -> State:
+    """The same model with two large words and a low bias in the first units, and nothing else changed.
+
+    A node has to have both words: one of them, and what the other weights make of its words, stay below the
+    bias.
+
+    Args:
+        state: the weights of a GraphSAGE classifier.
+        units: how many are planted.
+    """
+    made = {name: value.clone() for name, value in state.items()}
+    rng = np.random.default_rng(units)
+    for unit, asked in first_words(units, made[OWN].shape[1], rng).items():
+        made[OWN][unit, torch.as_tensor(asked)] = HEIGHT
+        made[BIAS][unit] = (0.5 - len(asked)) * HEIGHT
+    return made
+
+
+def walked(state: State, target: State, change: float) -> State:
+    """The model on the way to a target, at most ``change`` from where it is."""
+    far = math.sqrt(
+        sum(float((target[name] - value).double().square().sum()) for name, value in state.items())
+    )
+    share = min(1.0, SLACK * change / far) if far else 1.0
+    return {name: torch.lerp(value, target[name], share) for name, value in state.items()}
+
+
+def playing(kind: type[Algorithm], change: float | None = None, walk: int = 5) -> type[Algorithm]:
+    """``kind`` with a server that plants weights in every round, where the model is a GraphSAGE.
+
+    Args:
+        kind: whose owners it plays with.
+        change: the limit of its clients (:class:`~secure_fedgraph.privacy.broadcasts.BroadcastLimits`), where
+            they have one: it then begins with the public start, plants as many units as it reaches, and
+            never moves further in a round.
+        walk: rounds in which it moves, under a limit.
+    """
 
     class Played(kind):  # type: ignore[misc,valid-type]
         name = kind.name
+
+        def takes(self, channel: str, schema: Schema) -> Expected | None:
+            """As ``kind``: the owners' door is as it was."""
+            return cast("Expected | None", super().takes(channel, schema))
 
         def round(self, round: RoundApi, state: State) -> State:
             if not {OWN, NEIGHBOUR, BIAS} <= state.keys():
                 honest: State = super().round(round, state)
                 return honest
+            if change is not None:
+                reached = int((change * walk / (HEIGHT * math.sqrt(WORDS + (WORDS - 0.5) ** 2))) ** 2)
+                target = spiked(state, min(max(reached, 1), len(state[OWN])))
+                given = walked(state, target, change) if round.number > 1 else state
+                super().round(round, given)  # what comes back is in the view
+                return given
             rng = np.random.default_rng(round.number)
             units, words = state[OWN].shape
             asked = _asked(state) if round.number > 1 else first_words(units, words, rng)

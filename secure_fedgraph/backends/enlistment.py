@@ -15,6 +15,7 @@ from torch import nn
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.privacy.broadcasts import BroadcastLimits
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.privacy.input_dp.registry import randomizer_of
 from secure_fedgraph.privacy.policies import RECIPES
@@ -105,6 +106,7 @@ def _policy(policy: Policy) -> dict[str, Any]:
         "settings": settings,
         "relation": policy.relation,
         "steps": steps,
+        "broadcasts": None if policy.broadcasts is None else asdict(policy.broadcasts),
         "randomizers": [one.to_config() for one in policy.randomizers],
     }
 
@@ -115,7 +117,10 @@ def _recipe(config: Mapping[str, Any]) -> Policy:
     policy = RECIPES[config["name"]](*several, **settings)
     steps = PrivateSteps(**config["steps"]) if config["steps"] else None
     randomizers = tuple(randomizer_of(one) for one in config["randomizers"])
-    return replace(policy, relation=config["relation"], steps=steps, randomizers=randomizers)
+    broadcasts = BroadcastLimits(**config["broadcasts"]) if config["broadcasts"] else None
+    return replace(
+        policy, relation=config["relation"], steps=steps, randomizers=randomizers, broadcasts=broadcasts
+    )
 
 
 def _terms(bound: BoundPolicy) -> Any:

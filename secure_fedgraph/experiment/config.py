@@ -30,6 +30,7 @@ from secure_fedgraph.graph.partition.result import owner_names
 from secure_fedgraph.graph.silos.agreement import check_names
 from secure_fedgraph.graph.silos.reading import digest_of_places, read_silos
 from secure_fedgraph.privacy.binding import PRESENCE
+from secure_fedgraph.privacy.broadcasts import BroadcastLimits
 from secure_fedgraph.privacy.contracts import MAJORITY
 from secure_fedgraph.privacy.dp_sgd import RECORDS, PrivateSteps
 from secure_fedgraph.privacy.input_dp.links import DividedLinks, RandomisedLinks
@@ -87,6 +88,8 @@ class Experiment(BaseModel):
         against: the reader that it holds against.
         budget: the channels' weights in it, e.g. ``budget.update``; 1 each by default.
         steps: noisy training steps in the clients, e.g. ``steps.noise``, ``steps.clip``, ``steps.rate``.
+        broadcast: what clients refuse of the models that they are given: ``broadcast.change``,
+            ``broadcast.units``.
         links, labels, features: an epsilon each: every client draws these of its own anew with it, once.
         feature_range: what features lie between, which is public; randomised ones need it.
         ledger: a file that runs over the same data share, so that what they spend adds up.
@@ -129,6 +132,7 @@ class Experiment(BaseModel):
     budget: dict[str, float] = {}
     ledger: Path | None = None
     steps: dict[str, Any] = {}
+    broadcast: dict[str, Any] = {}
     links: float | None = Field(None, gt=0)
     labels: float | None = Field(None, gt=0)
     features: float | None = Field(None, gt=0)
@@ -303,6 +307,8 @@ class Experiment(BaseModel):
             policy = replace(policy, randomizers=randomizers, relation=self.relation)
         if self.trains_under_noise:
             policy = replace(policy, steps=_private_steps(steps), relation=self.relation)
+        if self.broadcast:
+            policy = replace(policy, broadcasts=_broadcast_limits(self.broadcast))
         return policy
 
     @property
@@ -477,6 +483,14 @@ def _private_steps(settings: Mapping[str, Any]) -> PrivateSteps:
             raise unknown_name("setting of noisy steps", f"steps.{key}", [f"steps.{k}" for k in known])
     _check_numbers("steps", settings, PrivateSteps)
     return PrivateSteps(**settings)
+
+
+def _broadcast_limits(settings: Mapping[str, Any]) -> BroadcastLimits:
+    known = ("change", "units")
+    for key in settings:
+        if key not in known:
+            raise unknown_name("limit of broadcasts", f"broadcast.{key}", [f"broadcast.{k}" for k in known])
+    return BroadcastLimits(**settings)
 
 
 def make_policy(name: str, protection: Mapping[str, Any], relation: str = Relation.ZERO_OUT) -> Policy:

@@ -14,7 +14,7 @@ from secure_fedgraph.experiment.config import SURVIVE, Experiment
 from secure_fedgraph.privacy.policies import RECIPES, needs_multiplier
 from secure_fedgraph.privacy.policies.strictest import LADDER
 
-TABLES = ("protection", "steps", "budget", "training")
+TABLES = ("protection", "steps", "broadcast", "budget", "training")
 """Tables of the configuration whose keys are looked at one by one."""
 RUN_ONLY = {
     "audit": {

@@ -10,6 +10,7 @@ from typing import Any
 from secure_fedgraph.errors import BadInput, Incompatible, Unbound, unknown_name
 from secure_fedgraph.privacy.binding import Protection
 from secure_fedgraph.privacy.bound import Bound
+from secure_fedgraph.privacy.broadcasts import BroadcastLimits
 from secure_fedgraph.privacy.carriers.plain import Plain
 from secure_fedgraph.privacy.contracts import Carrier
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
@@ -55,6 +56,8 @@ class Policy:
     """How clients train, where they train under noise."""
     randomizers: tuple[InputRandomizer, ...] = ()
     """What clients randomise of their own data before they use it: links, labels, features."""
+    broadcasts: BroadcastLimits | None = None
+    """What clients refuse of the models that they are given."""
     made_with: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
     """What its recipe was called with, so that another process can make it too; None for one made by hand."""
     amounts: Mapping[str, Mapping[str, float]] = field(default_factory=dict, compare=False, repr=False)
@@ -176,6 +179,11 @@ class BoundPolicy:
     def randomizers(self) -> tuple[InputRandomizer, ...]:
         """What clients randomise, in that order."""
         return in_order(self.policy.randomizers)
+
+    @property
+    def broadcasts(self) -> BroadcastLimits | None:
+        """What clients refuse of the models that they are given."""
+        return self.policy.broadcasts
 
     @property
     def divided_inputs(self) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from secure_fedgraph.federation import Federation, Layouts
 from secure_fedgraph.forms import FormWarning, fit, said
 from secure_fedgraph.graph.data.own_graph import DataWarning
 from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
+from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.privacy.policies import policy_named, policy_with_noise, takes_multiplier
 from secure_fedgraph.privacy.policies.strictest import strictest
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy
@@ -93,6 +94,7 @@ class Prepared:
             },
             "steps": asdict(bound.steps) if bound.steps else None,
             "randomizers": [one.to_config() for one in bound.randomizers],
+            **({"broadcasts": asdict(bound.broadcasts)} if bound.broadcasts else {}),
             "stages": {name: [stage.public() for stage in b.stages] for name, b in bounds.items()},
             "clients": list(self.federation.names),
             "data": {key: value for key, value in self.federation.facts.items() if key != "source"},
@@ -138,6 +140,8 @@ def prepare(
         algorithm, channels = suited, channels_of(suited, federation, evaluation)
     if evaluation == "referee" and is_private(bound) and algorithm.combines(federation.schema):
         bound = policy.bind((*channels, algorithm.COMBINED), federation.names)
+    if bound.broadcasts is not None:
+        bound = _limited(bound, algorithm, federation, options)
     if options.budget is not None:
         check_any_noise(bound, options.budget)
     _check_inside(bound, algorithm, federation)
@@ -159,6 +163,26 @@ def prepare(
             f"{' and '.join(unread)}: {algorithm.name}'s model does not read it", DataWarning, stacklevel=3
         )
     return Prepared(algorithm, federation, bound, options)
+
+
+def _limited(
+    bound: BoundPolicy, algorithm: Algorithm, federation: Federation, options: RunOptions
+) -> BoundPolicy:
+    """The policy with the seed of the first weights, from which clients make the public start themselves.
+
+    Raises:
+        BadInput: where the algorithm gives clients no model that could be compared with it.
+    """
+    assert bound.broadcasts is not None
+    limits = replace(bound.broadcasts, seed=sub_seed(options.seed, "initialisation"))
+    channels = [name for name, one in bound.bounds.items() if one.channel.to != REFEREE]
+    starts = (algorithm.given_first(name, federation.schema, limits.seed) for name in channels)
+    if all(start is None for start in starts):
+        raise BadInput(
+            f"broadcast: {algorithm.name} gives clients no model whose public start they know, so there is "
+            "nothing to compare; leave broadcast out"
+        )
+    return replace(bound, policy=replace(bound.policy, broadcasts=limits))
 
 
 def _suited(algorithm: Algorithm, bound: BoundPolicy, federation: Federation) -> Algorithm:

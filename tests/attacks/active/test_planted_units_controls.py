@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,23 @@ from secure_fedgraph.attacks.active.planted_units import next_words, playing, si
 from secure_fedgraph.audits import scoring
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.surfaces.registry import JUDGES
+from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.privacy.broadcasts import BroadcastLimits
 
 NOISE = {"norm": 1.0, "multiplier": 1.0}
 
 
-def go(policy: str, kind: type[sfg.FedSage], clients: int = 3, rounds: int = 3, **settings: Any) -> sfg.Run:
+def go(
+    policy: str,
+    kind: type[sfg.FedSage],
+    clients: int = 3,
+    rounds: int = 3,
+    limits: BroadcastLimits | None = None,
+    **settings: Any,
+) -> sfg.Run:
     federation = sfg.federate("synthetic-citation", clients=clients, seed=0, nodes=600, features=300)
     made = getattr(sfg.policies, policy)(**(NOISE if policy.endswith("dp") else {}))
+    made = replace(made, broadcasts=limits)
     algorithm = kind(hidden=(128, 32), epochs=1, **settings)
     return sfg.train(algorithm, federation, made, rounds=rounds, seed=0, keep=lambda channel, round: True)
 
@@ -52,6 +63,20 @@ def test_positive_single_uploads_name_each_owners_nodes() -> None:
 def test_negative_noise_leaves_nothing() -> None:
     score = judged(go("distributed_dp", playing(sfg.FedSage)), "residual")
     assert score.details["rows_named"] == 0
+
+
+def test_negative_owners_that_limit_broadcasts_refuse_planted_weights() -> None:
+    for limits in ({"change": 2.0}, {"units": 0.05}):
+        with pytest.raises(HostileMessage, match="update"):
+            go("masked", playing(sfg.FedSage), limits=BroadcastLimits(**limits))
+
+
+def test_positive_a_server_that_knows_the_limits_plants_within_them() -> None:
+    plain = {"optimizer": "sgd", "learning_rate": 1.0}
+    limits = BroadcastLimits(change=6.0, units=0.05)
+    score = judged(go("masked", playing(sfg.FedSage, 6.0, 4), rounds=6, limits=limits, **plain), "residual")
+    assert score.details["rows_named"] >= 5
+    assert score.details["share_that_are_nodes"] >= 0.95
 
 
 def test_negative_an_honest_server_reads_nothing() -> None:

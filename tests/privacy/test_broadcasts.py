@@ -1,0 +1,177 @@
+"""What clients refuse of the models that they are given: by public facts, before anything is charged."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+
+import secure_fedgraph as sfg
+from secure_fedgraph.algorithms.fedridge.algorithm import FedRidge
+from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.experiment.config import load
+from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.privacy.broadcasts import (
+    BroadcastCheck,
+    BroadcastLimits,
+    distance,
+    planted_share,
+)
+from secure_fedgraph.storage.party_store import PartyStore
+
+SCHEMA, SEED = Schema(40, 3), 5
+ALGORITHM = sfg.FedSage(hidden=(16, 8), fanout=(2, 2))
+START = ALGORITHM.init(SCHEMA, SEED)
+FIRST = partial(ALGORITHM.given_first, schema=SCHEMA, seed=SEED)
+
+
+def moved(model: Any, by: float) -> dict[str, torch.Tensor]:
+    """The model at a distance."""
+    width = sum(value.numel() for value in model.values())
+    return {name: value + by / math.sqrt(width) for name, value in model.items()}
+
+
+def check(change: float | None = 1.0, units: float | None = None) -> tuple[BroadcastCheck, dict[str, Any]]:
+    return BroadcastCheck(BroadcastLimits(change, units, SEED), FIRST), {}
+
+
+def test_round_one_is_the_public_start_and_nothing_else() -> None:
+    made, memory = check()
+    made.check("update", 1, START, memory)
+    for other in (moved(START, 0.5), ALGORITHM.init(SCHEMA, SEED + 1)):
+        with pytest.raises(HostileMessage, match="the public start"):
+            check()[0].check("update", 1, other, {})
+
+
+@pytest.mark.parametrize(
+    ("round", "by", "refused"), [(2, 0.99, False), (2, 1.01, True), (4, 2.99, False), (4, 3.01, True)]
+)
+def test_a_model_moves_one_step_a_round_and_as_many_as_a_client_missed(
+    round: int, by: float, refused: bool
+) -> None:
+    made, memory = check()
+    made.check("update", 1, START, memory)
+    if refused:
+        with pytest.raises(HostileMessage, match="round 1's"):
+            made.check("update", round, moved(START, by), memory)
+    else:
+        made.check("update", round, moved(START, by), memory)
+
+
+def test_a_client_that_comes_late_knows_how_far_the_start_can_be() -> None:
+    check()[0].check("update", 3, moved(START, 1.99), {})
+    with pytest.raises(HostileMessage, match="the public start"):
+        check()[0].check("update", 3, moved(START, 2.01), {})
+
+
+def test_several_requests_of_a_round_are_one_step() -> None:
+    made, memory = check()
+    made.check("update", 1, START, memory)
+    made.check("update", 2, moved(START, 0.9), memory)
+    made.check("update", 2, moved(START, 1.8), memory)  # a step from this round's first model
+    with pytest.raises(HostileMessage, match="round 2's"):
+        made.check("update", 2, moved(START, 2.0), memory)
+    with pytest.raises(HostileMessage, match="round 2's"):
+        made.check("update", 3, moved(START, 2.0), memory)  # and not from its last
+
+
+def test_what_is_remembered_is_a_copy() -> None:
+    made, memory = check()
+    given = {name: value.clone() for name, value in START.items()}
+    made.check("update", 1, given, memory)
+    for value in given.values():
+        value += 1
+    made.check("update", 2, START, memory)
+
+
+def test_rows_that_training_does_not_make() -> None:
+    torch.manual_seed(0)
+    weight = torch.randn(10, 200)
+    assert planted_share(weight) == 0
+    weight[0] = 0
+    weight[1, 7:9] = 100
+    weight[3] = -2 * weight[2]
+    assert planted_share(weight) == pytest.approx(0.4)
+    made, _ = check(change=None, units=0.3)
+    planted = {**START, "layers.0.own.weight": torch.zeros_like(START["layers.0.own.weight"])}
+    with pytest.raises(HostileMessage, match="100% of the units"):
+        made.check("update", 1, planted, {})
+    made.check("update", 7, moved(START, 50.0), {})  # how far it moved is not limited
+
+
+def test_channels_that_give_something_else_have_no_start() -> None:
+    plus = sfg.FedSagePlus(hidden=(8,), fanout=(2,), generator="shared")
+    start = plus.given_first("update", SCHEMA, SEED)
+    assert (
+        start is not None and distance(start, sfg.FedSage(hidden=(8,), fanout=(2,)).init(SCHEMA, SEED)) == 0
+    )
+    assert plus.given_first("neighgen", SCHEMA, SEED) is None
+    assert sfg.FedEgo().given_first("mashes", SCHEMA, SEED) is None
+
+
+@pytest.mark.parametrize(
+    "limits", [{}, {"change": 0.0}, {"change": math.nan}, {"change": "1"}, {"units": 1.0}, {"units": -0.1}]
+)
+def test_limits_out_of_range(limits: dict[str, Any]) -> None:
+    with pytest.raises(BadInput, match="broadcast"):
+        BroadcastLimits(**limits)
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"chang": 1.0}, "chang"),
+        ({"seed": 1}, "seed"),
+        ({"change": True}, "change"),
+    ],
+)
+def test_keys_of_the_command_line(settings: dict[str, Any], named: str) -> None:
+    with pytest.raises(BadInput, match=rf"broadcast\.{named}"):
+        load(None, {"broadcast": settings}, ()).make_policy()
+
+
+class Jumping(sfg.FedSage):
+    """A server that changes its second model, and owners as they are."""
+
+    def takes(self, channel: str, schema: Schema) -> Any:
+        return super().takes(channel, schema)
+
+    def round(self, round: Any, state: Any) -> Any:
+        return super().round(round, moved(state, 3.0) if round.number == 2 else state)
+
+
+@pytest.mark.parametrize("isolated", [False, True])
+def test_every_client_of_a_run_refuses_before_it_is_charged(isolated: bool, tmp_path: Any) -> None:
+    federation = sfg.federate("synthetic-citation", clients=3, seed=0, nodes=90, features=20)
+    policy = replace(
+        sfg.policies.distributed_dp(norm=0.1, multiplier=0.01), broadcasts=BroadcastLimits(change=1.0)
+    )
+    settings: dict[str, Any] = {"hidden": (8,), "fanout": (2,)}
+    honest = sfg.train(sfg.FedSage(**settings), federation, policy, rounds=3, seed=3, isolated=isolated)
+    assert len(honest.history) == 3
+    if not isolated:  # the class is not importable elsewhere
+        ledger = tmp_path / "ledger"
+        with pytest.raises(HostileMessage, match="round 1's"):
+            sfg.train(Jumping(**settings), federation, policy, rounds=3, seed=3, ledger=ledger)
+        assert '"round": 2' not in ledger.read_text()
+
+
+def test_a_resumed_client_remembers_the_last_model(tmp_path: Any) -> None:
+    made, memory = check()
+    made.check("update", 1, START, memory)
+    store = PartyStore(tmp_path / "a", "a")
+    store.save(memory, "00001-00000000")
+    resumed = BroadcastCheck(made.limits, FIRST)
+    with pytest.raises(HostileMessage, match="round 1's"):
+        resumed.check("update", 2, moved(START, 1.5), store.load("00001-00000000"))
+
+
+def test_an_algorithm_that_gives_no_model_is_refused() -> None:
+    federation = sfg.federate("synthetic-citation", clients=3, seed=0, nodes=90, features=20)
+    policy = replace(sfg.policies.masked(), broadcasts=BroadcastLimits(change=1.0))
+    with pytest.raises(BadInput, match="broadcast: fedridge"):
+        sfg.train(FedRidge(), federation, policy, rounds=1)
