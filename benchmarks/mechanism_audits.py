@@ -1,6 +1,6 @@
 """How near the mechanism-level audits come to what is claimed, through the real upload path.
 
-    python benchmarks/mechanism_audits.py [--json] [--only replace] [--trials 20000] [--epsilon 4]
+    python benchmarks/mechanism_audits.py [--json] [--only replace] [--trials 100000] [--epsilon 4]
                                            [--delta 1e-5] [--out runs/mechanism-audits]
 
 One row a noised path: the claim of the ledger for one upload, the lower bound that worst-case neighbours give
@@ -162,7 +162,7 @@ def main() -> None:
     )
     parser.add_argument("--json", action="store_true", help="one object with rows")
     parser.add_argument("--only", action="append", default=[], help="rows that hold this word; repeatable")
-    parser.add_argument("--trials", type=int, default=20_000)
+    parser.add_argument("--trials", type=int, default=100_000)
     parser.add_argument("--epsilon", type=float, default=4.0)
     parser.add_argument("--delta", type=float, default=1e-5)
     parser.add_argument("--out", type=Path, default=Path("runs/mechanism-audits"), help="where rows are kept")

@@ -156,6 +156,8 @@ class Bound:
             )
         if self.leaks:
             sentences = (*sentences, self.channel.leak)
+        if self.channel.without_noise and not noised:
+            sentences = (*sentences, self.channel.without_noise)
         too_few = len(self.bind_context.clients) < self.channel.min_clients
         return (*sentences, self.channel.too_few_message) if too_few else sentences
 

@@ -394,6 +394,8 @@ class Channel:
         leak: what its reader can compute from an opened upload or sum beyond what the algorithm needs, in a
             sentence, where neither masks nor seals prevent it. Without noise it is in the excess, and
             ``strictest`` takes a form of the algorithm that does not send on the channel, if there is one.
+        without_noise: what its reader learns beyond the channel's purpose where nothing on it is noised, in a
+            sentence for the excess. Unlike a ``leak`` it makes no policy take another form.
         without_lost: whether an exchange between peers goes on without a client that is gone: what it would
             have sent or read is left out, and the verb says who read whom.
         links: whether an upload may depend on links. Where it may not, a client answers on its graph without
@@ -425,6 +427,7 @@ class Channel:
     links: bool = True
     without_lost: bool = False
     leak: str = ""
+    without_noise: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):

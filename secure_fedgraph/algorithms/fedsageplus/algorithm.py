@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch_geometric.data import Data
@@ -123,7 +124,13 @@ class FedSagePlus(Generates, FedSage):
     )
 
     PRETRAIN = Channel("pretrain", Reveal.NOTHING)
-    FEATURE_SUMS = Channel("feature_sums", Reveal.SUM)
+    FEATURE_SUMS = Channel(
+        "feature_sums",
+        Reveal.SUM,
+        without_noise="sums of few nodes show whose features are in them and, where features are sparse, "
+        "words of single nodes (attack C7); only classes of fewer than training.anonymity nodes of an owner "
+        "are left out",
+    )
     GENERATOR = Channel("generator", Reveal.EACH, to="peer")
     FEEDBACK = Channel(
         "feedback",
@@ -172,6 +179,18 @@ class FedSagePlus(Generates, FedSage):
         if round.number <= self.warm_up:
             return self._generator_epoch(round, state)
         return state | super().round(round, _classifier(state))
+
+    def suited(
+        self, channel: Channel, noise: float, schema: Schema, clients: int, sizes: Mapping[str, int]
+    ) -> Self:
+        """As of :class:`FedSage`.
+
+        Raises:
+            BadInput: for noise on the sums of features that hides no node.
+        """
+        if channel.name == self.FEATURE_SUMS.name:
+            prototypes.check_noise(noise, self.settings)
+        return super().suited(channel, noise, schema, clients, sizes)
 
     def uses(self, channel: Channel, rounds: int, clients: int) -> int:
         """Sums of features once; the generators' channels in warm-up, FEEDBACK for every other owner; the
@@ -248,6 +267,7 @@ class FedSagePlus(Generates, FedSage):
     def start_generator(self, client: ClientContext, given: State) -> None:
         """Stage A; before it, what was released is kept."""
         if self.settings.of_prototypes:
+            prototypes.once(client, self.PRETRAIN.name)
             prototypes.keep(client, given)
         if not self.settings.made_of_released:
             self.pretrain(client)
@@ -255,6 +275,7 @@ class FedSagePlus(Generates, FedSage):
     @FEATURE_SUMS.answer
     def feature_sums(self, client: ClientContext, given: State) -> ContributionMoments:
         """The training nodes' features and classes, of which the client's door makes sums by class."""
+        prototypes.once(client, self.FEATURE_SUMS.name)
         return prototypes.records_of(client, self.settings, client.noised(self._feature_sums))
 
     @GENERATOR.answer

@@ -17,7 +17,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms.fedsageplus.settings import GeneratorSettings
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.graph.sample.trees import PARTNER
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.neighgen.mixture import class_records, own_mixture, prototypes_of
@@ -30,6 +30,10 @@ ROWS, COUNTS = PREFIX + "rows", PREFIX + "counts"
 """What the server releases: mean directions ``[classes, features]``, and counts ``[classes]``."""
 KEPT = "prototypes"
 """The memory entry with the rows of the classes that are known."""
+DONE = "released "
+"""Before a channel's name: the memory entry of what is answered once. A failed answer does not undo it."""
+LEAST_NOISE = 0.25
+"""Times what one node moves: the least noise on a sum that counts as some."""
 
 
 def contribution(settings: GeneratorSettings) -> UnitContributionMoments:
@@ -49,6 +53,39 @@ def check_size(graph: Data, name: str, settings: GeneratorSettings) -> None:
             f"training.records = {settings.records}: {name} has {held} training nodes, and sums over more "
             f"than that are cut: set training.records={2 ** (held - 1).bit_length()} or more"
         )
+
+
+def check_noise(noise: float, settings: GeneratorSettings) -> None:
+    """That noise hides something, since under any noise no class is left out for being small.
+
+    Args:
+        noise: standard deviation on each value of the sum of all owners' uploads.
+
+    Raises:
+        BadInput: for less than :data:`LEAST_NOISE` times what one node moves.
+    """
+    times = noise * settings.records
+    if 0 < times < LEAST_NOISE:
+        raise BadInput(
+            f"feature_sums: noise of {times:.2g} times what one node moves hides no node, and under noise no "
+            "class is left out for having fewer than training.anonymity nodes. Give it at least "
+            f"{LEAST_NOISE}, by --unit node --epsilon or protection.multiplier.feature_sums, or take a policy "
+            "that adds none to it, such as masked"
+        )
+
+
+def once(client: ClientContext, channel: str) -> None:
+    """Sums are released once, in round 1, and prototypes are given once after it.
+
+    Raises:
+        HostileMessage: for a second ask, and in any other round.
+    """
+    if client.round != 1 or DONE + channel in client.memory:
+        raise HostileMessage(
+            f"{client.name} was asked on {channel!r} in round {client.round}, and answers on it once, in "
+            "round 1"
+        )
+    client.memory[DONE + channel] = 1
 
 
 def records_of(client: ClientContext, settings: GeneratorSettings, noised: bool) -> ContributionMoments:
@@ -95,8 +132,8 @@ def keep(client: ClientContext, given: Mapping[str, Any]) -> None:
     Means of directions are no longer than 1. Longer rows are shortened to it, whoever made them so: noise, or
     a server that lies.
     """
-    rows = given[ROWS][given[COUNTS] > 0]
-    client.memory[KEPT] = rows / rows.double().norm(dim=1, keepdim=True).clamp(min=1).float()
+    rows = given[ROWS][given[COUNTS] > 0].double()
+    client.memory[KEPT] = (rows / rows.norm(dim=1, keepdim=True).clamp(min=1)).float()
 
 
 def at_home(client: ClientContext) -> Tensor:

@@ -15,8 +15,8 @@ import torch.nn.functional as F
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.fedsageplus import prototypes
 from secure_fedgraph.attacks import ATTACKS, Blind, Knowledge
-from secure_fedgraph.errors import BadInput, BudgetExhausted, Refused
-from secure_fedgraph.experiment.config import Experiment
+from secure_fedgraph.errors import BadInput, BudgetExhausted, HostileMessage, Refused
+from secure_fedgraph.experiment.config import Experiment, load
 from secure_fedgraph.experiment.results import execute, in_form, lead, make_federation
 from secure_fedgraph.forms import FormWarning, fit
 from secure_fedgraph.privacy.moments import moment_sums
@@ -103,8 +103,60 @@ class TestWhatIsReleased:
         assert len(prototypes.records_of(client, settings, noised=True).records) == many
 
     def test_a_class_whose_noised_count_is_small_has_no_prototype(self, federation) -> None:
-        run = go(federation, sfg.policies.local_dp(1.0, 0.05), settings={**SMALL, "anonymity": 10**6})
+        run = go(federation, sfg.policies.local_dp(1.0, 0.2), settings={**SMALL, "anonymity": 10**6})
         assert not run.state[prototypes.ROWS].any() and not run.state[prototypes.COUNTS].any()
+
+    @pytest.mark.parametrize(
+        "policy", [sfg.policies.local_dp(1.0, 0.1), sfg.policies.distributed_dp(1.0, 0.2)]
+    )
+    def test_noise_that_hides_no_node_is_refused_since_no_class_would_be_left_out(
+        self, federation, policy
+    ) -> None:
+        with pytest.raises(BadInput, match="hides no node"):
+            go(federation, policy)
+
+    def test_a_budget_for_a_link_plans_no_noise_for_nodes_and_is_refused(self) -> None:
+        values = {"algorithm": "fedsage+", "data": "synthetic-citation", "policy": "local_dp", "unit": "edge"}
+        asked = load(None, {**values, "epsilon": 4.0, "training": {"feedback": "prototypes"}}, ())
+        with warnings.catch_warnings(), pytest.raises(BadInput, match="protection.multiplier.feature_sums"):
+            warnings.simplefilter("ignore")
+            execute(asked, None)
+
+    @pytest.mark.parametrize("channel", ["feature_sums", "pretrain"])
+    def test_a_second_ask_and_one_of_a_later_round_are_refused(self, federation, channel: str) -> None:
+        (client, *_) = clients_of(federation)
+        client.name, client.round = "a", 1
+        prototypes.once(client, channel)
+        with pytest.raises(HostileMessage, match="once, in round 1"):
+            prototypes.once(client, channel)
+        client.memory.clear()
+        client.round = 2
+        with pytest.raises(HostileMessage, match="once, in round 1"):
+            prototypes.once(client, channel)
+
+    def test_a_server_that_asks_twice_is_answered_once(self, federation) -> None:
+        class Asks(sfg.FedSagePlus):
+            def round(self, round: Any, state: Any) -> Any:
+                if round.number == 1:
+                    round.reduce(self._feature_sums)
+                return super().round(round, state)
+
+        with pytest.raises(HostileMessage, match="'feature_sums' in round 1"):
+            sfg.train(Asks(**SMALL), federation, "masked", rounds=2, seed=0)
+
+    def test_the_results_say_what_sums_without_noise_show(self, federation) -> None:
+        said = go(federation, "masked").policy["feature_sums"].excess
+        assert any("attack C7" in sentence for sentence in said)
+        noised = go(federation, sfg.policies.distributed_dp(1.0, 1.0)).policy["feature_sums"].excess
+        assert not any("attack C7" in sentence for sentence in noised)
+
+    def test_rows_that_come_in_double_are_kept_as_the_generator_reads_them(self, federation) -> None:
+        (client, *_) = clients_of(federation)
+        rows = torch.full((CLASSES, FEATURES), 3e38)
+        prototypes.keep(client, {prototypes.ROWS: rows, prototypes.COUNTS: torch.ones(CLASSES).double()})
+        assert client.memory[prototypes.KEPT].norm(dim=1) == pytest.approx(torch.ones(CLASSES).numpy())
+        prototypes.keep(client, {prototypes.ROWS: rows.double(), prototypes.COUNTS: torch.ones(CLASSES)})
+        assert client.memory[prototypes.KEPT].dtype == torch.float32
 
     def test_who_drops_out_is_in_no_sum(self, federation) -> None:
         run = go(federation, "masked", dropouts=Dropouts(share=0.25, seed=1), keep=everything)
