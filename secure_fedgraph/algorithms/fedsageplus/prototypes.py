@@ -69,8 +69,8 @@ def check_noise(noise: float, settings: GeneratorSettings) -> None:
         raise BadInput(
             f"feature_sums: noise of {times:.2g} times what one node moves hides no node, and under noise no "
             "class is left out for having fewer than training.anonymity nodes. Give it at least "
-            f"{LEAST_NOISE}, by --unit node --epsilon or protection.multiplier.feature_sums, or take a policy "
-            "that adds none to it, such as masked"
+            f"{LEAST_NOISE}, by --unit node --epsilon or protection.multiplier.feature_sums, or take a "
+            "policy that adds none to it, such as masked"
         )
 
 
