@@ -47,7 +47,7 @@ from secure_fedgraph.storage.party_store import damaged
 from secure_fedgraph.storage.party_store import read_json as read_checked
 from secure_fedgraph.storage.party_store import write_json as write_checked
 
-WRITTEN = ("result.json", "audit.json", "compare.json")
+WRITTEN = ("result.json", "audit.json", "compare.json", "demo.json")
 BESIDE = ("compare.csv", "compare.parquet", "report.html")
 """Files that commands write beside their results, and remove together with them."""
 OUTSIDE = {"ledger": "--ledger", "logging": "--log"}

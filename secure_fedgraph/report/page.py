@@ -9,21 +9,23 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, TemplateError
 
 from secure_fedgraph import files
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.experiment.schema import AuditResult, CompareResult, RunResult, read
+from secure_fedgraph.experiment.schema import AuditResult, CompareResult, DemoResult, RunResult, read
 from secure_fedgraph.report import text
 from secure_fedgraph.report.figures.svg import Picture
 from secure_fedgraph.report.sections.audit_page import audit_story
 from secure_fedgraph.report.sections.compare_page import compare_story
+from secure_fedgraph.report.sections.demo_page import demo_story
 from secure_fedgraph.report.sections.parts import Story
 from secure_fedgraph.report.sections.run_page import run_story
 
 SCHEMA = "secure-fedgraph/"
-Result = RunResult | AuditResult | CompareResult
+Result = RunResult | AuditResult | CompareResult | DemoResult
 # The first file found is what the folder is about: an audit of a finished run leaves both.
 KINDS: dict[str, tuple[str, type[Result]]] = {
     "compare": ("compare.json", CompareResult),
     "audit": ("audit.json", AuditResult),
     "run": ("result.json", RunResult),
+    "demo": ("demo.json", DemoResult),
 }
 
 
@@ -90,6 +92,8 @@ def _story(result: Result, folder: Path) -> Story:
             return audit_story(result)
         case CompareResult():
             return compare_story(result)
+        case DemoResult():
+            return demo_story(result)
 
 
 def _load(folder: Path) -> Result:
@@ -114,7 +118,7 @@ def _load(folder: Path) -> Result:
             )
         return read(model, value, path)
     names = ", no ".join(name for name, _ in KINDS.values())
-    raise BadInput(f"{folder} holds no {names}: give the folder of a finished run, audit or comparison")
+    raise BadInput(f"{folder} holds no {names}: give the folder of a finished run, audit, comparison or demo")
 
 
 def _environment() -> Environment:

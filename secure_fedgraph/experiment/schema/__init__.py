@@ -1,4 +1,4 @@
-"""The files that commands write, as models: ``result.json``, ``audit.json``, ``compare.json``, the ledger.
+"""The files that commands write, as models: of runs, audits, comparisons and the demo, and the ledger.
 
 One place decides which keys a file has and of which type. Writers are held to it (:func:`checked`), readers
 get an error that names key, value and mend (:func:`read`), and other programs get a JSON Schema
@@ -19,6 +19,7 @@ from pydantic import BaseModel, ValidationError
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment.schema.audit import AuditResult
 from secure_fedgraph.experiment.schema.compare import CompareResult
+from secure_fedgraph.experiment.schema.demo import DemoResult
 from secure_fedgraph.experiment.schema.part import Part, departures
 from secure_fedgraph.experiment.schema.run import ChannelReport, RunResult
 from secure_fedgraph.privacy.spending.ledger_line import LedgerLine
@@ -30,6 +31,7 @@ __all__ = [
     "AuditResult",
     "ChannelReport",
     "CompareResult",
+    "DemoResult",
     "LedgerLine",
     "RunResult",
     "SchemaWarning",
@@ -39,12 +41,18 @@ __all__ = [
     "read",
 ]
 
-RESULTS: Mapping[str, type[Part]] = {"run": RunResult, "audit": AuditResult, "compare": CompareResult}
+RESULTS: Mapping[str, type[Part]] = {
+    "run": RunResult,
+    "audit": AuditResult,
+    "compare": CompareResult,
+    "demo": DemoResult,
+}
 """The kind that stands in a file's ``schema``, which is also the command that writes it -> its model."""
 FILES: Mapping[str, type[BaseModel]] = {
     "result": RunResult,
     "audit": AuditResult,
     "compare": CompareResult,
+    "demo": DemoResult,
     "ledger": LedgerLine,
 }
 """A file's name without its ending -> the model of it, or of one line of it."""
