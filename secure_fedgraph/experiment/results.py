@@ -27,14 +27,16 @@ from secure_fedgraph.federation import Federation, federate
 from secure_fedgraph.forms import fit
 from secure_fedgraph.graph.silos.agreement import check_names
 from secure_fedgraph.graph.silos.reading import read_silos
+from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy
 from secure_fedgraph.privacy.spending.budget import Budget, warn_of_delta
 from secure_fedgraph.privacy.spending.ledger import number, read_ledger, spent
 from secure_fedgraph.privacy.spending.planning import Plan
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol import nested
+from secure_fedgraph.protocol.channel import Reveal
 from secure_fedgraph.protocol.dropouts import Dropouts
-from secure_fedgraph.protocol.message import CARRIER, digest
+from secure_fedgraph.protocol.message import ANSWER, CARRIER, digest
 from secure_fedgraph.protocol.transcript import SERVER, Keep, everything, nothing
 from secure_fedgraph.round import Sampler, everyone
 from secure_fedgraph.running.loop import train
@@ -745,12 +747,20 @@ def _channels(run: Run, delta: float) -> list[dict[str, Any]]:
                 "bytes_up": sum(s.bytes for s in mine if s.recipient == SERVER),
                 "bytes_down": sum(s.bytes for s in mine if s.sender == SERVER),
                 "messages": len(mine),
+                "uploads": (uploads := sum(s.recipient == SERVER and s.step == ANSWER for s in mine)),
+                "read_singly": uploads if _singly(run.policy[row["name"]]) else 0,
                 "epsilon": number(by_reader["server"]) if by_reader else None,
                 "epsilon_unit": unit if by_reader else None,
                 "epsilon_by_reader": {reader: number(value) for reader, value in by_reader.items()},
             }
         )
     return rows
+
+
+def _singly(bound: Bound) -> bool:
+    """Whether the server reads uploads on a channel one by one, with noise or without."""
+    to_server = bound.channel.to == SERVER and bound.channel.reveal is not Reveal.NOTHING
+    return to_server and (bound.carrier.gives.readable or bound.channel.reveal is Reveal.EACH)
 
 
 def _left_out(run: Run) -> list[dict[str, Any]]:

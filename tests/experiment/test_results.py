@@ -99,6 +99,13 @@ def test_bytes_are_those_of_the_messages(plain: tuple[sfg.Run, dict[str, Any]]) 
     assert row["bytes_up"] == result["bytes"]["up"]
     assert row["bytes_up"] + row["bytes_down"] == sum(s.bytes for s in sent)
     assert row["messages"] == len(sent) == 2 * 2 * 3
+    assert row["uploads"] == row["read_singly"] == 2 * 3
+
+
+@pytest.mark.parametrize(("policy", "read"), [("masked", 0), ("homomorphic", 0), ("plaintext", 6)])
+def test_uploads_that_the_server_reads_one_by_one_are_counted(policy: str, read: int) -> None:
+    (row,) = result_of(policy=policy)[1]["channels"]
+    assert (row["uploads"], row["read_singly"]) == (2 * 3, read)
 
 
 def test_carriers_are_counted_apart_and_all_bytes_are_somewhere() -> None:

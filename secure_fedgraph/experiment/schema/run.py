@@ -146,6 +146,10 @@ class ChannelReport(Part):
     bytes_up: Count | None = None
     bytes_down: Count | None = None
     messages: Count | None = None
+    uploads: Count | None = None
+    """Answers of single clients that reached the server, in whatever form."""
+    read_singly: Count | None = None
+    """How many of them the server could read one by one, with noise or without."""
     epsilon: Epsilon | None = None
     """Against the server; None where nothing was charged."""
     epsilon_unit: UnitName | None = None

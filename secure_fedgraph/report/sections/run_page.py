@@ -13,6 +13,7 @@ from secure_fedgraph.experiment.schema.run import BudgetReport, PlanRow, RoundRe
 from secure_fedgraph.report import text
 from secure_fedgraph.report.measures import measure_of, others
 from secure_fedgraph.report.sections import learning, trained
+from secure_fedgraph.report.sections.first_screen import first_screen
 from secure_fedgraph.report.sections.ledger import ledger
 from secure_fedgraph.report.sections.owners import each_owner
 from secure_fedgraph.report.sections.parts import Story
@@ -35,6 +36,7 @@ def run_story(result: RunResult, folder: Path) -> Story:
     told: dict[str, object] = {
         "kind": "run",
         "title": f"{algorithm} on {data.name} under {policy}",
+        "first": first_screen(result, algorithm),
         "command": result.command,
         "owned": trained.owners([config]),
         "source": data,

@@ -1,0 +1,120 @@
+"""The first screen of a run's page: one sentence, and three figures with what they stand beside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from secure_fedgraph.experiment.schema import RunResult
+from secure_fedgraph.report import text
+from secure_fedgraph.report.measures import NAMES, Measure, measure_of
+
+BESIDE = {
+    "own_global": "an owner’s own model, on all test data",
+    "personal": "personal models, on an owner’s own test data",
+    "own": "an owner’s own model, on its own test data",
+}
+"""Scores that say what joining brought, in the order of the page."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the server could read.
+
+    Args:
+        uploads: answers of single clients that reached it; None where the file does not tell.
+        singly: how many of them it read one by one.
+        noised: whether everything that it opened had noise in it.
+    """
+
+    uploads: int | None
+    singly: int
+    noised: bool
+
+    @property
+    def state(self) -> str:
+        """The page's word for how good that is."""
+        return "nothing" if not self.singly or self.noised else "leaks"
+
+    @property
+    def figure(self) -> str:
+        """As a figure."""
+        return f"{text.count(self.singly)} of {text.count(self.uploads or 0)}"
+
+    @property
+    def rest(self) -> str:
+        """What it saw of the rest, in a sentence."""
+        noise = "with noise in them" if self.noised else "without noise"
+        if not self.singly:
+            return f"It saw sums over owners, {noise}."
+        what = "each upload" if self.singly == self.uploads else "these uploads"
+        return f"It read {what} by itself, {noise.replace('them', 'it') if what == 'each upload' else noise}."
+
+
+def seen_by_server(result: RunResult) -> Seen:
+    """What the server could read, from the channels that clients answer to it."""
+    told = [one for one in result.channels if one.to in ("", "server") and one.uploads]
+    known = [one for one in told if one.uploads is not None]
+    charged = [one for one in known if one.epsilon is not None]
+    return Seen(
+        sum(one.uploads or 0 for one in known) if known else None,
+        sum(one.read_singly or 0 for one in known),
+        bool(charged) and all(text.bounded(one.epsilon) for one in charged),
+    )
+
+
+def first_screen(result: RunResult, name: str) -> dict[str, object]:
+    """What the template prints.
+
+    Args:
+        name: the algorithm's, for people.
+    """
+    measure, seen = measure_of(result), seen_by_server(result)
+    return {
+        "sentence": _sentence(result, name, measure, seen),
+        "beside": _beside(result, measure),
+        "seen": seen,
+        "bound": _bound(result),
+    }
+
+
+def _sentence(result: RunResult, name: str, measure: Measure, seen: Seen) -> str:
+    score = measure.write(result.accuracy.get(measure.key))
+    parts = [f"{name} scores {score} ({measure.title})"]
+    if seen.uploads:
+        parts.append(f"the server read {seen.figure} single uploads")
+    bounds = _bound(result)
+    sums = seen.uploads and not seen.singly
+    parts.append(str(bounds["short"] or f"no noise bounds what {'their sums show' if sums else 'they show'}"))
+    return text.sentence("; ".join(parts))
+
+
+def _beside(result: RunResult, measure: Measure) -> list[tuple[str, str]]:
+    """The scores that a headline is to be compared with."""
+    rows = [
+        (measure.write(value), title)
+        for key, title in BESIDE.items()
+        if (value := result.accuracy.get(key)) is not None and key in NAMES
+    ]
+    if result.commonest_class is not None and measure.key == "global":
+        rows.append((text.percent(result.commonest_class), "always the commonest class"))
+    return rows
+
+
+def _bound(result: RunResult) -> dict[str, object]:
+    """The epsilon that the page is about: the budget's, or the best unit's; or none."""
+    unit = str(result.budget.unit) if result.budget else ""
+    claims = {str(name): claim for name, claim in result.privacy.items()}
+    bounded = [name for name, claim in claims.items() if text.bounded(claim.epsilon)]
+    # a link's zero says that no link was read, and is not what noise was added for
+    first = unit if unit in bounded else next((name for name in bounded if claims[name].epsilon), "")
+    if not first:
+        return {"epsilon": None, "unit": "", "short": ""}
+    claim = claims[first]
+    subject = text.named(text.UNITS, first)
+    return {
+        "epsilon": claim.epsilon,
+        "unit": subject,
+        "delta": claim.delta,
+        "against": text.named(text.READERS, claim.against),
+        "short": f"ε = {text.epsilon(claim.epsilon)} for {subject}",
+    }

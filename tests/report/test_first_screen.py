@@ -1,0 +1,56 @@
+"""The first screen of a run's page: what the server read, what noise bounds, what a score stands beside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from test_report_page import run_json
+
+from secure_fedgraph.experiment.schema import RunResult, as_read
+from secure_fedgraph.report.sections.first_screen import first_screen, seen_by_server
+
+
+def result(uploads: int = 6, singly: int = 0, epsilon: Any = "inf", **changes: Any) -> RunResult:
+    value = run_json(epsilon=epsilon)
+    value["channels"][0] |= {"uploads": uploads, "read_singly": singly}
+    return as_read(RunResult, {**value, **changes})
+
+
+@pytest.mark.parametrize(
+    ("singly", "epsilon", "state"),
+    [(0, "inf", "nothing"), (6, "inf", "leaks"), (2, "inf", "leaks"), (6, 1.9, "nothing")],
+)
+def test_single_uploads_without_noise_are_what_leaks(singly: int, epsilon: Any, state: str) -> None:
+    seen = seen_by_server(result(singly=singly, epsilon=epsilon))
+    assert (seen.state, seen.figure) == (state, f"{singly} of 6")
+    assert f"read {singly} of 6 single uploads" in str(
+        first_screen(result(singly=singly), "FedSage")["sentence"]
+    )
+
+
+def test_what_referees_and_peers_read_is_none_of_the_servers() -> None:
+    value = run_json()
+    scores = {**value["channels"][0], "name": "metrics", "to": "referee", "uploads": 4, "read_singly": 4}
+    value["channels"] = [{**value["channels"][0], "uploads": 6, "read_singly": 0}, scores]
+    assert seen_by_server(as_read(RunResult, value)).uploads == 6
+
+
+def test_an_older_file_tells_of_no_uploads() -> None:
+    older = as_read(RunResult, run_json())
+    assert seen_by_server(older).uploads is None
+    assert "single uploads" not in str(first_screen(older, "FedSage")["sentence"])
+
+
+def test_the_budgets_unit_comes_first_and_a_links_zero_is_no_bound_of_noise() -> None:
+    claim = run_json()["privacy"]["client"]
+    privacy = {"edge": {**claim, "epsilon": 0.0}, "node": {**claim, "epsilon": 2.0}, "client": claim}
+    assert first_screen(result(privacy=privacy), "FedRidge")["bound"]["unit"] == "one node"  # type: ignore[index]
+    only_links = first_screen(result(privacy={"edge": {**claim, "epsilon": 0.0}}), "FedRidge")["bound"]
+    assert only_links["epsilon"] is None  # type: ignore[index]
+
+
+def test_an_owners_own_model_stands_beside_the_score() -> None:
+    scores = {**run_json()["accuracy"], "own_global": 0.7, "personal": 0.9}
+    rows = first_screen(result(accuracy=scores, commonest_class=0.3), "FedRidge")["beside"]
+    assert [value for value, _ in rows] == ["70.0\u202f%", "90.0\u202f%", "30.0\u202f%"]  # type: ignore[attr-defined]
