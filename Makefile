@@ -17,7 +17,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check $(PIP_FLAGS) -c 
 # Two test workers on two cores: one thread each, or they fight. What one process has compiled, the others read.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 
-.PHONY: demo test slow lint format clean
+.PHONY: demo test slow site lint format clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -25,6 +25,7 @@ help:
 	@echo "make demo    see a leak on real Cora, see it stop, and what that costs; a page in $(OUT)/"
 	@echo "make test    the fast test suite"
 	@echo "make slow    the tests that train to the papers' accuracy"
+	@echo "make site    the documentation as a site, in site/"
 	@echo "make lint    ruff and mypy, changing nothing"
 	@echo "make format  ruff, in place"
 	@echo "make clean   removes .venv, caches and the demo's output"
@@ -51,6 +52,10 @@ $(VENV)/.with-dev: pyproject.toml constraints.txt $(VENV)/.with-torch
 	$(PIP) -e '.[data,molecules,test,dev]'
 	@touch $(VENV)/.with-data $(VENV)/.with-test $@
 
+$(VENV)/.with-docs: pyproject.toml constraints.txt $(VENV)/.with-torch
+	$(PIP) -e '.[data,molecules,test,docs]'
+	@touch $(VENV)/.with-data $(VENV)/.with-test $@
+
 demo: $(VENV)/.with-data
 	$(BIN)/secure-fedgraph demo --seed $(SEED) --out $(OUT) --overwrite
 
@@ -59,6 +64,10 @@ test: $(VENV)/.with-test
 
 slow: $(VENV)/.with-test
 	$(BIN)/python -m pytest -q -m slow
+
+# strict: a dead link, a missing anchor or a page outside of the navigation ends it
+site: $(VENV)/.with-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 lint: $(VENV)/.with-dev
 	$(BIN)/ruff check .
@@ -70,4 +79,4 @@ format: $(VENV)/.with-dev
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) demo build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo site build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
