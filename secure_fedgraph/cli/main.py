@@ -14,6 +14,7 @@ from secure_fedgraph.backends.memory import keep_freed_memory
 from secure_fedgraph.cli.commands.audit import audit
 from secure_fedgraph.cli.commands.budget import budget
 from secure_fedgraph.cli.commands.compare import compare
+from secure_fedgraph.cli.commands.doctor import doctor
 from secure_fedgraph.cli.commands.federation import federation
 from secure_fedgraph.cli.commands.plan import plan
 from secure_fedgraph.cli.commands.reproduce import reproduce
@@ -84,7 +85,7 @@ def main() -> None:
 
 COMMANDS = (
     *(run, resume, compare, audit, budget, plan, reproduce),
-    *(list_names, report, schema, federation, silo, server),
+    *(list_names, report, schema, doctor, federation, silo, server),
 )
 for command in COMMANDS:
     main.add_command(command)
