@@ -16,6 +16,7 @@ from secure_fedgraph.cli.commands.budget import budget
 from secure_fedgraph.cli.commands.compare import compare
 from secure_fedgraph.cli.commands.completion import completion
 from secure_fedgraph.cli.commands.doctor import doctor
+from secure_fedgraph.cli.commands.export import export
 from secure_fedgraph.cli.commands.federation import federation
 from secure_fedgraph.cli.commands.plan import plan
 from secure_fedgraph.cli.commands.reproduce import reproduce
@@ -96,7 +97,7 @@ def main() -> None:
 
 COMMANDS = (
     *(run, resume, compare, audit, budget, plan, reproduce),
-    *(list_names, report, schema, doctor, completion),
+    *(list_names, report, export, schema, doctor, completion),
     *(federation, silo, server),
 )
 for command in COMMANDS:
