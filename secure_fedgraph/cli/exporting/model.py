@@ -73,8 +73,8 @@ def as_torchscript(model: nn.Module, released: Released) -> bytes:
     """
     if released.schema.kind != GraphDataset.kind or released.schema.edge_fields:
         raise BadInput(
-            "--to torchscript is for models of nodes, forward(x, edge_index), and this one reads whole graphs "
-            "or values of links: export --to state_dict"
+            "--to torchscript is for models of nodes, forward(x, edge_index), and this one reads whole "
+            "graphs or values of links: export --to state_dict"
         )
     graphs = [_graph(nodes, links, released.schema.features) for nodes, links in SIZES]
     try:
