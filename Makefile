@@ -6,6 +6,8 @@ VENV      ?= .venv
 OUT       ?= demo
 SEED      ?= 0
 WORKERS   ?= 2
+DIST      ?= dist
+BUILD     ?= build/release
 # Passed to every pip install, e.g. PIP_FLAGS="--find-links /folder/with/wheels" for a CPU build of torch.
 PIP_FLAGS ?=
 # The first Python that is new enough and can make environments; name another with PYTHON=...
@@ -17,7 +19,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check $(PIP_FLAGS) -c 
 # Two test workers on two cores: one thread each, or they fight. What one process has compiled, the others read.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 
-.PHONY: demo test slow site lint format clean
+.PHONY: demo test slow site lint format release clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -28,6 +30,7 @@ help:
 	@echo "make site    the documentation as a site, in site/"
 	@echo "make lint    ruff and mypy, changing nothing"
 	@echo "make format  ruff, in place"
+	@echo "make release wheel, source archive, hashes and bill of materials in $(DIST)/"
 	@echo "make clean   removes .venv, caches and the demo's output"
 
 $(BIN)/python:
@@ -77,6 +80,20 @@ lint: $(VENV)/.with-dev
 format: $(VENV)/.with-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# The bill of materials is of an environment that holds the wheel and what it needs, and nothing else. The tool that
+# writes it has an environment of its own.
+release: $(VENV)/.with-test
+	rm -rf $(DIST) $(BUILD)
+	$(BIN)/python -m build --no-isolation --outdir $(DIST) .
+	$(PYTHON) -m venv $(BUILD)/clean
+	$(BUILD)/clean/bin/python -m pip install --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt $(DIST)/*.whl
+	cd $(BUILD) && clean/bin/secure-fedgraph --version && clean/bin/secure-fedgraph doctor
+	$(PYTHON) -m venv $(BUILD)/bom
+	$(BUILD)/bom/bin/python -m pip install --disable-pip-version-check $(PIP_FLAGS) cyclonedx-bom
+	$(BUILD)/bom/bin/cyclonedx-py environment --output-format JSON --output-file $(DIST)/sbom.json $(BUILD)/clean/bin/python
+	cd $(DIST) && sha256sum *.whl *.tar.gz sbom.json > SHA256SUMS
+	@cat $(DIST)/SHA256SUMS
 
 clean:
 	rm -rf $(VENV) demo site build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

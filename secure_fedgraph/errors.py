@@ -160,19 +160,63 @@ def unknown_name(kind: str, given: str, known: Iterable[str]) -> BadInput:
     unknown setting 'lr': did you mean 'learning_rate'? Known: clip, learning_rate.
     """
     names = sorted(known)
-    near = _nearest(given, names)
+    near = nearest(given, names)
     hint = f" did you mean {near!r}?" if near else ""
     return BadInput(f"unknown {kind} {given!r}:{hint} Known: {', '.join(names)}.")
 
 
-def _nearest(given: str, names: list[str]) -> str | None:
-    """The name that was meant: by its initials, else by its letters."""
-    last = given.rpartition(".")[2].lower()
-    by_initials = [name for name in names if len(last) > 1 and _initials(name) == last]
-    near = by_initials or difflib.get_close_matches(given, names, n=1, cutoff=0.5)
+SYNONYMS = {
+    "learning_rate": ("lr", "eta", "step_size", "stepsize"),
+    "weight_decay": ("wd", "l2", "decay"),
+    "batch": ("batch_size", "bs", "minibatch"),
+    "hidden": ("hidden_dim", "hidden_size", "width", "layers", "hidden_channels"),
+    "epochs": ("local_epochs", "n_epochs", "num_epochs"),
+    "federated_epochs": ("epochs",),
+    "rounds": ("n_rounds", "num_rounds", "iterations", "global_rounds", "communication_rounds", "epochs"),
+    "clients": ("n_clients", "num_clients", "owners", "parties", "silos_count", "workers"),
+    "epsilon": ("eps", "privacy_budget", "target_epsilon"),
+    "multiplier": ("noise_multiplier", "sigma", "noise", "noise_scale"),
+    "norm": ("clip", "clip_norm", "max_norm", "max_grad_norm", "l2_norm", "sensitivity", "clipping"),
+    "data": ("dataset", "graph", "dataset_name"),
+    "algorithm": ("algo", "model", "method", "strategy", "alg"),
+    "policy": ("protection", "privacy", "defence", "defense"),
+    "partition": ("split", "partitioner", "split_by"),
+    "seed": ("random_state", "random_seed", "rng"),
+    "seeds": ("n_seeds", "repeats", "runs", "trials"),
+    "out": ("output", "output_dir", "outdir", "dir", "save", "folder", "o"),
+    "set": ("option", "config_override", "override"),
+    "log": ("logger", "mlflow", "tensorboard", "track"),
+    "attack": ("attacks",),
+    "adversary": ("attacker", "threat"),
+    "quiet": ("silent", "q"),
+    "json": ("as_json", "format"),
+    "overwrite": ("force", "f"),
+    "silo": ("file", "files", "owner", "data_file"),
+    "unit": ("level", "granularity", "privacy_unit"),
+}
+"""Words of this package -> what other tools call the same."""
+
+
+def nearest(given: str, names: Iterable[str]) -> str | None:
+    """The name that was meant: by what other tools call it, by its initials, else by its letters.
+
+    >>> nearest("training.lr", ["training.clip", "training.learning_rate"])
+    'training.learning_rate'
+    >>> nearest("eps", ["steps", "epsilon"]), nearest("--n-clients", ["--clients"])
+    ('epsilon', '--clients')
+    """
+    known = sorted(names)
+    word = _word(given)
+    by_meaning = [name for name in known if word in SYNONYMS.get(_word(name), ())]
+    by_initials = [name for name in known if len(word) > 1 and _initials(name) == word]
+    near = by_meaning or by_initials or difflib.get_close_matches(given, known, n=1, cutoff=0.5)
     return near[0] if near else None
 
 
+def _word(name: str) -> str:
+    """A name without its table, its dashes and its case."""
+    return name.rpartition(".")[2].lower().lstrip("-").replace("-", "_")
+
+
 def _initials(name: str) -> str:
-    words = name.rpartition(".")[2].lower().replace("-", "_").split("_")
-    return "".join(word[:1] for word in words)
+    return "".join(word[:1] for word in _word(name).split("_"))

@@ -14,7 +14,10 @@ from secure_fedgraph.backends.memory import keep_freed_memory
 from secure_fedgraph.cli.commands.audit import audit
 from secure_fedgraph.cli.commands.budget import budget
 from secure_fedgraph.cli.commands.compare import compare
+from secure_fedgraph.cli.commands.completion import completion
 from secure_fedgraph.cli.commands.demo import demo
+from secure_fedgraph.cli.commands.doctor import doctor
+from secure_fedgraph.cli.commands.export import export
 from secure_fedgraph.cli.commands.federation import federation
 from secure_fedgraph.cli.commands.plan import plan
 from secure_fedgraph.cli.commands.reproduce import reproduce
@@ -24,7 +27,7 @@ from secure_fedgraph.cli.commands.schema import schema
 from secure_fedgraph.cli.commands.server import server
 from secure_fedgraph.cli.commands.silo import silo
 from secure_fedgraph.cli.screen import leave_the_pipe, visible
-from secure_fedgraph.errors import SecureFedGraphError
+from secure_fedgraph.errors import SecureFedGraphError, nearest
 from secure_fedgraph.registry import PluginWarning
 
 
@@ -54,6 +57,8 @@ class _Errors(click.Group):
             sys.exit(status if isinstance(status, int) else 0)
         except SecureFedGraphError as error:
             _fail(error, str(error), error.exit_status, debug)
+        except click.NoSuchOption as error:
+            _fail(error, _no_such_option(error), 2, debug)
         except click.ClickException as error:
             _fail(error, error.format_message(), 2, debug)
         except (click.Abort, KeyboardInterrupt) as interrupt:
@@ -63,6 +68,14 @@ class _Errors(click.Group):
             sys.exit(0)
         except Exception as error:
             _fail(error, f"{type(error).__name__}: {error} (run with --debug for the traceback)", 1, debug)
+
+
+def _no_such_option(error: click.NoSuchOption) -> str:
+    """The option that was meant, also where another tool calls it otherwise."""
+    command = error.ctx.command if error.ctx is not None else None
+    known = [name for one in command.params for name in one.opts] if command is not None else []
+    near = nearest(error.option_name, [name for name in known if name.startswith("--")])
+    return f"no such option {error.option_name}" + (f": did you mean {near}?" if near else "; -h lists all")
 
 
 def _fail(error: BaseException | None, message: str, status: int, debug: bool) -> NoReturn:
@@ -85,7 +98,8 @@ def main() -> None:
 
 COMMANDS = (
     *(run, resume, compare, audit, demo, budget, plan, reproduce),
-    *(list_names, report, schema, federation, silo, server),
+    *(list_names, report, export, schema, doctor, completion),
+    *(federation, silo, server),
 )
 for command in COMMANDS:
     main.add_command(command)

@@ -18,6 +18,7 @@ from secure_fedgraph.cli.options import asked_for, command_line, default_folder,
 from secure_fedgraph.cli.own_algorithm import check_own
 from secure_fedgraph.cli.screen import Screen, plain_warnings
 from secure_fedgraph.errors import BadInput, SecureFedGraphError
+from secure_fedgraph.experiment import released
 from secure_fedgraph.experiment.compare import forget
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.intent import check_intent
@@ -158,6 +159,7 @@ def _run_seeds(
                     one, folder, on_round, checkpoints=True, on_start=started, on_form=first_line
                 )
                 results.append(run_result(finished, one, command))
+                released.keep(finished, folder)
                 log.result(results[-1])
         if len(seeds) > 1:
             write_json(folder / "result.json", results[-1])

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import click
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
 
 from secure_fedgraph.protocol.text import printable
@@ -28,6 +29,16 @@ class PlainConsole(Console):
 
     def __init__(self, stderr: bool = False) -> None:
         super().__init__(stderr=stderr, markup=False, emoji=False)
+
+    def print(self, *shown: Any, **given: Any) -> None:
+        """Prints; no table cuts a name, and one that goes into a pipe or a file has no lines around it."""
+        for one in shown:
+            if isinstance(one, Table):
+                for column in one.columns:
+                    column.overflow = "fold"
+                if not self.is_terminal:
+                    one.box = None
+        super().print(*shown, **given)
 
     def render_str(self, text: str, **given: Any) -> Text:
         return super().render_str(visible(text), **given)  # before its width is measured
@@ -57,12 +68,14 @@ class Screen:
     def bar(self, text: str, total: int) -> Iterator[Callable[..., None]]:
         hidden = self._json or self._quiet or not self._console.is_terminal
         described = TextColumn("{task.description}", markup=False)
-        columns = (described, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        reached = TextColumn("{task.fields[score]}", markup=False)
+        columns = (described, BarColumn(None), MofNCompleteColumn(), reached, TimeRemainingColumn())
         with Progress(*columns, console=self._console, disable=hidden, transient=True) as progress:
-            task = progress.add_task(text, total=total)
+            task = progress.add_task(text, total=total, score="")
 
             def advance(note: object = None) -> None:
-                progress.update(task, advance=1, description=note if isinstance(note, str) else None)
+                description = note if isinstance(note, str) else None
+                progress.update(task, advance=1, description=description, score=_reached(note))
 
             yield advance
 
@@ -94,6 +107,24 @@ class Screen:
                 for table in tables:
                     console.print(table)
                 console.print(f"Report: {page}", soft_wrap=True)
+
+
+def _reached(row: object) -> str:
+    """The score of a round, where a row of one is given.
+
+    >>> _reached({"accuracy": {"local": 0.5, "global": 0.75}}), _reached("next")
+    ('global 0.750', '')
+    """
+    scores = row.get("accuracy") if isinstance(row, dict) else None
+    numbers = {k: v for k, v in (scores or {}).items() if isinstance(v, int | float)}
+    shown = next((k for k in ("global", "auc", "mae", "local") if k in numbers), None)
+    return "" if shown is None else f"{shown} {numbers[shown]:.3f}"
+
+
+def loading(flags: Mapping[str, Any]) -> None:
+    """Says on a terminal that something happens, before torch is imported: that takes seconds."""
+    if not flags.get("as_json") and not flags.get("quiet") and sys.stderr.isatty():
+        click.echo("loading torch and the data ...", err=True)
 
 
 @contextmanager

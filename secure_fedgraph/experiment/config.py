@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import re
 import tomllib
@@ -20,7 +19,7 @@ from secure_fedgraph.algorithm import Algorithm, check_switches
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.plugins import algorithm_named, is_own
 from secure_fedgraph.algorithms.training.weighting import AveragingSettings
-from secure_fedgraph.errors import BadInput, unknown_name
+from secure_fedgraph.errors import BadInput, nearest, unknown_name
 from secure_fedgraph.federation import check_sides
 from secure_fedgraph.graph.data import synthetic
 from secure_fedgraph.graph.data.datasets import DATASETS, KINDS
@@ -678,8 +677,8 @@ def _sentence(error: ValidationError) -> str:
         return str(cause)  # a sentence of this package's own
     key = printable(".".join(str(part) for part in first["loc"]))
     if first["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(key, Experiment.model_fields, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        near = nearest(key, Experiment.model_fields)
+        hint = f"did you mean {near!r}? " if near else ""
         return f"unknown key {key!r}: {hint}Known: {', '.join(Experiment.model_fields)}"
     if key == "data":  # most likely a graph: an experiment is text, which other processes make again
         return (

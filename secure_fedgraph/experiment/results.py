@@ -50,7 +50,7 @@ from secure_fedgraph.storage.party_store import read_json as read_checked
 from secure_fedgraph.storage.party_store import write_json as write_checked
 
 WRITTEN = ("result.json", "audit.json", "compare.json", "demo.json")
-BESIDE = ("compare.csv", "compare.parquet", "report.html")
+BESIDE = ("compare.csv", "compare.parquet", "report.html", "released.model")
 """Files that commands write beside their results, and remove together with them."""
 OUTSIDE = {"ledger": "--ledger", "logging": "--log"}
 """Keys of an experiment that name where a run writes besides its folder, and their options."""

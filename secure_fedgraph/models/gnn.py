@@ -97,7 +97,7 @@ class GraphSage(nn.Module):
             Scores ``[nodes, classes]``.
         """
         source, target = edge_index
-        degree = torch.bincount(target, minlength=len(x)).clamp(min=1).unsqueeze(1)
+        degree = torch.bincount(target, minlength=x.shape[0]).clamp(min=1).unsqueeze(1)
         for depth, layer in enumerate(self._sage):
             messages = layer.neighbour(x)
             summed = torch.zeros_like(messages).index_add_(0, target, messages[source])

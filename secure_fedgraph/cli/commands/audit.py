@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from secure_fedgraph.cli.options import experiment_options, known
+from secure_fedgraph.cli.screen import loading
 
 AUDIT_EXAMPLES = """
 \b
@@ -58,6 +59,7 @@ Examples:
 @experiment_options
 def audit(**given: Any) -> None:
     """Measure what an adversary learns, attack by attack and policy by policy."""
+    loading(given)
     from secure_fedgraph.cli import auditing
 
     auditing.audit(**given)

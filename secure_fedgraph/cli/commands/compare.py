@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from secure_fedgraph.cli.options import experiment_options, known
+from secure_fedgraph.cli.screen import loading
 
 COMPARE_EXAMPLES = """
 \b
@@ -32,6 +33,7 @@ Examples:
 @partial(experiment_options, epsilon=str)
 def compare(**given: Any) -> None:
     """Accuracy under privacy, side by side: algorithms, policies, budgets, seeds; resumable."""
+    loading(given)
     from secure_fedgraph.cli import comparing
 
     comparing.compare(**given)

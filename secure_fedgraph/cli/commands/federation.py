@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from secure_fedgraph.cli.options import known
+from secure_fedgraph.cli.screen import loading
 
 INIT_EXAMPLES = """
 \b
@@ -64,6 +65,7 @@ def init(**given: Any) -> None:
 
     The file has the roster, the algorithm, the policy, the budget and the rounds. Give it to every silo.
     """
+    loading(given)
     from secure_fedgraph.cli import federating
 
     federating.init(**given)
@@ -74,6 +76,7 @@ def init(**given: Any) -> None:
 @debug
 def show(file: Path, debug: bool) -> None:
     """Print a file's digest, and what it says."""
+    loading({})
     from secure_fedgraph.cli import federating
 
     federating.show(file)

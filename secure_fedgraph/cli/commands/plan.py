@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from secure_fedgraph.cli.options import known
+from secure_fedgraph.cli.screen import loading
 
 EXAMPLES = """
 \b
@@ -37,6 +38,7 @@ POLICIES = ("distributed_dp", "local_dp", "central_dp")
 @click.option("--debug", is_flag=True, help="Show a traceback with an error.")
 def plan(**given: Any) -> None:
     """Print which algorithm a budget is worth most to, in which form and with how much noise."""
+    loading(given)
     from secure_fedgraph.cli.budgets import planning
 
     planning.plan(**given)

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from secure_fedgraph.cli.names import check_names
+from secure_fedgraph.cli.screen import loading
 
 EXAMPLES = """
 \b
@@ -43,6 +44,7 @@ def reproduce(**given: Any) -> None:
     Nothing protects these runs: they are the papers' own figures. TABLE.json in the folder has every cell
     with its seeds, standard error, tolerance and configuration.
     """
+    loading(given)
     from secure_fedgraph.cli import reproducing
 
     reproducing.reproduce(**given)

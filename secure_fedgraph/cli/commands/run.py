@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from secure_fedgraph.cli.options import experiment_options, known, silo_option
+from secure_fedgraph.cli.screen import loading
 
 RUN_EXAMPLES = """
 \b
@@ -25,6 +26,7 @@ Examples:
 @experiment_options
 def run(**given: Any) -> None:
     """Train under a policy and write result.json, report.html and the privacy ledger."""
+    loading(given)
     from secure_fedgraph.cli import running
 
     running.run(**given)
@@ -46,6 +48,7 @@ def run(**given: Any) -> None:
 @click.option("--debug", is_flag=True, help="Show a traceback with an error.")
 def resume(**given: Any) -> None:
     """Go on with a run that was killed, or stopped by its budget, after its last whole round."""
+    loading(given)
     from secure_fedgraph.cli import running
 
     running.resume(**given)

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from secure_fedgraph.cli.options import known
+from secure_fedgraph.cli.screen import loading
 
 _PATH = click.Path(path_type=Path)
 debug = click.option("--debug", is_flag=True, help="Show a traceback with an error.")
@@ -42,6 +43,7 @@ def server() -> None:
 @debug
 def start(**given: Any) -> None:
     """Start the SuperLink, wait for the silos, and run the rounds."""
+    loading(given)
     from secure_fedgraph.cli import serving
 
     serving.start(**given)
@@ -63,6 +65,7 @@ def start(**given: Any) -> None:
 @debug
 def align(**given: Any) -> None:
     """Carry the letters of 'silo align' between the silos of a vertical federation."""
+    loading(given)
     from secure_fedgraph.cli import serving
 
     serving.align(**given)
@@ -86,6 +89,7 @@ def align(**given: Any) -> None:
 @debug
 def dev(**given: Any) -> None:
     """Bring a whole federation up on this machine, certificates and all, to try it out."""
+    loading(given)
     from secure_fedgraph.cli import serving
 
     serving.dev(**given)
@@ -99,6 +103,7 @@ def dev(**given: Any) -> None:
 @debug
 def flower_app(**given: Any) -> None:
     """Write a Flower app, for a federation whose SuperLink and SuperNodes run already."""
+    loading(given)
     from secure_fedgraph.cli import serving
 
     serving.flower_app(**given)

@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from secure_fedgraph.cli.screen import loading
+
 _PATH = click.Path(path_type=Path)
 _FOLDER = click.argument("folder", type=_PATH)
 _FILE = click.argument("file", type=_PATH)
@@ -42,6 +44,7 @@ def silo() -> None:
 @debug
 def keygen(**given: Any) -> None:
     """Make this silo's keys, and card.toml for the operator: public keys and what the data are like."""
+    loading(given)
     from secure_fedgraph.cli import siloing
 
     siloing.keygen(**given)
@@ -55,6 +58,7 @@ def keygen(**given: Any) -> None:
 @debug
 def check(**given: Any) -> None:
     """Print what would leave under a federation's file, for whom, at which epsilon. Nothing is sent."""
+    loading(given)
     from secure_fedgraph.cli import siloing
 
     siloing.check(**given)
@@ -69,6 +73,7 @@ def check(**given: Any) -> None:
 @debug
 def approve(**given: Any) -> None:
     """Take part under a federation's file, and under no other."""
+    loading(given)
     from secure_fedgraph.cli import siloing
 
     siloing.approve(**given)
@@ -87,6 +92,7 @@ def approve(**given: Any) -> None:
 @debug
 def start(**given: Any) -> None:
     """Answer the federation's server until you end it. Keys, ledger and memory stay in the folder."""
+    loading(given)
     from secure_fedgraph.cli import siloing
 
     siloing.start(**given)
@@ -98,6 +104,7 @@ def start(**given: Any) -> None:
 @debug
 def align(**given: Any) -> None:
     """Agree with the other silos on the common rows, without showing any other (vertical federations)."""
+    loading(given)
     from secure_fedgraph.cli import siloing
 
     siloing.align(**given)
@@ -109,6 +116,7 @@ def align(**given: Any) -> None:
 @debug
 def status(**given: Any) -> None:
     """Print who this silo is, what it approved, and how far it came."""
+    loading(given)
     from secure_fedgraph.cli import siloing
 
     siloing.status(**given)
@@ -122,6 +130,7 @@ def status(**given: Any) -> None:
 @debug
 def ledger(**given: Any) -> None:
     """Print what this silo spent, run by run, from its own ledger."""
+    loading(given)
     from secure_fedgraph.cli import siloing
 
     siloing.ledger(**given)

@@ -6,12 +6,12 @@ import importlib.metadata
 import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
-import torch
-from torch_geometric.data import Data
+from typing import TYPE_CHECKING
 
 from secure_fedgraph.graph.data.rawfiles import RAW
+
+if TYPE_CHECKING:  # where files lie is asked without torch
+    from torch_geometric.data import Data
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,10 @@ def label(name: str) -> str:
 
 def read_cora(files: list[Path]) -> Data:
     """Node rows ``nodeId, subject, features`` and citation rows ``sourceNodeId, targetNodeId``."""
+    import numpy as np
     import pyarrow.parquet
+    import torch
+    from torch_geometric.data import Data
 
     nodes, citations = (pyarrow.parquet.read_table(path) for path in files)
     number = nodes["nodeId"].to_numpy()

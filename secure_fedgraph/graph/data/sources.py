@@ -15,12 +15,14 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import platformdirs
-from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
+
+if TYPE_CHECKING:  # where files lie is asked without torch
+    from torch_geometric.data import Data
 
 VARIABLE = "SECURE_FEDGRAPH_DATA"
 _SECONDS = 10.0

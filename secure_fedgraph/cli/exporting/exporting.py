@@ -1,0 +1,55 @@
+"""The work of ``export``: reads a finished run, writes its released model and the card."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from secure_fedgraph import files
+from secure_fedgraph.algorithms.plugins import check_own_name
+from secure_fedgraph.cli.exporting.card import card
+from secure_fedgraph.cli.exporting.model import as_state_dict, as_torchscript, rebuilt
+from secure_fedgraph.cli.screen import visible
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.experiment import released
+from secure_fedgraph.experiment.results import read_json
+from secure_fedgraph.experiment.schema import AuditResult, RunResult, as_read
+
+CARD = "model_card.md"
+
+
+def export(
+    folder: Path, form: str, out: Path, algorithm: str | None, overwrite: bool, as_json: bool, debug: bool
+) -> None:
+    """Writes the released model of a finished run, and ``model_card.md`` beside it.
+
+    Raises:
+        BadInput: where the folder holds no finished run with a model, a file stands in the way, or the model
+            cannot be had in this form.
+    """
+    run = as_read(RunResult, read_json(folder / "result.json", "run"))
+    name = run.config.get("algorithm")
+    check_own_name(name, algorithm, folder)
+    kept = released.read(folder)
+    beside = out.parent / CARD
+    for path in (out, beside):
+        if path.exists() and not overwrite:
+            raise BadInput(f"{path} exists: give another --out, or --overwrite")
+    if not out.parent.is_dir():
+        raise BadInput(f"--out {out}: {out.parent} is no folder; make it first")
+    audit = None
+    if (folder / "audit.json").exists():
+        audit = as_read(AuditResult, read_json(folder / "audit.json", "audit"))
+    model = rebuilt(str(name), kept)
+    content = as_state_dict(model) if form == "state_dict" else as_torchscript(model, kept)
+    text = card(run, audit, form, out.name)
+    files.write(out, [content], private=False)
+    files.write(beside, [text.encode()], private=False)
+    if as_json:
+        parameters = sum(value.numel() for value in model.state_dict().values())
+        said = {"schema": "secure-fedgraph/export/1", "to": form, "file": str(out), "card": str(beside)}
+        click.echo(json.dumps({**said, "parameters": parameters, "bytes": len(content)}))
+    else:
+        click.echo(visible(f"Model: {out}\nCard: {beside}"))

@@ -1,0 +1,101 @@
+"""A released model as a module, and as the files that other programs read."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from secure_fedgraph.algorithms.plugins import algorithm_named
+from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.experiment.released import Released
+from secure_fedgraph.graph.kinds import GraphDataset
+from secure_fedgraph.models.parameters import load
+
+SIZES = ((7, 12), (23, 61), (5, 0))
+"""Nodes and links of the graphs on which a converted model has to answer as the model does."""
+CLOSE = 1e-5
+
+
+def rebuilt(name: str, released: Released) -> nn.Module:
+    """The model with its released weights, ready to predict.
+
+    It is first built without memory, and shapes are compared: a file cannot ask for a model of any size.
+
+    Args:
+        name: the algorithm's.
+        released: as its run left it.
+
+    Raises:
+        BadInput: where settings, schema and weights do not fit each other.
+    """
+    algorithm = algorithm_named(name)(**released.settings)
+    build: Callable[..., nn.Module] | None = getattr(algorithm, "model", None)
+    if build is None:
+        raise BadInput(f"{name} has no single model")
+    try:
+        with torch.device("meta"):
+            shapes = {key: value.shape for key, value in build(released.schema).state_dict().items()}
+    except BadInput:
+        raise
+    except Exception as error:  # a schema that no data have
+        raise BadInput(f"the released model cannot be built ({type(error).__name__})") from None
+    given = {key: torch.as_tensor(value).shape for key, value in released.state.items()}
+    if shapes != given:
+        odd = sorted(key for key in shapes.keys() | given.keys() if shapes.get(key) != given.get(key))
+        raise BadInput(f"the released weights do not fit the model of {name}: {odd[:3]} differ")
+    model = build(released.schema)
+    try:
+        load(model, released.state)
+    except HostileMessage as error:
+        raise BadInput(f"the released weights cannot be used: {error}") from None
+    return model.eval()
+
+
+def as_state_dict(model: nn.Module) -> bytes:
+    """``torch.save`` of the plain parameters; ``torch.load(..., weights_only=True)`` reads it."""
+    file = io.BytesIO()
+    torch.save({key: value.detach().clone() for key, value in model.state_dict().items()}, file)
+    return file.getvalue()
+
+
+def as_torchscript(model: nn.Module, released: Released) -> bytes:
+    """TorchScript of ``forward(x, edge_index)``; ``torch.jit.load`` reads it without this package.
+
+    Guarantees:
+        - on graphs of other sizes than it was traced on, without links too, it answers as the model does.
+
+    Raises:
+        BadInput: where the model is of another form, or cannot be traced so that this holds.
+    """
+    if released.schema.kind != GraphDataset.kind or released.schema.edge_fields:
+        raise BadInput(
+            "--to torchscript is for models of nodes, forward(x, edge_index), and this one reads whole "
+            "graphs or values of links: export --to state_dict"
+        )
+    graphs = [_graph(nodes, links, released.schema.features) for nodes, links in SIZES]
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")  # of torch: that TorchScript is old, that traces have constants
+            traced = torch.jit.trace(model, graphs[0], check_trace=False)
+            file = io.BytesIO()
+            torch.jit.save(traced, file)
+            again = torch.jit.load(io.BytesIO(file.getvalue()))
+            for graph in graphs:
+                if not torch.allclose(again(*graph), model(*graph), atol=CLOSE, rtol=CLOSE):
+                    raise ValueError("its answers differ from the model's")
+    except Exception as error:  # tracing calls the model, whatever it is
+        why = (str(error).strip().splitlines() or [""])[-1][:160]
+        raise BadInput(
+            f"this model is no TorchScript that answers the same on graphs of other sizes ({why}): export "
+            "--to state_dict"
+        ) from None
+    return file.getvalue()
+
+
+def _graph(nodes: int, links: int, features: int) -> tuple[Tensor, Tensor]:
+    draw = torch.Generator().manual_seed(nodes)
+    return torch.randn(nodes, features, generator=draw), torch.randint(0, nodes, (2, links), generator=draw)

@@ -1,0 +1,80 @@
+"""The model that a run released, kept beside its result: what ``export`` makes other files of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from torch import Tensor
+
+from secure_fedgraph import files
+from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.protocol import nested
+from secure_fedgraph.running.run import Run
+
+NAME = "released.model"
+MOST = 2**31
+"""Bytes of such a file that are read."""
+
+
+@dataclass(frozen=True)
+class Released:
+    """A released model, as its run left it.
+
+    Args:
+        settings: of the algorithm, in the form that ran.
+        schema: what the model was built for.
+        state: parameters and buffers by name.
+    """
+
+    settings: Mapping[str, Any]
+    schema: Schema
+    state: Mapping[str, Any]
+
+
+def keep(run: Run, out: Path) -> None:
+    """Writes the released model for its user alone; nothing where the run releases no single model."""
+    released = run.algorithm.released(run.state)
+    if not released or not callable(getattr(run.algorithm, "model", None)):
+        return
+    if not all(isinstance(value, Tensor | int | float) for value in released.values()):
+        return
+    value = {
+        "settings": json.dumps(run.algorithm.settings.model_dump(mode="json")),
+        "schema": json.dumps(asdict(run.federation.schema)),
+        "state": dict(released),
+    }
+    files.write(out / NAME, [bytes(nested.pack(value))], private=True, root=out)
+
+
+def read(out: Path) -> Released:
+    """What :func:`keep` wrote. The folder may be somebody else's: nothing in it is run.
+
+    Raises:
+        BadInput: where there is none, or the file is larger than any model, cut off or changed.
+    """
+    path = out / NAME
+    if files.size_of(path) is None:
+        raise BadInput(
+            f"{out} holds no {NAME}: its run releases no single model (personal models stay with their "
+            "owners), was written by an older version, or has several seeds: then give one seed's folder"
+        )
+    try:
+        value = nested.unpack(files.read(path, root=out, most=MOST))
+        settings = json.loads(value["settings"])
+        schema = TypeAdapter(Schema).validate_python(json.loads(value["schema"]))
+        state = value["state"]
+        if not isinstance(settings, dict) or not isinstance(state, dict) or not state:
+            raise ValueError("it holds no settings or no parameters")
+        if not all(isinstance(one, Tensor | int | float) for one in state.values()):
+            raise ValueError("a parameter is no tensor")
+    except BadInput:
+        raise
+    except (HostileMessage, ValidationError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise BadInput(f"{path} is damaged ({type(error).__name__}): run the experiment again") from None
+    return Released(settings, schema, state)

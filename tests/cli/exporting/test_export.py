@@ -1,0 +1,156 @@
+"""``export``: files that answer as the model does, refusals with a reason, and the card."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner, Result
+
+from secure_fedgraph.cli.exporting.model import rebuilt
+from secure_fedgraph.cli.main import main
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.experiment import released
+from secure_fedgraph.models.gnn import GraphSage
+from secure_fedgraph.protocol import nested
+
+RUN = ["run", "--data", "synthetic-citation", "--set=dataset.nodes=90", "--set=dataset.features=20"]
+RUN += ["--set=training.hidden=[8,4]", "--rounds", "1", "--quiet"]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    done = CliRunner().invoke(main, [*RUN, "--policy", "masked", "--out", str(folder)])
+    assert done.exit_code == 0, done.output
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def export(folder: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["export", str(folder), *arguments])
+
+
+def a_graph(nodes: int = 11) -> tuple[torch.Tensor, torch.Tensor]:
+    draw = torch.Generator().manual_seed(3)
+    return torch.randn(nodes, 20, generator=draw), torch.randint(0, nodes, (2, 30), generator=draw)
+
+
+def the_model(folder: Path) -> torch.nn.Module:
+    return rebuilt("fedsage", released.read(folder))
+
+
+def test_a_state_dict_is_the_models(finished: Path) -> None:
+    done = export(finished, "--out", "model.pt", "--json")
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)
+    state = torch.load("model.pt", weights_only=True)
+    kept = released.read(finished)
+    model = GraphSage(kept.schema.features, kept.schema.classes, (8, 4))
+    model.load_state_dict(state)
+    assert said["parameters"] == sum(value.numel() for value in state.values())
+    assert torch.equal(model.eval()(*a_graph()), the_model(finished)(*a_graph()))
+
+
+def test_it_is_the_model_that_the_result_has_the_digest_of(finished: Path) -> None:
+    from secure_fedgraph.protocol.message import digest
+
+    state = dict(sorted(released.read(finished).state.items()))
+    result = json.loads((finished / "result.json").read_text())
+    assert digest(bytes(nested.pack(state))) == result["weights"]
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.load`:DeprecationWarning")
+@pytest.mark.parametrize("nodes", [11, 200])
+def test_torchscript_answers_as_the_model_does(finished: Path, nodes: int) -> None:
+    assert export(finished, "--to", "torchscript", "--out", "model.ts").exit_code == 0
+    loaded = torch.jit.load("model.ts")
+    assert torch.allclose(loaded(*a_graph(nodes)), the_model(finished)(*a_graph(nodes)), atol=1e-5)
+
+
+def test_a_trace_that_keeps_a_size_is_refused(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forward(self: Any, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        return x[:, : self.head.out_features] / len(x) ** 2 * float(len(x))
+
+    monkeypatch.setattr(GraphSage, "forward", forward)
+    done = export(finished, "--to", "torchscript", "--out", "model.ts")
+    assert done.exit_code == 2 and "state_dict" in done.stderr
+    assert not Path("model.ts").exists() and not Path("model_card.md").exists()
+
+
+def test_the_card_has_what_the_result_has(finished: Path) -> None:
+    assert export(finished, "--out", "model.pt").exit_code == 0
+    card, result = Path("model_card.md").read_text(), json.loads((finished / "result.json").read_text())
+    assert result["data"]["digest"] in card and result["weights"] in card
+    assert f"{result['accuracy']['global']:.4f}" in card
+    for unit, claim in result["privacy"].items():
+        assert f"| {unit} | {claim['epsilon']} | {claim['delta']} |" in card
+    for channel in result["channels"]:
+        assert f"| {channel['name']} | {channel['reveal']} | {channel['policy']} |" in card
+    assert "No audit lies beside this run" in card
+
+
+def test_nothing_is_replaced_unless_it_is_asked_for(finished: Path) -> None:
+    Path("model_card.md").write_text("mine")
+    assert export(finished, "--out", "model.pt").exit_code == 2
+    assert Path("model_card.md").read_text() == "mine" and not Path("model.pt").exists()
+    assert export(finished, "--out", "model.pt", "--overwrite").exit_code == 0
+
+
+def test_a_folder_without_a_model(finished: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(finished, other)
+    (other / released.NAME).unlink()
+    done = export(other, "--out", "model.pt")
+    assert done.exit_code == 2 and released.NAME in done.stderr
+
+
+def test_the_file_is_for_its_user_alone_and_goes_with_the_result(finished: Path) -> None:
+    assert (finished / released.NAME).stat().st_mode & 0o077 == 0
+    from secure_fedgraph.experiment.results import BESIDE
+
+    assert released.NAME in BESIDE
+
+
+def changed(finished: Path, folder: Path, **parts: Any) -> Path:
+    shutil.copytree(finished, folder)
+    value = nested.unpack((folder / released.NAME).read_bytes())
+    (folder / released.NAME).write_bytes(bytes(nested.pack({**value, **parts})))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"schema": json.dumps({"features": 2**40, "classes": 3})},
+        {"schema": json.dumps({"features": -1, "classes": 3})},
+        {"schema": "[]"},
+        {"settings": json.dumps({"hidden": [2**33, 2**33]})},
+        {"state": {"head.weight": torch.zeros(2)}},
+        {"state": {}},
+        {"state": 3},
+    ],
+)
+def test_a_changed_file_allocates_nothing_and_is_refused(
+    finished: Path, tmp_path: Path, parts: dict[str, Any]
+) -> None:
+    with pytest.raises(BadInput):
+        the_model(changed(finished, tmp_path / "other", **parts))
+
+
+@pytest.mark.parametrize("keep", [0, 10, 200])
+def test_a_file_that_is_cut_off_is_refused(finished: Path, tmp_path: Path, keep: int) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(finished, other)
+    path = other / released.NAME
+    path.write_bytes(path.read_bytes()[:keep])
+    done = export(other, "--out", "model.pt")
+    assert done.exit_code == 2 and "damaged" in done.stderr
