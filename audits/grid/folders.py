@@ -18,7 +18,7 @@ from secure_fedgraph.audits.grid.options import checked_attacks
 from secure_fedgraph.audits.probes.rows import probe_rows
 from secure_fedgraph.errors import BadInput, wrong_type
 from secure_fedgraph.experiment.config import Experiment, experiment_of
-from secure_fedgraph.experiment.results import make_federation, read_json, typed_silos
+from secure_fedgraph.experiment.results import make_federation, read_json, typed_data, typed_silos
 from secure_fedgraph.experiment.schema import RunResult
 from secure_fedgraph.privacy.spending.ledger import read_ledger
 from secure_fedgraph.protocol import Transcript
@@ -38,6 +38,7 @@ def audit_folder(
     effort: float | None = None,
     own: str | None = None,
     silos: Mapping[str, str] | None = None,
+    data: str | None = None,
 ) -> tuple[Experiment, Audit]:
     """The cells of a finished run that kept its transcript.
 
@@ -47,6 +48,7 @@ def audit_folder(
         own: the run's algorithm, where it is an own one (``module:Class``): a file alone gets no code to run.
         silos: the files of the run's silos, where owners have data of their own: no file is opened because
             another names it.
+        data: the run's own data, likewise.
 
     Raises:
         BadInput: where the folder holds no result or no transcript, or damaged ones; for attacks that are
@@ -55,7 +57,7 @@ def audit_folder(
     if not isinstance(folder, str | Path):
         raise wrong_type("folder", folder, "give the folder of a finished run")
     folder, attacks = Path(folder), checked_attacks(attacks, adversary, effort)
-    result, experiment = read_folder(folder, own, silos)
+    result, experiment = read_folder(folder, own, silos, data)
     transcript = _read_transcript(folder / "transcript", attacks)
     if not any(sent.kept for sent in transcript.sent):
         raise BadInput(f"{folder} kept sizes only: run again with --set transcript=full")
@@ -123,12 +125,12 @@ def _undamaged(transcript: Transcript) -> Transcript:
 
 
 def read_folder(
-    folder: Path, own: str | None = None, silos: Mapping[str, str] | None = None
+    folder: Path, own: str | None = None, silos: Mapping[str, str] | None = None, data: str | None = None
 ) -> tuple[dict[str, Any], Experiment]:
     """A run's result and its configuration; it is checked that they hold all that an audit reads.
 
     Args:
-        own, silos: as :func:`audit_folder`'s.
+        own, silos, data: as :func:`audit_folder`'s.
 
     Raises:
         BadInput: where there is none, it is damaged, or it names an own algorithm that is not given here, or
@@ -138,8 +140,9 @@ def read_folder(
     result = read_json(path, "run")
     check_own_name(result["config"].get("algorithm"), own, folder)
     named = typed_silos(result["config"].get("silos"), silos, folder)
+    place = typed_data(result["config"].get("data"), data, folder)
     try:
-        experiment = experiment_of({**result["config"], "silos": named})
+        experiment = experiment_of({**result["config"], "silos": named, **place})
         experiment.make_algorithm()
         read = [result["data"]["digest"], result["accuracy"], result["bytes"], result["seed"]]
         read += [(row["name"], row["domain"]) for row in result["channels"]]

@@ -27,6 +27,7 @@ from secure_fedgraph.experiment.intent import check_intent
 from secure_fedgraph.experiment.results import check_can_start, fresh_folder, read_json, write_json
 from secure_fedgraph.experiment.schema import AuditResult, as_read
 from secure_fedgraph.graph.data.datasets import KINDS
+from secure_fedgraph.graph.silos.places import is_place
 from secure_fedgraph.report.page import write_report
 
 
@@ -51,6 +52,7 @@ def audit(
     started = time.perf_counter()
     if folder is not None:
         own = flags["algorithm"] if is_own(flags["algorithm"] or "") else None
+        of = flags["data"] if is_place(flags["data"] or "") else None
         grid_only = {"canaries": canaries, "budget-minutes": budget_minutes, "workers": workers}
         out = _folder_for_audit_of(
             folder,
@@ -60,12 +62,17 @@ def audit(
                 "control": control,
                 "algorithm": None if own else flags["algorithm"],
                 "silos": None,
+                "data": None if is_place(flags["data"] or "") else flags["data"],
             },
             grid_only,
         )
         if attack == "all":
-            attacks = choices.readers(folders.read_folder(folder, own, flags["silos"])[1], attacks) or attacks
-        experiment, audited = folders.audit_folder(folder, attacks, adversary, effort, own, flags["silos"])
+            attacks = (
+                choices.readers(folders.read_folder(folder, own, flags["silos"], of)[1], attacks) or attacks
+            )
+        experiment, audited = folders.audit_folder(
+            folder, attacks, adversary, effort, own, flags["silos"], of
+        )
         if out != folder:
             fresh_folder(out, flags["overwrite"])
         policies, seeds = [experiment.policy], [experiment.seed]
@@ -128,7 +135,8 @@ def _experiments(flags: dict[str, Any]) -> tuple[list[Experiment], list[int]]:
     algorithms: list[str | None] = [None]
     if flags["algorithm"]:
         algorithms = [*listed("algorithm", flags["algorithm"])]
-    data = listed("data", flags["data"]) if flags["data"] else []
+    data = listed("data", flags["data"]) if flags["data"] and not is_place(flags["data"]) else []
+    data = data or ([flags["data"]] if flags["data"] else [])
     experiments: list[Experiment] = []
     for algorithm in algorithms:
         mine = {**flags, "algorithm": algorithm, "data": _fitting(algorithm, data)}

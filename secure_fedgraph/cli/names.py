@@ -17,6 +17,7 @@ import platformdirs
 
 from secure_fedgraph import __version__, files
 from secure_fedgraph.errors import BadInput, unknown_name
+from secure_fedgraph.graph.silos.places import check_loadable, is_place, published
 from secure_fedgraph.protocol.text import printable
 from secure_fedgraph.registry import points_of
 
@@ -100,6 +101,10 @@ def check_names(kind: str, given: str) -> None:
     Raises:
         BadInput: for a name that nobody has; it names packages whose list of plugins is damaged.
     """
+    if kind == "datasets":
+        if is_place(given):
+            return
+        given = ",".join(published(name.strip()) for name in given.split(","))
     names = [name.strip() for name in given.split(",") if name.strip() and ":" not in name]
     if not names:
         return
@@ -108,6 +113,10 @@ def check_names(kind: str, given: str) -> None:
     registered = {name.lower() for name in known.union(point.name for point in points)}
     for name in names:
         if name.lower() not in registered:  # the configuration takes names in any case
+            if kind == "datasets":
+                check_loadable(name)
+                if os.path.exists(name):
+                    raise BadInput(f"--data {name}: to read your own file or folder, write ./{name}")
             raise BadInput(" ".join([str(unknown_name(ONE[kind], name, known)), *damaged]))
 
 

@@ -70,7 +70,11 @@ def experiment_options(command: Command, epsilon: Any = float) -> Command:
             callback=known("algorithms", also=(AUTO,)),
             help="An algorithm's name; see 'list algorithms'. With a budget, auto: what 'plan' chooses.",
         ),
-        click.option("--data", callback=known("datasets"), help="A data set's name; see 'list datasets'."),
+        click.option(
+            "--data",
+            callback=known("datasets"),
+            help="A data set's name ('list datasets'), or your own: FILE.pt, FOLDER/, module:function.",
+        ),
         silo_option,
         click.option("--rows", help="For silos with columns of the same rows: the column of row names."),
         click.option("--clients", type=int, help="How many owners."),
@@ -188,7 +192,8 @@ def listed(option: str, given: str) -> list[str]:
 
 def default_folder(experiment: Experiment, kind: str) -> Path:
     stamp = time.strftime("%Y%m%d-%H%M%S")
-    return Path("runs") / f"{kind}-{experiment.algorithm}-{experiment.data}-{stamp}"
+    data = "own" if experiment.own_data else experiment.data
+    return Path("runs") / f"{kind}-{experiment.algorithm}-{data}-{stamp}"
 
 
 def command_line() -> str:

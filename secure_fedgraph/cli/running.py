@@ -68,6 +68,7 @@ def resume(
     logging: str | None,
     algorithm: str | None,
     silos: dict[str, str] | None,
+    data: str | None,
     **flags: Any,
 ) -> None:
     """Goes on after the last whole round of a run that was killed, or stopped by its budget."""
@@ -78,13 +79,15 @@ def resume(
             raise BadInput(f"--epsilon {epsilon:g}: {folder} is finished, and no budget changes it; drop it")
         if silos:
             raise BadInput(f"--silo {next(iter(silos))}=…: {folder} is finished, and reads no data; drop it")
+        if data is not None:
+            raise BadInput(f"--data {data}: {folder} is finished, and reads no data; drop it")
         finish(folder)
         if not (folder / "report.html").exists():
             check_printed(folder)
             write_report(folder)
         screen.say(f"{folder} is finished: nothing to resume", result)
         return
-    experiment, seeds, command = begun(folder, ledger, logging, algorithm, silos)
+    experiment, seeds, command = begun(folder, ledger, logging, algorithm, silos, data)
     if epsilon is not None:
         experiment = _with_budget(experiment, epsilon)
     with _can_go_on(folder, experiment):

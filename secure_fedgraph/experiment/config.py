@@ -27,6 +27,7 @@ from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
 from secure_fedgraph.graph.partition.registry import BY_KIND, names
 from secure_fedgraph.graph.partition.result import owner_names
 from secure_fedgraph.graph.silos.agreement import check_names
+from secure_fedgraph.graph.silos.places import check_loadable, is_place, published
 from secure_fedgraph.graph.silos.reading import digest_of_places, read_silos
 from secure_fedgraph.privacy.binding import PRESENCE
 from secure_fedgraph.privacy.broadcasts import BroadcastLimits
@@ -74,7 +75,8 @@ class Experiment(BaseModel):
     """Everything that a run is made of. Dotted keys of ``--set`` are the field names here.
 
     Args:
-        algorithm, data, policy: names, as ``list`` prints them; your own algorithm as ``module:Class``.
+        algorithm, data, policy: names, as ``list`` prints them; your own algorithm as ``module:Class``,
+            and your own graph as a file, a folder (with a slash) or ``module:function``, as ``silos`` takes them.
         partition: how the data is handed out. This, ``data`` and ``clients`` are by default as in the
             algorithm's paper.
         clients: how many owners.
@@ -189,7 +191,12 @@ class Experiment(BaseModel):
                 )
         filled = {"data": kind.data, **values}
         filled.setdefault("clients", kind.clients.get(filled["data"], cls.model_fields["clients"].default))
-        fitting = BY_KIND.get(KINDS.get(filled["data"], ""), {})
+        if is_place(filled["data"]) and filled.get("dataset"):
+            raise BadInput(
+                f"dataset = {_short(filled['dataset'])}: {filled['data'][:200]!r} is your own data and has "
+                "no settings; leave dataset out"
+            )
+        fitting = BY_KIND.get(kind_of(filled["data"]), {})
         filled.setdefault("partition", next((p for p in kind.partitions if p in fitting), kind.partitions[0]))
         return filled
 
@@ -200,7 +207,8 @@ class Experiment(BaseModel):
             BadInput: for an unknown name or setting, or a partition that the algorithm does not run on.
         """
         kind = algorithm_named(self.algorithm)
-        if self.data not in KINDS and not self.silos:
+        if not self.silos and not kind_of(self.data):
+            check_loadable(self.data)
             raise unknown_name("dataset", self.data, KINDS)
         fits = self.kind
         if fits not in kind.kinds:
@@ -232,14 +240,19 @@ class Experiment(BaseModel):
     def kind(self) -> str:
         """The kind of the data, as ``graph.kinds`` has it; empty where nothing has that name."""
         if not self.silos:
-            return KINDS.get(self.data, "")
+            return kind_of(self.data)
         first = next(iter(read_silos(self.silos, self.rows).values()))
         return GraphDataset.kind if isinstance(first, Data) else GraphSetDataset.kind
 
     @property
     def digest_of_silos(self) -> str:
-        """Of the silos' files, so that a result of other data is not taken for its own."""
-        return digest_of_places(self.silos)
+        """Of the files of silos, or of own data, so that a result of other data is not taken for its own."""
+        return digest_of_places({"": self.data} if self.own_data else self.silos)
+
+    @property
+    def own_data(self) -> bool:
+        """Whether ``data`` is a user's own graph, from files or a function, and no data set's name."""
+        return not self.silos and is_place(self.data)
 
     @property
     def owners(self) -> tuple[str, ...]:
@@ -402,7 +415,7 @@ class Experiment(BaseModel):
     @property
     def of_others(self) -> tuple[Callable[..., Any], ...]:
         """The functions of other packages that make its data and its policy, for digests of their code."""
-        made = None if self.silos else DATASETS[self.data].make
+        made = None if self.silos or self.own_data else DATASETS[self.data].make
         recipe = None if self.policy in RECIPES.own else RECIPES[self.policy]
         return tuple(function for function in (made, recipe) if function is not None)
 
@@ -458,12 +471,19 @@ LISTED: dict[str, Iterable[str]] = {
 """Keys whose values are names that ``list`` prints."""
 
 
+def kind_of(data: str) -> str:
+    """The kind of some data, as ``graph.kinds`` has it: of own data one graph; empty where nothing has the name."""
+    return GraphDataset.kind if is_place(data) else KINDS.get(data, "")
+
+
 def as_listed(key: str, given: str) -> str:
     """A name as ``list`` prints it, whatever its case.
 
     >>> as_listed("algorithm", "FedSage")
     'fedsage'
     """
+    if key == "data":
+        given = published(given)
     return given.lower() if given.lower() in LISTED[key] else given
 
 

@@ -26,7 +26,8 @@ from secure_fedgraph.experiment.protect import protect, split_of
 from secure_fedgraph.federation import Federation, federate
 from secure_fedgraph.forms import fit
 from secure_fedgraph.graph.silos.agreement import check_names
-from secure_fedgraph.graph.silos.reading import read_silos
+from secure_fedgraph.graph.silos.places import is_place
+from secure_fedgraph.graph.silos.reading import read_one, read_silos
 from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy
 from secure_fedgraph.privacy.spending.budget import Budget, warn_of_delta
@@ -249,7 +250,7 @@ def make_federation(experiment: Experiment) -> Federation:
             holders=experiment.holders,
         )
     return federate(
-        experiment.data,
+        read_one(experiment.data) if experiment.own_data else experiment.data,
         experiment.clients,
         experiment.partition,
         experiment.seed,
@@ -276,6 +277,7 @@ def begun(
     logging: str | None = None,
     algorithm: str | None = None,
     silos: Mapping[str, str] | None = None,
+    data: str | None = None,
 ) -> tuple[Experiment, list[int], str]:
     """What :func:`begin` noted. The folder may be somebody else's, so it may not name every place.
 
@@ -284,6 +286,7 @@ def begun(
             folder. The checkpoint says which charges the ledger must begin with.
         algorithm: the own algorithm that the user typed.
         silos: the owners' files that the user typed.
+        data: the own data that the user typed.
 
     Raises:
         BadInput: where nothing was begun, the note is damaged or older; where it names a place outside of the
@@ -303,6 +306,7 @@ def begun(
         raise damaged(path, f"'command' is {str(command)[:40]!r}")
     check_own_name(config.get("algorithm"), algorithm, out)
     config = {**config, "silos": typed_silos(config.get("silos"), silos, out)}
+    config |= typed_data(config.get("data"), data, out)
     typed = {"ledger": None if ledger is None else str(ledger), "logging": logging}
     for key, option in OUTSIDE.items():
         _check_place(key, option, config.get(key), typed[key], out)
@@ -317,6 +321,7 @@ def typed_again(out: Path, experiment: Experiment) -> list[tuple[str, str]]:
         (option, str(config[key])) for key, option in OUTSIDE.items() if _leads_out(key, config[key], out)
     ]
     options += [("--algorithm", experiment.algorithm)] if is_own(experiment.algorithm) else []
+    options += [("--data", experiment.data)] if experiment.own_data else []
     return options + [("--silo", f"{name}={place}") for name, place in experiment.silos.items()]
 
 
@@ -344,6 +349,28 @@ def typed_silos(noted: Any, typed: Mapping[str, str] | None, folder: Path) -> di
             f"{', '.join(map(str, names)) or 'no silos'}: give the same"
         )
     return given
+
+
+def typed_data(noted: Any, typed: str | None, folder: Path) -> dict[str, str]:
+    """The own data of a folder's run, as the user typed them: a folder alone has no file opened, no code run.
+
+    Returns:
+        The key ``data``; nothing where the folder's run is of a data set by name.
+
+    Raises:
+        BadInput: where the folder's run is of own data and the user typed none, or the other way round.
+    """
+    if typed is not None:
+        if not isinstance(noted, str) or not is_place(noted):
+            raise BadInput(f"--data {typed[:200]}: the run in {folder} is of {str(noted)[:60]!r}: drop it")
+        refuse_inside(typed, folder)
+        return {"data": typed}
+    if isinstance(noted, str) and is_place(noted):
+        raise BadInput(
+            f"the run in {folder} is of own data, which are read if you name them: add --data "
+            f"{shlex.quote(noted[:200])}"
+        )
+    return {}
 
 
 def _check_place(key: str, option: str, noted: Any, typed: str | None, out: Path) -> None:

@@ -42,6 +42,7 @@ def run(**given: Any) -> None:
 )
 @click.option("--log", "logging", help="The log that the run was begun with.")
 @click.option("--algorithm", help="Your own algorithm as module:Class, where the run is of one.")
+@click.option("--data", metavar="PLACE", help="Your own data, where the run is of them.")
 @silo_option
 @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")

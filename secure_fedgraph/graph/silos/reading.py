@@ -25,6 +25,7 @@ from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.data.splits import MASKS
 from secure_fedgraph.graph.silos.agreement import check_names
 from secure_fedgraph.graph.silos.given import OwnData
+from secure_fedgraph.graph.silos.places import FUNCTION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,8 +43,9 @@ MOST = 2**33
 """Bytes of a file that is read."""
 _PYG = [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]
 """Classes of PyG that a saved ``Data`` is made of; of their fields only tensors and words are taken over."""
+_WHOLE = "data"
+"""What the owner of a graph that is handed out is called, until the message is made."""
 _VALUES = (torch.Tensor, str, int, float, bool, type(None))
-_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _ABSENT = ("n/a", "na", "nan", "none", "null", "<na>", "#n/a")
 """Words that some programs write for an empty cell, and that may be a class's name all the same."""
 
@@ -54,7 +56,7 @@ def is_function(place: str) -> bool:
     >>> is_function("mybank.graphs:load"), is_function("bank.csv")
     (True, False)
     """
-    return bool(_FUNCTION.fullmatch(place)) and not os.path.exists(place)
+    return bool(FUNCTION.fullmatch(place)) and not os.path.exists(place)
 
 
 def read_silo(name: str, place: str, rows: str | None = None) -> OwnData:
@@ -457,6 +459,35 @@ def read_silos(places: Mapping[str, str], rows: str | None = None) -> dict[str, 
 @lru_cache(maxsize=1)
 def _read(places: tuple[tuple[str, str], ...], rows: str | None, _: tuple[str, ...]) -> dict[str, OwnData]:
     return {name: read_silo(name, place, rows) for name, place in places}
+
+
+def read_one(place: str) -> Data:
+    """One graph that is handed out to owners, from a user's own files; unchanged files are read once.
+
+    Args:
+        place: as :func:`read_silo`'s.
+
+    Raises:
+        BadInput: as :func:`read_silo`, and for a list of graphs.
+    """
+    return _one(place, state_of(place))
+
+
+@lru_cache(maxsize=1)
+def _one(place: str, _: str) -> Data:
+    try:
+        made = read_silo(_WHOLE, place)
+    except BadInput as error:
+        said = str(error).replace(f"--silo {_WHOLE}=", "--data ").replace(f"--silo {_WHOLE}:", "--data:")
+        raise BadInput(said) from None
+    if not isinstance(made, Data):
+        raise BadInput(
+            f"--data {place[:200]}: a list of graphs is not handed out; give each owner's graphs with --silo"
+        )
+    for key in ("feature_names", "class_names"):  # of owners, who compare them
+        if key in made:
+            del made[key]
+    return made
 
 
 def _behind(place: str) -> list[Path]:

@@ -1,0 +1,172 @@
+"""A graph of one's own in place of a data set's name: what is taken for one, what is read, what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner, Result
+from torch_geometric.data import Data
+
+from secure_fedgraph.cli.main import main
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.experiment.config import Experiment
+from secure_fedgraph.graph.data.synthetic import citation
+from secure_fedgraph.graph.silos.places import PUBLISHED, is_place, published
+from secure_fedgraph.graph.silos.reading import read_one
+
+SMALL = ["--set=training.hidden=[8,4]", "--rounds", "1", "--quiet", "--policy", "plaintext", "--clients", "2"]
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def graph() -> Data:
+    return citation(nodes=60, features=6, classes=2, seed=1)
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments))
+
+
+def run(*arguments: str) -> Result:
+    return call("run", *SMALL, *arguments)
+
+
+def result() -> dict[str, Any]:
+    read: dict[str, Any] = json.loads(Path("out/result.json").read_text())
+    return read
+
+
+@pytest.mark.parametrize("saved", [lambda data: data, lambda data: data.to_dict()])
+def test_a_saved_graph_is_handed_out(saved: Any) -> None:
+    torch.save(saved(graph()), "mine.pt")
+    done = run("--data", "mine.pt", "--out", "out")
+    assert done.exit_code == 0, done.output
+    assert result()["config"]["data"] == "mine.pt" and result()["data"]["nodes"] == 60
+    assert result()["data"]["clients"] == 2
+
+
+def test_a_folder_of_tables_is_handed_out() -> None:
+    pytest.importorskip("pandas")
+    data = graph()
+    Path("bank").mkdir()
+    rows = [
+        f"n{i},{int(y)},{','.join(map(str, x.tolist()))}"
+        for i, (x, y) in enumerate(zip(data.x, data.y, strict=True))
+    ]
+    names = ",".join(f"f{i}" for i in range(6))
+    Path("bank/nodes.csv").write_text(f"id,label,{names}\n" + "\n".join(rows) + "\n")
+    links = [f"n{a},n{b}" for a, b in data.edge_index.t().tolist() if a < b]
+    Path("bank/edges.csv").write_text("source,target\n" + "\n".join(links) + "\n")
+    assert run("--data", "bank/", "--out", "out").exit_code == 0
+    read = read_one("bank/")
+    assert torch.equal(read.y, data.y) and torch.allclose(read.x, data.x)
+    assert read.edge_index.shape == data.edge_index.shape
+
+
+def test_a_function_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("my_graphs.py").write_text(
+        "from secure_fedgraph.graph.data.synthetic import citation\n"
+        "def load():\n    return citation(nodes=60, features=6, classes=2, seed=1)\n"
+    )
+    monkeypatch.syspath_prepend(".")
+    assert run("--data", "my_graphs:load", "--out", "out").exit_code == 0
+    assert result()["data"]["nodes"] == 60
+
+
+def test_a_pickle_is_not_run() -> None:
+    class Evil:
+        def __reduce__(self) -> Any:
+            return os.mkdir, ("evil",)
+
+    torch.save({"x": Evil()}, "mine.pt")
+    done = run("--data", "mine.pt", "--out", "out")
+    assert done.exit_code == 2 and "no file of tensors alone" in done.stderr and "--silo" not in done.stderr
+    assert not Path("evil").exists() and not Path("out").exists()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("edge_index", torch.tensor([[0], [60]]), "names node 60"),
+        ("x", torch.full((60, 6), torch.nan), "not finite"),
+        ("x", torch.zeros(1, 1).expand(2**20, 2**14), "GiB"),
+        ("y", torch.zeros(60), "type torch.float32"),
+        ("y", torch.zeros(59, dtype=torch.long), "shape"),
+        ("train_mask", torch.ones(60), "bool"),
+    ],
+)
+def test_a_hostile_graph_is_refused(field: str, value: torch.Tensor, words: str) -> None:
+    torch.save({**graph().to_dict(), field: value}, "mine.pt")
+    done = run("--data", "mine.pt", "--out", "out")
+    assert done.exit_code == 2 and words in done.stderr, done.output
+    assert not Path("out").exists() or not any(Path("out").iterdir())
+
+
+def test_a_list_of_graphs_is_no_graph() -> None:
+    torch.save([graph(), graph()], "mine.pt")
+    with pytest.raises(BadInput, match="--silo"):
+        read_one("mine.pt")
+
+
+@pytest.mark.parametrize("place", ["gone.pt", "gone/", "gone.csv,gone2.csv"])
+def test_what_is_not_there_is_said(place: str) -> None:
+    done = run("--data", place, "--out", "out")
+    assert done.exit_code == 2 and "--data" in done.stderr and not Path("out").exists()
+
+
+def test_settings_of_a_data_set_are_refused() -> None:
+    torch.save(graph(), "mine.pt")
+    assert run("--data", "mine.pt", "--set", "dataset.nodes=3").exit_code == 2
+
+
+@pytest.mark.parametrize("name", ["ogbn-arxiv", "Planetoid/Nobody", "TUDataset/ENZYMES"])
+def test_another_librarys_name_is_refused_with_the_way_to_get_it(name: str) -> None:
+    done = run("--data", name, "--out", "out")
+    assert done.exit_code == 2 and "download" in done.stderr and ".pt" in done.stderr
+    assert not is_place(name)
+
+
+def test_pygs_names_are_ours() -> None:
+    assert published("Planetoid/Cora") == "cora" and set(PUBLISHED.values()) > {"cora", "pubmed", "proteins"}
+    assert Experiment(data="CitationFull/DBLP").data == "dblp"
+
+
+def test_a_folder_without_a_slash_is_no_data_set() -> None:
+    Path("bank").mkdir()
+    done = run("--data", "bank")
+    assert done.exit_code == 2 and "./bank" in done.stderr
+
+
+def test_a_folder_of_results_opens_no_file_unless_it_is_typed() -> None:
+    torch.save(graph(), "mine.pt")
+    assert run("--data", "mine.pt", "--set", "transcript=full", "--out", "out").exit_code == 0
+    done = call("audit", "out", "--attack", "a1")
+    assert done.exit_code == 2 and "add --data mine.pt" in done.stderr
+    assert call("audit", "out", "--attack", "a4", "--data", "mine.pt", "--quiet").exit_code in (0, 4)
+    Path("out/result.json").unlink()
+    done = call("resume", "out")
+    assert done.exit_code == 2 and "add --data mine.pt" in done.stderr
+
+
+def test_a_run_by_name_takes_no_other_data() -> None:
+    arguments = ["--data", "synthetic-citation", "--set=dataset.nodes=60", "--set=dataset.features=6"]
+    assert run(*arguments, "--out", "out").exit_code == 0
+    Path("out/result.json").unlink()
+    assert call("resume", "out", "--data", "mine.pt").exit_code == 2
+
+
+def test_the_rule_is_light() -> None:
+    code = "import sys; from secure_fedgraph.graph.silos import places; sys.exit('torch' in sys.modules)"
+    subprocess.run(
+        [sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    )
