@@ -76,7 +76,8 @@ class Experiment(BaseModel):
 
     Args:
         algorithm, data, policy: names, as ``list`` prints them; your own algorithm as ``module:Class``,
-            and your own graph as a file, a folder (with a slash) or ``module:function``, as ``silos`` takes them.
+            and your own graph as a file, a folder (with a slash) or ``module:function``, as ``silos`` takes
+            them.
         partition: how the data is handed out. This, ``data`` and ``clients`` are by default as in the
             algorithm's paper.
         clients: how many owners.
@@ -472,7 +473,7 @@ LISTED: dict[str, Iterable[str]] = {
 
 
 def kind_of(data: str) -> str:
-    """The kind of some data, as ``graph.kinds`` has it: of own data one graph; empty where nothing has the name."""
+    """The kind of data, as ``graph.kinds`` has it: of own data one graph; empty for an unknown name."""
     return GraphDataset.kind if is_place(data) else KINDS.get(data, "")
 
 

@@ -1,4 +1,4 @@
-"""What a user may give as data in place of a data set's name: files of their own, and names of other libraries."""
+"""What may be given as data in place of a data set's name: own files, and names of other libraries."""
 
 from __future__ import annotations
 
@@ -60,6 +60,6 @@ def check_loadable(text: str) -> None:
     library = "OGB" if _OGB.fullmatch(text.lower()) else "PyG"
     first = "pip install ogb, load it" if library == "OGB" else "load it with PyG"
     raise BadInput(
-        f"data = {text[:60]!r} is {library}'s, and needs a download that this package does not make: {first} where "
-        f"there is a network, torch.save(data.to_dict(), 'mine.pt'), and give --data mine.pt"
+        f"data = {text[:60]!r} is {library}'s, and needs a download that this package does not make: {first} "
+        "where there is a network, torch.save(data.to_dict(), 'mine.pt'), and give --data mine.pt"
     )

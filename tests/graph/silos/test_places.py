@@ -1,4 +1,4 @@
-"""A graph of one's own in place of a data set's name: what is taken for one, what is read, what is refused."""
+"""A graph of one's own in place of a data set's name: what is taken, what is read, what is refused."""
 
 from __future__ import annotations
 
