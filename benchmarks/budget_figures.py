@@ -51,6 +51,7 @@ ROWS = (
     Row("graph, fedridge, imdb", "graph", "IMDB-BINARY, 10, `fedridge-graphs`"),
     Row("graph, fedridge, dd", "graph", "DD, 10, `fedridge-graphs`"),
     Row("client, fedsgc", "client", "PubMed, 200, `fedsgc`"),
+    Row("edge", "link", "Cora, 3 (vertical), `glasu`, coins divided, `masked`"),
 )
 
 
@@ -107,7 +108,8 @@ def lines(curves: dict[str, Any]) -> Iterator[str]:
         if one.curve not in curves:
             continue
         made = curves[one.curve]["points"]
-        noised = [made.get(f"distributed_dp {epsilon:g}", {}) for epsilon in BUDGETS]
+        policy = CURVES[one.curve].policies[0]
+        noised = [made.get(f"{policy} {epsilon:g}", {}) for epsilon in BUDGETS]
         counts = sorted({len(point["seeds"]) for point in noised if point})
         alone, trivial = made.get("alone", {}), curves[one.curve]["commonest"]
         most = counts[-1] if counts else 0
