@@ -43,7 +43,9 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Links to files outside ``docs/`` lead to their pages; a table after a comment gets its blank line."""
-    return relinked(page.file.src_uri, re.sub(r"^(<!--.*-->)\n(?=\S)", r"\1\n\n", markdown, flags=re.MULTILINE))
+    return relinked(
+        page.file.src_uri, re.sub(r"^(<!--.*-->)\n(?=\S)", r"\1\n\n", markdown, flags=re.MULTILINE)
+    )
 
 
 def on_page_content(html: str, **_: Any) -> str:
@@ -67,7 +69,9 @@ def site_path(target: str) -> str:
     """The source path, in ``docs/``, of a file of the repository."""
     if target.startswith("docs/"):
         return target.removeprefix("docs/")
-    return f"repository/{target}.md" if target.endswith(".py") or "." not in target else f"repository/{target}"
+    return (
+        f"repository/{target}.md" if target.endswith(".py") or "." not in target else f"repository/{target}"
+    )
 
 
 def as_page(target: str) -> str:
