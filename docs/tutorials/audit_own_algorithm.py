@@ -1,14 +1,14 @@
 # %% [markdown]
 # # Audit an algorithm of your own
 #
-# You write an algorithm, and you want to know what it leaks. This tutorial writes one, attacks it, and sets both
-# beside each other under two policies.
+# You write an algorithm, and you want to know what it leaks. This tutorial writes one, attacks it, and
+# sets both beside each other under two policies.
 #
 # ## The algorithm
 #
-# It classifies a node by the nearest class mean. Each client sends two things for every class: the sum of its training
-# nodes' features, and how many there are. The server needs only the totals, so the channel declares `Reveal.SUM`.
-# Nothing in the class is about privacy: the policy is chosen later.
+# It classifies a node by the nearest class mean. Each client sends two things for every class: the sum of
+# its training nodes' features, and how many there are. The server needs only the totals, so the channel
+# declares `Reveal.SUM`. Nothing in the class is about privacy: the policy is chosen later.
 
 # %%
 import numpy as np
@@ -45,8 +45,9 @@ class ClassMeans(sfg.Algorithm):
 # %% [markdown]
 # ## The attack
 #
-# It reads the numbers of training nodes by class, owner by owner. An attack gets a *view* and nothing else. It has two
-# halves: `run` reads single uploads, and `residual` reads what is left where these are hidden.
+# It reads the numbers of training nodes by class, owner by owner. An attack gets a *view* and nothing
+# else. It has two halves: `run` reads single uploads, and `residual` reads what is left where these are
+# hidden.
 
 
 # %%
@@ -73,8 +74,8 @@ class LabelCounts(Attack):
 # %% [markdown]
 # ## The audit
 #
-# The judge stands outside: only it sees the owners' graphs. A blind attack is not a failed one. It means that nothing
-# in the view could be read, and the reason is printed.
+# The judge stands outside: only it sees the owners' graphs. A blind attack is not a failed one. It means
+# that nothing in the view could be read, and the reason is printed.
 
 # %%
 federation = sfg.federate("synthetic-citation", clients=3, seed=0, nodes=240, features=24)
@@ -103,17 +104,18 @@ for policy in ("plaintext", "masked"):
 # ```text
 # run: 3 of 3 exact
 # residual: 1 of 1 exact
-# run: blind, every upload of channel 'statistics' is masked under masked
+# run: blind, tutorial-label-counts: every upload of channel 'statistics' is masked under masked
 # residual: 1 of 1 exact
 # ```
 #
-# Under `plaintext` the server reads every owner's counts exactly. Under `masked` it reads none, and still reads the
-# counts of all owners together: masks hide single uploads, not the sum. Only noise changes that.
+# Under `plaintext` the server reads every owner's counts exactly. Under `masked` it reads none, and still
+# reads the counts of all owners together: masks hide single uploads, not the sum. Only noise changes
+# that.
 #
 # ## The same by command
 #
-# Save the algorithm as `my_algorithm.py`. Then this command tries it out (does it use its channels only?), trains it
-# under each policy, and checks its messages:
+# Save the algorithm as `my_algorithm.py`. Then this command tries it out (does it use its channels
+# only?), trains it under each policy, and checks its messages:
 #
 #     secure-fedgraph audit --algorithm my_algorithm:ClassMeans --policy plaintext,masked --attack all
 #

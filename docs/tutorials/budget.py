@@ -1,23 +1,25 @@
 # %% [markdown]
 # # Keep to a privacy budget
 #
-# A budget is an epsilon for one *unit*: a client, a graph, a node or a link. The smaller epsilon is, the less a
-# reader can learn about one unit. This tutorial trains under a budget, and shows what happens when one runs out.
+# A budget is an epsilon for one *unit*: a client, a graph, a node or a link. The smaller epsilon is, the
+# less a reader can learn about one unit. This tutorial trains under a budget, and shows what happens when
+# one runs out.
 #
 # ## A budget for one node
 #
-# `fedridge` was made for small budgets: every owner sends one upload, and then it is over. Under `distributed_dp` each
-# owner adds a share of the noise, under masks. So nobody has to trust the server.
+# `fedridge` was made for small budgets: every owner sends one upload, and then it is over. Under
+# `distributed_dp` each owner adds a share of the noise, under masks. So nobody has to trust the server.
 
 # %%
+import warnings
+
 import secure_fedgraph as sfg
 
 federation = sfg.federate(
     "synthetic-citation", clients=3, partition="random", seed=0, nodes=1200, features=24
 )
-fedridge = sfg.algorithms.ALGORITHMS["fedridge"](
-    second_moments="own"
-)  # class sums are sent, and nothing else
+# what is sent are sums of features by class, and nothing else
+fedridge = sfg.algorithms.ALGORITHMS["fedridge"](second_moments="own")
 run = sfg.train(fedridge, federation, "distributed_dp", budget=sfg.Budget(4.0, unit="node"))
 spent = run.privacy("node")
 print("spent on one node:", spent["epsilon"], "at delta", spent["delta"])
@@ -43,8 +45,8 @@ assert without_noise.accuracy["global"] > smaller.accuracy["global"]
 # %% [markdown]
 # ## One epsilon is not another
 #
-# A budget for a node says nothing about a whole client, who has many nodes. Always read an epsilon together with its
-# unit, its delta, and the reader whom it holds against.
+# A budget for a node says nothing about a whole client, who has many nodes. Always read an epsilon
+# together with its unit, its delta, and the reader whom it holds against.
 
 # %%
 print("one node:  ", run.privacy("node")["epsilon"])
@@ -57,12 +59,10 @@ print("one client:", run.privacy("client")["epsilon"])
 #
 # ## When the budget runs out
 #
-# Here the noise is set by hand, and too small for eight rounds. A warning says so before round 1. The message that would
-# exceed the budget is not sent.
+# Here the noise is set by hand, and too small for eight rounds. A warning says so before round 1. The
+# message that would exceed the budget is not sent.
 
 # %%
-import warnings
-
 too_little = sfg.policies.distributed_dp(norm=1.0, multiplier=2.0)
 with warnings.catch_warnings(record=True) as before:
     warnings.simplefilter("always")

@@ -1,12 +1,13 @@
 # %% [markdown]
 # # Train on your own graph
 #
-# You have one PyG `Data`. You want to know what several owners of its parts would learn together, and what the server
-# would see. This takes a minute, and nothing is downloaded.
+# You have one PyG `Data`. You want to know what several owners of its parts would learn together, and
+# what the server would see. This takes a minute, and nothing is downloaded.
 #
 # ## The graph
 #
-# The synthetic graph below stands for yours. It has your own split, and some nodes without a label (`y = -1`).
+# The synthetic graph below stands for yours. It has your own split, and some nodes without a label (`y =
+# -1`).
 
 # %%
 import torch
@@ -23,8 +24,9 @@ for mask in (data.train_mask, data.val_mask, data.test_mask):
 # %% [markdown]
 # ## The owners
 #
-# `federate` divides the graph among made-up owners. `random` gives each owner random nodes; `louvain` gives whole
-# communities. A link between two owners belongs to nobody, so no owner trains on it. Your masks stay as they are.
+# `federate` divides the graph among made-up owners. `random` gives each owner random nodes; `louvain`
+# gives whole communities. A link between two owners belongs to nobody, so no owner trains on it. Your
+# masks stay as they are.
 
 # %%
 federation = sfg.federate(data, clients=3, partition="random", seed=0)
@@ -38,8 +40,8 @@ print(len(nodes), "owners,", sum(nodes), "nodes")
 #
 # ## Train under masks
 #
-# Under `masked` each client adds masks to its update. The masks cancel in the sum, so the server reads the sum of three
-# updates, and no single one. `keep` keeps all messages; we need them below.
+# Under `masked` each client adds masks to its update. The masks cancel in the sum, so the server reads
+# the sum of three updates, and no single one. `keep` keeps all messages; we need them below.
 
 # %%
 settings = {"hidden": [16, 16], "fanout": [4, 4], "learning_rate": 0.02}
@@ -55,8 +57,8 @@ print(run.report())
 # channel update: the server learns sum, masked
 # ```
 #
-# Masks are not differential privacy: they hide single updates, and nothing bounds what the sum reveals. So epsilon is
-# `inf`. The [budget tutorial](budget.py) adds noise.
+# Masks are not differential privacy: they hide single updates, and nothing bounds what the sum reveals.
+# So epsilon is `inf`. The [budget tutorial](budget.py) adds noise.
 #
 # ## What the server saw
 #

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Train your own model
 #
-# Any `torch.nn.Module` whose `forward(x, edge_index)` gives one row of class scores for each node can be trained. This
-# tutorial trains a graph attention network with a BatchNorm, and looks at what is sent.
+# Any `torch.nn.Module` whose `forward(x, edge_index)` gives one row of class scores for each node can be
+# trained. This tutorial trains a graph attention network with a BatchNorm, and looks at what is sent.
 #
 # ## The model
 
@@ -31,8 +31,9 @@ class Net(nn.Module):
 # %% [markdown]
 # ## Give it to an algorithm
 #
-# `model=` takes a class, an instance, or a function `schema -> Module`. A class is made from the data's schema: its
-# arguments `features` and `classes` are filled in. `batch="full"` trains on each owner's whole graph.
+# `model=` takes a class, an instance, or a function `schema -> Module`. A class is made from the data's
+# schema: its arguments `features` and `classes` are filled in. `batch="full"` trains on each owner's
+# whole graph.
 
 # %%
 federation = sfg.federate("synthetic-citation", clients=3, partition="random", seed=0, nodes=300, features=32)
@@ -44,7 +45,8 @@ assert run.accuracy["global"] > 0.6
 # %% [markdown]
 # ## What was federated
 #
-# Parameters, and the buffers of the BatchNorm too. All of them travel in one upload, so a clip bounds them together.
+# Parameters, and the buffers of the BatchNorm too. All of them travel in one upload, so a clip bounds
+# them together.
 
 # %%
 print(*sorted(run.state), sep="\n")
@@ -58,8 +60,8 @@ print(*sorted(run.state), sep="\n")
 #
 # ## A mistake is found before anything is sent
 #
-# A model of the wrong width is refused with one sentence. Errors of this package say what to change; their
-# [classes](../reference/errors.md) say what kind of mistake it is.
+# A model of the wrong width is refused with one sentence. Errors of this package say what to change;
+# their [classes](../reference/errors.md) say what kind of mistake it is.
 
 # %%
 try:
@@ -74,5 +76,6 @@ except sfg.errors.BadInput as error:
 #
 # ## Under noise
 #
-# Noise is added to every number of the upload. BatchNorm's running statistics are large, so they use up much of the
-# clip: prefer LayerNorm there. More on models: [your own graph, your own model](../own_graphs_and_models.md).
+# Noise is added to every number of the upload. BatchNorm's running statistics are large, so they use up
+# much of the clip: prefer LayerNorm there. More on models: [your own graph, your own
+# model](../own_graphs_and_models.md).

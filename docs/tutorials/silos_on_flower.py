@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Silos over Flower
 #
-# Here each owner is a process of its own, with its own data and keys. A server without data coordinates them, over
-# [Flower](https://flower.ai) with TLS. Everything runs on this machine. It needs `pip install 'secure-fedgraph[flower]'`
-# and some minutes: every command is a process that loads torch.
+# Here each owner is a process of its own, with its own data and keys. A server without data coordinates
+# them, over [Flower](https://flower.ai) with TLS. Everything runs on this machine. It needs `pip install
+# 'secure-fedgraph[flower]'` and some minutes: every command is a process that loads torch.
 #
 # The notebook calls the command line, since that is what owners use. Each line is a command to type.
 
@@ -33,8 +33,8 @@ def secure_fedgraph(*words: str) -> None:
 # %% [markdown]
 # ## Each owner: data, keys, a card
 #
-# `card.toml` holds two public keys and public facts about the data (how many features and classes). It goes to the
-# operator. The data and the secret keys stay.
+# `card.toml` holds two public keys and public facts about the data (how many features and classes). It
+# goes to the operator. The data and the secret keys stay.
 
 # %%
 owners = sfg.federate("synthetic-citation", clients=3, seed=0, nodes=150, features=16).owners
@@ -46,7 +46,8 @@ for name, graph in zip(names, owners.values(), strict=True):
 # %% [markdown]
 # ## The operator: one file for the federation
 #
-# `federation.toml` says everything that will happen: who takes part, which algorithm and policy, how many rounds.
+# `federation.toml` says everything that will happen: who takes part, which algorithm and policy, how many
+# rounds.
 
 # %%
 with socket.create_server(("127.0.0.1", 0)) as free:
@@ -60,8 +61,8 @@ secure_fedgraph(
 # %% [markdown]
 # ## Each owner: look, then approve
 #
-# `silo check` sends nothing. It lists what would leave, who would read it, and what it would cost. `silo approve`
-# approves this file and no other: a byte more or less is another file.
+# `silo check` sends nothing. It lists what would leave, who would read it, and what it would cost. `silo
+# approve` approves this file and no other: a byte more or less is another file.
 
 # %%
 secure_fedgraph("silo", "check", "silo-bank-a", "federation.toml", "--data", "bank-a.pt")
@@ -80,7 +81,7 @@ for name in names:
 # %%
 command = [sys.executable, "-m", "secure_fedgraph", "silo", "start"]
 silos = [
-    subprocess.Popen([*command, f"silo-{name}", "--data", f"{name}.pt"], stderr=Path(f"{name}.log").open("w"))
+    subprocess.Popen([*command, f"silo-{name}", "--data", f"{name}.pt"], stderr=subprocess.DEVNULL)
     for name in names
 ]
 try:
@@ -93,7 +94,8 @@ finally:
 # %% [markdown]
 # ## What is there now
 #
-# The server has results and no data. Each silo has the model, its own scores, and a ledger of what it sent.
+# The server has results and no data. Each silo has the model, its own scores, and a ledger of what it
+# sent.
 
 # %%
 print(*sorted(path.name for path in Path("results").iterdir()))

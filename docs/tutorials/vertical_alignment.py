@@ -1,15 +1,16 @@
 # %% [markdown]
 # # Owners of columns, with aligned rows
 #
-# A bank and two shops know different things about the same people. Before they can train together they need the rows
-# that all of them have, in one order, and none of them wants to show its list of customers. This tutorial aligns the
-# rows by private set intersection, and then trains GLASU under masks.
+# A bank and two shops know different things about the same people. Before they can train together they
+# need the rows that all of them have, in one order, and none of them wants to show its list of customers.
+# This tutorial aligns the rows by private set intersection, and then trains GLASU under masks.
 #
 # It needs `pip install 'secure-fedgraph[align]'`.
 #
 # ## Who has which columns
 #
-# The bank has the labels and the links. Each owner has customers whom the others lack, in an order of its own.
+# The bank has the labels and the links. Each owner has customers whom the others lack, in an order of its
+# own.
 
 # %%
 import torch
@@ -37,8 +38,9 @@ print({name: len(rows) for name, rows in lists.items()})
 #
 # ## Align
 #
-# The first owner is the *hub*: the others, the *members*, speak with it alone. Every letter is signed, and sealed for its
-# reader. On machines of their own `secure-fedgraph silo align` does this; here the letters go by hand.
+# The first owner is the *hub*: the others, the *members*, speak with it alone. Every letter is signed,
+# and sealed for its reader. On machines of their own `secure-fedgraph silo align` does this; here the
+# letters go by hand.
 
 # %%
 keys = {name: Identity.generate() for name in columns}
@@ -60,8 +62,8 @@ print("the same order everywhere:", len({tuple(one.rows) for one in aligned.valu
 # the same order everywhere: True
 # ```
 #
-# Each owner now knows which of its own customers *all* owners have. [Who learns what](../aligning_rows.md#who-learns-what)
-# has the exact table; the hub learns more than a member.
+# Each owner now knows which of its own customers *all* owners have. [Who learns
+# what](../aligning_rows.md#who-learns-what) has the exact table; the hub learns more than a member.
 #
 # ## Train on the common rows
 #
@@ -90,5 +92,5 @@ print(f"accuracy {run.accuracy['global']:.2f}")
 # single uploads of hidden rows that the server read: 0
 # ```
 #
-# The bank reads sums of hidden rows, and sends gradients back to each owner, sealed. What such sums still give away is
-# measured in [attacks on a split by columns](../attacks/vertical.md).
+# The bank reads sums of hidden rows, and sends gradients back to each owner, sealed. What such sums still
+# give away is measured in [attacks on a split by columns](../attacks/vertical.md).
