@@ -19,7 +19,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check $(PIP_FLAGS) -c 
 # Two test workers on two cores: one thread each, or they fight. What one process has compiled, the others read.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 
-.PHONY: demo test slow lint format clean
+.PHONY: demo test slow lint format site clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -29,6 +29,7 @@ help:
 	@echo "make slow    the tests that train to the papers' accuracy"
 	@echo "make lint    ruff and mypy, changing nothing"
 	@echo "make format  ruff, in place"
+	@echo "make site    the documentation as pages in site/; fails on a broken link"
 	@echo "make clean   removes .venv, caches and the demo's output"
 
 $(BIN)/python:
@@ -53,6 +54,10 @@ $(VENV)/.with-dev: pyproject.toml constraints.txt $(VENV)/.with-torch
 	$(PIP) -e '.[data,molecules,test,dev]'
 	@touch $(VENV)/.with-data $(VENV)/.with-test $@
 
+$(VENV)/.with-docs: pyproject.toml constraints.txt $(VENV)/.with-torch
+	$(PIP) -e '.[docs]'
+	@touch $@
+
 demo: $(VENV)/.with-data
 	$(BIN)/secure-fedgraph audit --algorithm fedsage+ --data cora --clients 3 --policy plaintext,strictest \
 	  --attack a1,c2-neighgen-batch --control "exchange batch 8" --effort $(EFFORT) \
@@ -75,5 +80,9 @@ format: $(VENV)/.with-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# The variable silences a notice of the theme's about versions of MkDocs that are not used here.
+site: $(VENV)/.with-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 clean:
-	rm -rf $(VENV) demo build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo site build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -25,9 +25,6 @@ def on_files(files: Files, config: Any) -> Files:
     for source in sorted((ROOT / "docs" / "tutorials").glob("*.py")):
         text = notebook_page(source.read_text(encoding="utf-8"), source.name)
         files.append(File.generated(config, f"tutorials/{source.stem}.md", content=text))
-        files.append(
-            File.generated(config, f"tutorials/{source.name}", content=source.read_text(encoding="utf-8"))
-        )
     waiting = [(file.src_uri, file.content_string) for file in files if file.is_documentation_page()]
     while waiting:
         page, text = waiting.pop()
@@ -107,5 +104,7 @@ def notebook_page(text: str, name: str) -> str:
             parts.append("\n".join(line.removeprefix("#").removeprefix(" ") for line in body.splitlines()))
         elif body:
             parts.append(f"```python\n{body}\n```")
-    parts.append(f"---\n\nThis page is a notebook: `docs/tutorials/{name}`.")
+    parts.append(
+        f'---\n\nThis page is a notebook: <a href="{name}" download>{name}</a> (a script with cells).'
+    )
     return "\n\n".join(parts) + "\n"
