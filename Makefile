@@ -56,8 +56,8 @@ $(VENV)/.with-dev: pyproject.toml constraints.txt $(VENV)/.with-torch
 	@touch $(VENV)/.with-data $(VENV)/.with-test $@
 
 $(VENV)/.with-docs: pyproject.toml constraints.txt $(VENV)/.with-torch
-	$(PIP) -e '.[data,molecules,test,docs]'
-	@touch $(VENV)/.with-data $(VENV)/.with-test $@
+	$(PIP) -e '.[docs]'
+	@touch $@
 
 demo: $(VENV)/.with-data
 	$(BIN)/secure-fedgraph demo --seed $(SEED) --out $(OUT) --overwrite
@@ -94,6 +94,10 @@ release: $(VENV)/.with-test
 	$(BUILD)/bom/bin/cyclonedx-py environment --output-format JSON --output-file $(DIST)/sbom.json $(BUILD)/clean/bin/python
 	cd $(DIST) && sha256sum *.whl *.tar.gz sbom.json > SHA256SUMS
 	@cat $(DIST)/SHA256SUMS
+
+# The variable silences a notice of the theme's about versions of MkDocs that are not used here.
+site: $(VENV)/.with-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:
 	rm -rf $(VENV) demo site build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
