@@ -74,8 +74,8 @@ def _no_such_option(error: click.NoSuchOption) -> str:
     """The option that was meant, also where another tool calls it otherwise."""
     command = error.ctx.command if error.ctx is not None else None
     known = [name for one in command.params for name in one.opts] if command is not None else []
-    near = nearest(error.option_name, [name for name in known if name.startswith("--")])
-    return f"no such option {error.option_name}" + (f": did you mean {near}?" if near else "; -h lists all")
+    near = nearest(error.option_name.lstrip("-"), [name[2:] for name in known if name.startswith("--")])
+    return f"No such option {error.option_name}" + (f": did you mean --{near}?" if near else "; -h lists all")
 
 
 def _fail(error: BaseException | None, message: str, status: int, debug: bool) -> NoReturn:

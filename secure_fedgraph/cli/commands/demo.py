@@ -28,6 +28,6 @@ Example:
 @click.option("--debug", is_flag=True, help="Show a traceback with an error.")
 def demo(**given: Any) -> None:
     """See a leak, see it stop, and see what that costs: real data, three owners, about a minute."""
-    from secure_fedgraph.cli.demo import showing
+    from secure_fedgraph.cli.demonstration import showing
 
     showing.demo(**given)
