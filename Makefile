@@ -68,10 +68,6 @@ test: $(VENV)/.with-test
 slow: $(VENV)/.with-test
 	$(BIN)/python -m pytest -q -m slow
 
-# strict: a dead link, a missing anchor or a page outside of the navigation ends it
-site: $(VENV)/.with-docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
-
 lint: $(VENV)/.with-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
