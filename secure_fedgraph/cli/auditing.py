@@ -135,8 +135,8 @@ def _experiments(flags: dict[str, Any]) -> tuple[list[Experiment], list[int]]:
     algorithms: list[str | None] = [None]
     if flags["algorithm"]:
         algorithms = [*listed("algorithm", flags["algorithm"])]
-    data = listed("data", flags["data"]) if flags["data"] and not is_place(flags["data"]) else []
-    data = data or ([flags["data"]] if flags["data"] else [])
+    given = flags["data"] or ""
+    data = [given] if is_place(given) else listed("data", given) if given else []
     experiments: list[Experiment] = []
     for algorithm in algorithms:
         mine = {**flags, "algorithm": algorithm, "data": _fitting(algorithm, data)}

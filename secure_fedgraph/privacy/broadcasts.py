@@ -34,9 +34,8 @@ class BroadcastLimits:
     Needs:
         - an algorithm that gives clients its whole model on some channel.
 
-    They slow a server that plants weights down, and stop it in no run that is long enough: a server that
-    knows the limits plants in steps that fit (attack A5 does, ``docs/attacks/weights.md``). What one node
-    adds to a sum is bounded by noise, and by nothing else here.
+    A server that knows the limits still plants weights, in steps that fit, and needs more rounds for it
+    (attack A5 does so, ``docs/attacks/weights.md``). Only noise bounds what one node shows.
 
     Args:
         change: how far the model may move in a round, in L2 norm over all weights. Round 1's model has to be

@@ -67,10 +67,10 @@ def check_noise(noise: float, settings: GeneratorSettings) -> None:
     times = noise * settings.records
     if 0 < times < LEAST_NOISE:
         raise BadInput(
-            f"feature_sums: noise of {times:.2g} times what one node moves hides no node, and under noise no "
-            "class is left out for having fewer than training.anonymity nodes. Give it at least "
-            f"{LEAST_NOISE}, by --unit node --epsilon or protection.multiplier.feature_sums, or take a "
-            "policy that adds none to it, such as masked"
+            f"feature_sums: its noise is {times:.2g} times what one node moves, which hides no node, and "
+            f"with noise small classes are sent too. Raise it to {LEAST_NOISE} or more (--unit node "
+            "--epsilon, or protection.multiplier.feature_sums), or take a policy without noise on it, such "
+            "as masked, which leaves small classes out"
         )
 
 

@@ -27,7 +27,7 @@ Example:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
 @click.option("--debug", is_flag=True, help="Show a traceback with an error.")
 def demo(**given: Any) -> None:
-    """See a leak, see it stop, and see what that costs: real data, three owners, about a minute."""
+    """See a leak, see it stop, and see what that costs: real data, three owners, half a minute."""
     from secure_fedgraph.cli.demonstration import showing
 
     showing.demo(**given)

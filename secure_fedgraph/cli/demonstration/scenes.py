@@ -120,7 +120,7 @@ def prices(values: Mapping[str, Any], federation: Federation) -> list[dict[str, 
     free = execute(load(None, {**ridge, "policy": "masked"}, ()), None, federation=federation)
     spent = private.privacy("node")["epsilon"]
     return [
-        price("every owner alone", private, "inf", "own_global", "own"),
+        price("every owner alone", private, 0.0, "own_global", "own"),  # nothing leaves
         price("together, under the budget", private, spent, "global", "personal"),
         price("together, without noise", free, "inf", "global", "local"),
     ]

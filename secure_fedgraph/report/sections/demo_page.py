@@ -29,6 +29,8 @@ def demo_story(result: DemoResult) -> Story:
     alone, private, free = result.prices
     return Story(
         {
+            "kind": "demo",
+            "title": "What a server reads of three owners, and what stops it",
             "result": result,
             "sentence": sentence(result),
             "drawn": drawn,
