@@ -133,14 +133,18 @@ class TestWhatIsReleased:
         with pytest.raises(HostileMessage, match="once, in round 1"):
             prototypes.once(client, channel)
 
-    def test_a_server_that_asks_twice_is_answered_once(self, federation) -> None:
+    @pytest.mark.parametrize("twice", ["feature_sums", "pretrain"])
+    def test_a_server_that_asks_twice_is_answered_once(self, federation, twice: str) -> None:
         class Asks(sfg.FedSagePlus):
             def round(self, round: Any, state: Any) -> Any:
-                if round.number == 1:
+                if round.number == 1 and twice == "feature_sums":
                     round.reduce(self._feature_sums)
+                elif round.number == 1:
+                    known = {name: state[name] for name in (prototypes.ROWS, prototypes.COUNTS)}
+                    round.scatter(self.as_used(self.PRETRAIN), dict.fromkeys(round.cohort, known))
                 return super().round(round, state)
 
-        with pytest.raises(HostileMessage, match="'feature_sums' in round 1"):
+        with pytest.raises(HostileMessage, match=f"'{twice}' in round 1"):
             sfg.train(Asks(**SMALL), federation, "masked", rounds=2, seed=0)
 
     def test_the_results_say_what_sums_without_noise_show(self, federation) -> None:
