@@ -336,22 +336,26 @@ class Algorithm:
         return self.takes(channel, schema) if made_in("takes") <= own else None
 
     def given_first(self, channel: str, schema: Schema, seed: int) -> State | None:
-        """The model that a channel gives first in an honest run, which is public.
+        """The model that a channel gives in its first round of an honest run, which is public.
 
         Args:
+            channel: its name.
+            schema: public facts about the data.
             seed: of the run's first weights.
 
         Returns:
-            It; None where the channel gives something else than a model, or declares nothing.
+            It; None where the channel does not declare that it gives the model, or declares no form of it.
         """
-        forms = self.expected(channel, schema)
-        if not forms or len(forms) > 1 or not forms[0]:
+        gives = {one.name for one in self.in_use if one.gives_model}
+        forms = self.expected(channel, schema) if channel in gives else None
+        if not forms or len(forms) > 1:
             return None
         start = self.init(schema, seed)
-        if not forms[0].keys() <= start.keys():
-            return None
-        model = {name: start[name] for name in forms[0]}
-        return model if like(model) == forms[0] and any(value.dim() for value in model.values()) else None
+        return {name: start[name] for name in forms[0]} if forms[0].keys() <= start.keys() else None
+
+    def first_round(self, channel: str) -> int:
+        """The round in which a channel is used first: 1 by default."""
+        return 1
 
     def _takes_released(self, schema: Schema) -> Expected:
         """The released model as it starts, nothing where none is: what scoring is given."""

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,7 +17,7 @@ import torch
 from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.privacy.accounting.epsilon import Event
 from secure_fedgraph.privacy.bound import Bound, Sum
-from secure_fedgraph.privacy.broadcasts import BroadcastCheck
+from secure_fedgraph.privacy.broadcasts import Beginning, BroadcastCheck
 from secure_fedgraph.privacy.carriers import key_agreement
 from secure_fedgraph.privacy.contracts import Scope
 from secure_fedgraph.privacy.dp_sgd import Training
@@ -140,11 +139,7 @@ class Client:
         # another that never answers: what it declares cannot follow from data
         self._declares = copied(algorithm, f"algorithm {algorithm.name!r}") if self._foreign else algorithm
         limits = policy.broadcasts
-        self._broadcasts = (
-            None
-            if limits is None
-            else BroadcastCheck(limits, partial(self._declares.given_first, schema=schema, seed=limits.seed))
-        )
+        self._broadcasts = None if limits is None else BroadcastCheck(limits, self._beginning)
         self._policy = policy
         self._run = run
         self._ledger = ledger
@@ -492,6 +487,12 @@ class Client:
             self._charge(bound, scope, upload.size, public=layout is not None or not self._foreign)
         self._record_contribution(bound, upload, scope)
         return bound.seal(upload, scope, self._party)
+
+    def _beginning(self, channel: str) -> Beginning | None:
+        """How a channel that gives the model begins, from public facts and the run's seed."""
+        limits = self._policy.broadcasts
+        start = self._declares.given_first(channel, self.schema, limits.seed if limits is not None else 0)
+        return None if start is None else Beginning(start, self._declares.first_round(channel))
 
     def _charge(self, bound: Bound, scope: Scope, width: int, public: bool) -> None:
         """Charges an upload.

@@ -43,7 +43,7 @@ class FedAvg(NodeClassifier):
     summary = "federated averaging of a GraphSAGE classifier, unweighted"
     reference = "McMahan et al. 2017"
     kinds: ClassVar[tuple[str, ...]] = ("node", "graph")
-    UPDATE = Channel("update", Reveal.SUM, trained=True)
+    UPDATE = Channel("update", Reveal.SUM, trained=True, gives_model=True)
     Settings: ClassVar[type[TrainingSettings]] = AveragingSettings
 
     @property

@@ -75,7 +75,7 @@ class GraphFL(FedAvg):
     kinds: ClassVar[tuple[str, ...]] = ("node",)
     partitions: ClassVar[tuple[str, ...]] = ("label_skew", "louvain", "random")
     clients: ClassVar[Mapping[str, int]] = {"cora": 5, "citeseer": 5, "dblp": 10}
-    META = Channel("meta_gradient", Reveal.SUM)
+    META = Channel("meta_gradient", Reveal.SUM, gives_model=True)
     Settings: ClassVar[type[TrainingSettings]] = GraphFLSettings
     settings: GraphFLSettings
 

@@ -13,7 +13,7 @@ from secure_fedgraph.errors import BadInput, HostileMessage
 
 State = Mapping[str, torch.Tensor]
 LAST_MODEL = "last model of "
-"""Before a channel's name: the memory entry with the model that it gave last, and the round."""
+"""Before the name of its first weight: the memory entry with the model that was given last, and the round."""
 ROUNDING = 1e-5
 """What two machines' first weights may differ by, as a share of their length."""
 FEW_INPUTS = 32
@@ -22,6 +22,8 @@ MOST_OF, ON_FEW = 0.9, 0.02
 """A unit is narrow where this share of its squared length lies on this share of its inputs."""
 SAME_DIRECTION = 0.999
 """The cosine above which two units have the same direction."""
+AT_ONCE = 2**24
+"""Cosines that are held at a time."""
 
 
 @dataclass(frozen=True)
@@ -32,14 +34,16 @@ class BroadcastLimits:
         - both checks look at what the server sent, the public start of the run and the client's memory of
           earlier models, never at the client's data. A refusal costs nothing and says nothing about data.
     Needs:
-        - an algorithm that gives clients its whole model on some channel.
+        - an algorithm that gives clients its model on a channel that says so (``Channel.gives_model``). What
+          it gives on other channels is not checked.
 
     A server that knows the limits still plants weights, in steps that fit, and needs more rounds for it
     (attack A5 does so, ``docs/attacks/weights.md``). Only noise bounds what one node shows.
 
     Args:
-        change: how far the model may move in a round, in L2 norm over all weights. Round 1's model has to be
-            the public start; a client that missed rounds allows as many steps.
+        change: how far the model may move in a round, in L2 norm over all weights, however many requests a
+            round has. The first model has to be the public start; a client that missed rounds allows as many
+            steps.
         units: the largest share of a matrix's rows that may be planted ones: zero, with nine tenths of their
             squared length on a fiftieth of the inputs, or in the direction of another row.
         seed: of the run's first weights; :func:`~secure_fedgraph.running.preparation.prepare` sets it.
@@ -65,19 +69,31 @@ class BroadcastLimits:
             raise BadInput(f"broadcast.units = {self.units}: give a share of a matrix's rows, below 1")
 
 
+@dataclass(frozen=True)
+class Beginning:
+    """How a channel that gives the model begins in an honest run, which is public.
+
+    Args:
+        model: that it gives first.
+        round: in which it does.
+    """
+
+    model: State
+    round: int = 1
+
+
 class BroadcastCheck:
     """A client's check of the models that it is given, with its memory of the last one.
 
     Args:
         limits: its policy's.
-        start_of: channel -> the model that it gives first in an honest run, which is public; None for one
-            that gives something else.
+        beginning_of: channel -> how it begins; None for one that gives no model.
     """
 
-    def __init__(self, limits: BroadcastLimits, start_of: Callable[[str], State | None]) -> None:
+    def __init__(self, limits: BroadcastLimits, beginning_of: Callable[[str], Beginning | None]) -> None:
         self.limits = limits
-        self._start_of = start_of
-        self._starts: dict[str, State | None] = {}
+        self._beginning_of = beginning_of
+        self._beginnings: dict[str, Beginning | None] = {}
 
     def check(self, channel: str, round: int, values: Mapping[str, Any], memory: dict[str, Any]) -> None:
         """Holds a request's model to the limits.
@@ -86,50 +102,51 @@ class BroadcastCheck:
             channel: that gives it.
             round: of the request.
             values: what it gives, already of the declared form.
-            memory: the client's; holds the first model of each round until the next round's.
+            memory: the client's; holds the first model of the last round, and what that was measured from.
 
         Raises:
             HostileMessage: for a model that is too far from the last one, or has too many planted units.
         """
-        if channel not in self._starts:
-            self._starts[channel] = self._start_of(channel)
-        start = self._starts[channel]
-        if start is None:
+        if channel not in self._beginnings:
+            self._beginnings[channel] = self._beginning_of(channel)
+        beginning = self._beginnings[channel]
+        if beginning is None:
             return
         model = {name: torch.as_tensor(value) for name, value in values.items()}
         if self.limits.units is not None:
-            self._check_units(channel, model)
+            name, share = most_planted(model)
+            if share > self.limits.units:
+                raise HostileMessage(
+                    f"channel {channel!r} gives a model in which {share:.0%} of the units of {name[:60]!r} "
+                    f"look planted, and broadcast.units allows {self.limits.units:.0%}"
+                )
         if self.limits.change is not None:
-            self._check_change(channel, round, model, start, memory)
-
-    def _check_units(self, channel: str, model: State) -> None:
-        for name, value in model.items():
-            if value.dim() == 2 and value.is_floating_point() and len(value) > 1:
-                share = planted_share(value)
-                if share > (self.limits.units or 0):
-                    raise HostileMessage(
-                        f"channel {channel!r} gives a model in which {share:.0%} of the units of "
-                        f"{name[:60]!r} look planted, and broadcast.units allows {self.limits.units:.0%}"
-                    )
+            self._check_change(channel, round, model, beginning, memory)
 
     def _check_change(
-        self, channel: str, round: int, model: State, start: State, memory: dict[str, Any]
+        self, channel: str, round: int, model: State, beginning: Beginning, memory: dict[str, Any]
     ) -> None:
         assert self.limits.change is not None
-        entry = LAST_MODEL + channel
+        entry = LAST_MODEL + min(model)  # channels that give one model, in turn, share what is kept of it
         kept = memory.get(entry)
-        since, base = (1, start) if kept is None else (int(kept["round"]), kept["model"])
-        # one round is one step, however often its requests come: all are measured from its first model
-        steps = max(round - since, 0 if kept is None else 1)
-        moved, allowed = distance(model, base), steps * self.limits.change + ROUNDING * length(start)
+        if kept is not None and int(kept["round"]) == round:  # measured as this round's first one was
+            since, base = int(kept["since"]), kept["base"]
+        elif kept is not None:
+            since, base = int(kept["round"]), kept["model"]
+        else:
+            since, base = beginning.round, {}
+        steps = max(round - since, 0)
+        moved = distance(model, {**beginning.model, **base})
+        allowed = steps * self.limits.change + ROUNDING * length(beginning.model)
         if not moved <= allowed:
-            origin = "the public start" if kept is None else f"round {since}'s"
+            origin = f"round {since}'s" if base else "the public start"
             raise HostileMessage(
                 f"channel {channel!r} gives a model that is {moved:.3g} from {origin} in round {round}, and "
                 f"broadcast.change = {self.limits.change:g} a round allows {allowed:.3g}"
             )
-        if kept is None or round > since:
-            memory[entry] = {"round": round, "model": {name: value.clone() for name, value in model.items()}}
+        if kept is None or round > int(kept["round"]):
+            copied = {name: value.clone() for name, value in model.items()}
+            memory[entry] = {"round": round, "model": copied, "since": since, "base": dict(base)}
 
 
 def length(model: State) -> float:
@@ -142,23 +159,47 @@ def distance(model: State, other: State) -> float:
     return length({name: value.double() - other[name].double() for name, value in model.items()})
 
 
+def most_planted(model: State) -> tuple[str, float]:
+    """The matrix with the largest share of planted rows, and that share; weights of convolutions as rows."""
+    shares = {
+        name: planted_share(value.reshape(len(value), -1))
+        for name, value in model.items()
+        if value.dim() > 1 and value.is_floating_point() and len(value) > 1 and value.numel()
+    }
+    return max(shares.items(), key=lambda one: one[1], default=("", 0.0))
+
+
 def planted_share(weight: torch.Tensor) -> float:
     """The share of a matrix's rows that training does not make: zero, narrow, or in another's direction.
 
+    Of few inputs nothing but zeros is counted: their rows are alike by chance.
+
     Args:
-        weight: ``[units, inputs]``.
+        weight: ``[units, inputs]``, finite.
 
     >>> planted_share(torch.tensor([[1.0, 0.0], [0.0, 0.0], [0.5, 0.5], [1.0, 1.0]]))
-    0.75
+    0.25
     """
-    lengths = weight.norm(dim=1)
-    odd = lengths == 0
-    unit = weight / lengths.clamp(min=torch.finfo(weight.dtype).tiny)[:, None]
-    alike = (unit @ unit.T).abs()
-    alike.fill_diagonal_(0)
-    odd |= alike.amax(1) > SAME_DIRECTION
+    largest = weight.double().abs().amax(dim=1)
+    odd = largest == 0
     inputs = weight.shape[1]
     if inputs >= FEW_INPUTS:
-        largest = unit.square().topk(max(round(ON_FEW * inputs), 1), dim=1).values
-        odd |= largest.sum(1) >= MOST_OF
+        scaled = weight.double() / largest.clamp(min=torch.finfo(torch.float64).tiny)[:, None]
+        unit = (scaled / scaled.norm(dim=1).clamp(min=1)[:, None]).float()
+        odd |= _alike(unit)
+        spread = unit.square().topk(max(round(ON_FEW * inputs), 1), dim=1).values
+        odd |= spread.sum(1) >= MOST_OF
     return float(odd.double().mean())
+
+
+def _alike(unit: torch.Tensor) -> torch.Tensor:
+    """Which rows of length 1 have the direction of another row; a part of the rows at a time."""
+    rows = len(unit)
+    part = max(AT_ONCE // rows, 1)
+    found = []
+    for first in range(0, rows, part):
+        cosines = unit[first : first + part] @ unit.T
+        own = torch.arange(len(cosines))
+        cosines[own, own + first] = 0
+        found.append(cosines.amax(1) > SAME_DIRECTION)
+    return torch.cat(found)

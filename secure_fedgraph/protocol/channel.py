@@ -394,6 +394,10 @@ class Channel:
         leak: what its reader can compute from an opened upload or sum beyond what the algorithm needs, in a
             sentence, where neither masks nor seals prevent it. Without noise it is in the excess, and
             ``strictest`` takes a form of the algorithm that does not send on the channel, if there is one.
+        gives_model: whether clients are given on it, before they train, the model that the round starts
+            from. Clients can limit such a model
+            (:class:`~secure_fedgraph.privacy.broadcasts.BroadcastLimits`), and nothing else that they are
+            given.
         without_noise: what its reader learns beyond the channel's purpose where nothing on it is noised, in a
             sentence for the excess. Unlike a ``leak`` it makes no policy take another form.
         without_lost: whether an exchange between peers goes on without a client that is gone: what it would
@@ -428,6 +432,7 @@ class Channel:
     without_lost: bool = False
     leak: str = ""
     without_noise: str = ""
+    gives_model: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):

@@ -15,6 +15,7 @@ from secure_fedgraph.forms import FormWarning, fit, said
 from secure_fedgraph.graph.data.own_graph import DataWarning
 from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
 from secure_fedgraph.graph.seeds import sub_seed
+from secure_fedgraph.privacy.broadcasts import most_planted
 from secure_fedgraph.privacy.policies import policy_named, policy_with_noise, takes_multiplier
 from secure_fedgraph.privacy.policies.strictest import strictest
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy
@@ -171,16 +172,23 @@ def _limited(
     """The policy with the seed of the first weights, from which clients make the public start themselves.
 
     Raises:
-        BadInput: where the algorithm gives clients no model that could be compared with it.
+        BadInput: where the algorithm gives clients no model that could be compared with it, or one that
+            the limits refuse as it starts.
     """
     assert bound.broadcasts is not None
     limits = replace(bound.broadcasts, seed=sub_seed(options.seed, "initialisation"))
-    channels = [name for name, one in bound.bounds.items() if one.channel.to != REFEREE]
-    starts = (algorithm.given_first(name, federation.schema, limits.seed) for name in channels)
-    if all(start is None for start in starts):
+    found = (algorithm.given_first(name, federation.schema, limits.seed) for name in bound.bounds)
+    starts = [start for start in found if start is not None]
+    if not starts:
         raise BadInput(
             f"broadcast: {algorithm.name} gives clients no model whose public start they know, so there is "
             "nothing to compare; leave broadcast out"
+        )
+    name, share = max((most_planted(start) for start in starts), key=lambda one: one[1])
+    if limits.units is not None and share > limits.units:
+        raise BadInput(
+            f"broadcast.units = {limits.units:g}: {algorithm.name} starts with {share:.0%} of the rows of "
+            f"{name} at zero or alike, so clients would refuse its first model; leave broadcast.units out"
         )
     return replace(bound, policy=replace(bound.policy, broadcasts=limits))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pytest
@@ -14,8 +13,10 @@ import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.fedridge.algorithm import FedRidge
 from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.experiment.config import load
+from secure_fedgraph.experiment.results import execute
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.privacy.broadcasts import (
+    Beginning,
     BroadcastCheck,
     BroadcastLimits,
     distance,
@@ -26,7 +27,11 @@ from secure_fedgraph.storage.party_store import PartyStore
 SCHEMA, SEED = Schema(40, 3), 5
 ALGORITHM = sfg.FedSage(hidden=(16, 8), fanout=(2, 2))
 START = ALGORITHM.init(SCHEMA, SEED)
-FIRST = partial(ALGORITHM.given_first, schema=SCHEMA, seed=SEED)
+
+
+def beginning(channel: str) -> Beginning | None:
+    start = ALGORITHM.given_first(channel, SCHEMA, SEED)
+    return None if start is None else Beginning(start)
 
 
 def moved(model: Any, by: float) -> dict[str, torch.Tensor]:
@@ -36,7 +41,7 @@ def moved(model: Any, by: float) -> dict[str, torch.Tensor]:
 
 
 def check(change: float | None = 1.0, units: float | None = None) -> tuple[BroadcastCheck, dict[str, Any]]:
-    return BroadcastCheck(BroadcastLimits(change, units, SEED), FIRST), {}
+    return BroadcastCheck(BroadcastLimits(change, units, SEED), beginning), {}
 
 
 def test_round_one_is_the_public_start_and_nothing_else() -> None:
@@ -68,15 +73,36 @@ def test_a_client_that_comes_late_knows_how_far_the_start_can_be() -> None:
         check()[0].check("update", 3, moved(START, 2.01), {})
 
 
-def test_several_requests_of_a_round_are_one_step() -> None:
+def test_all_requests_of_a_round_are_measured_from_the_round_before() -> None:
     made, memory = check()
-    made.check("update", 1, START, memory)
+    for _ in range(2):
+        made.check("update", 1, START, memory)
+    with pytest.raises(HostileMessage, match="the public start"):
+        made.check("update", 1, moved(START, 0.9), memory)  # round 1 has no step
     made.check("update", 2, moved(START, 0.9), memory)
-    made.check("update", 2, moved(START, 1.8), memory)  # a step from this round's first model
+    made.check("update", 2, moved(START, -0.9), memory)
+    with pytest.raises(HostileMessage, match="round 1's"):
+        made.check("update", 2, moved(START, 1.8), memory)
+    made.check("update", 3, moved(START, 1.8), memory)
     with pytest.raises(HostileMessage, match="round 2's"):
-        made.check("update", 2, moved(START, 2.0), memory)
+        made.check("update", 3, moved(START, -0.9), memory)  # from round 2's first, at 0.9
+
+
+def test_channels_that_give_one_model_in_turn_are_one_chain() -> None:
+    made = BroadcastCheck(BroadcastLimits(1.0), lambda channel: Beginning(START))
+    memory: dict[str, Any] = {}
+    made.check("meta", 2, moved(START, 0.9), memory)
     with pytest.raises(HostileMessage, match="round 2's"):
-        made.check("update", 3, moved(START, 2.0), memory)  # and not from its last
+        made.check("update", 3, moved(START, -0.9), memory)
+
+
+def test_rounds_before_a_channels_first_are_no_steps() -> None:
+    plus = sfg.FedSagePlus(hidden=(8,), fanout=(2,), generator="shared", federated_epochs=3)
+    assert (plus.first_round("update"), plus.first_round("shared_generator")) == (5, 2)
+    made = BroadcastCheck(BroadcastLimits(1.0), lambda channel: Beginning(START, 5))
+    with pytest.raises(HostileMessage, match="the public start"):
+        made.check("update", 5, moved(START, 0.9), {})
+    made.check("update", 6, moved(START, 0.9), {})
 
 
 def test_what_is_remembered_is_a_copy() -> None:
@@ -94,13 +120,36 @@ def test_rows_that_training_does_not_make() -> None:
     assert planted_share(weight) == 0
     weight[0] = 0
     weight[1, 7:9] = 100
-    weight[3] = -2 * weight[2]
+    weight[3] = 2 * weight[2]
     assert planted_share(weight) == pytest.approx(0.4)
+    assert planted_share(1e20 * weight) == planted_share(1e-25 * weight) == pytest.approx(0.4)
     made, _ = check(change=None, units=0.3)
     planted = {**START, "layers.0.own.weight": torch.zeros_like(START["layers.0.own.weight"])}
     with pytest.raises(HostileMessage, match="100% of the units"):
         made.check("update", 1, planted, {})
     made.check("update", 7, moved(START, 50.0), {})  # how far it moved is not limited
+
+
+def test_few_inputs_and_opposite_rows_are_no_plant() -> None:
+    torch.manual_seed(0)
+    assert planted_share(torch.randn(64, 2)) == 0
+    head = torch.randn(1, 200)
+    assert planted_share(torch.cat([head, -head])) == 0
+
+
+@pytest.mark.parametrize("name", ["fedsgd", "apflgate", "fedsage"])
+def test_scores_in_band_and_mean_updates_are_no_models(name: str) -> None:
+    data = "synthetic-molecules" if name == "apflgate" else "synthetic-citation"
+    asked = {"algorithm": name, "data": data, "clients": 3, "rounds": 2, "evaluation": "in_band"}
+    values = {**asked, "policy": "masked", "broadcast": {"change": 50.0}}
+    run = execute(load(None, values, ()), None)
+    assert len(run.history) == 2
+
+
+def test_an_algorithm_that_starts_with_rows_of_zeros_is_refused_before_its_run() -> None:
+    values = {"algorithm": "fedsgd", "data": "synthetic-citation", "policy": "masked"}
+    with pytest.raises(BadInput, match=r"broadcast\.units = 0\.05: fedsgd"):
+        execute(load(None, {**values, "rounds": 1, "broadcast": {"units": 0.05}}, ()), None)
 
 
 def test_channels_that_give_something_else_have_no_start() -> None:
@@ -164,7 +213,7 @@ def test_a_resumed_client_remembers_the_last_model(tmp_path: Any) -> None:
     made.check("update", 1, START, memory)
     store = PartyStore(tmp_path / "a", "a")
     store.save(memory, "00001-00000000")
-    resumed = BroadcastCheck(made.limits, FIRST)
+    resumed = BroadcastCheck(made.limits, beginning)
     with pytest.raises(HostileMessage, match="round 1's"):
         resumed.check("update", 2, moved(START, 1.5), store.load("00001-00000000"))
 

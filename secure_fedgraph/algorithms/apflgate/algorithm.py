@@ -76,7 +76,7 @@ class ApflGate(Algorithm):
     Settings: ClassVar[type[Settings]] = ApflGateSettings
     settings: ApflGateSettings
 
-    UPDATE = Channel("update", Reveal.SUM)
+    UPDATE = Channel("update", Reveal.SUM, gives_model=True)
     MEAN = Channel("mean_update", Reveal.NOTHING, once=True)
     PERSONAL = Channel("personal_model", Reveal.EACH, to="referee")
 

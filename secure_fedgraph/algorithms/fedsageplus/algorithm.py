@@ -138,7 +138,7 @@ class FedSagePlus(Generates, FedSage):
         to="peer",
         leak="the owner that asked can solve the answers for raw features (attacks C1, C2 and C3)",
     )
-    SHARED = Channel("shared_generator", Reveal.SUM)
+    SHARED = Channel("shared_generator", Reveal.SUM, gives_model=True)
 
     @property
     def in_use(self) -> tuple[Channel, ...]:
@@ -191,6 +191,10 @@ class FedSagePlus(Generates, FedSage):
         if channel.name == self.FEATURE_SUMS.name:
             prototypes.check_noise(noise, self.settings)
         return super().suited(channel, noise, schema, clients, sizes)
+
+    def first_round(self, channel: str) -> int:
+        """After the warm-up for the classifier, after pre-training for a shared generator."""
+        return {self.UPDATE.name: self.warm_up + 1, self.SHARED.name: 2}.get(channel, 1)
 
     def uses(self, channel: Channel, rounds: int, clients: int) -> int:
         """Sums of features once; the generators' channels in warm-up, FEEDBACK for every other owner; the

@@ -69,7 +69,7 @@ class FedSgd(Algorithm):
     """Whether a record depends on links."""
     without_links: ClassVar[Mapping[str, Any] | None] = {"steps": 0, "network": "mlp"}
 
-    STEP = Channel("step", Reveal.SUM)
+    STEP = Channel("step", Reveal.SUM, gives_model=True)
 
     @property
     def in_use(self) -> tuple[Channel, ...]:

@@ -40,7 +40,7 @@ class FedStar(GinClassifier):
     alone: ClassVar[str] = "gin-local"
     summary = "graph classification; a channel of structure is averaged, features stay at home"
     reference = "Tan et al., AAAI 2023"
-    UPDATE = Channel("update", Reveal.SUM)
+    UPDATE = Channel("update", Reveal.SUM, gives_model=True)
     PERSONAL = Channel("personal_model", Reveal.EACH, to="referee")
 
     def model(self, schema: Schema) -> StructuredGin:

@@ -160,7 +160,7 @@ class GinFedAvg(GinClassifier):
     name = "gin-fedavg"
     summary = "federated averaging of a GIN that classifies graphs (FairGraphFL's baseline)"
     reference = "McMahan et al. 2017"
-    UPDATE = Channel("update", Reveal.SUM)
+    UPDATE = Channel("update", Reveal.SUM, gives_model=True)
 
     def init(self, schema: Schema, seed: int) -> State:
         """Seeded first weights, which are public."""
