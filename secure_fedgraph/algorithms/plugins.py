@@ -62,8 +62,14 @@ def check_own_name(name: object, typed: str | None, folder: Path) -> None:
         folder: that is audited or resumed.
 
     Raises:
-        BadInput: where the user did not type the same name, or the code lies in the folder itself.
+        BadInput: for a name that is no text, where the user did not type the same one, or where the code lies
+            in the folder itself.
     """
+    if name is not None and not isinstance(name, str):  # whoever makes text of it could be made to import
+        raise BadInput(
+            f"{folder}: config.algorithm is {str(name)[:60]!r}, and a name is due: put a copy of result.json "
+            "back"
+        )
     if typed is not None and typed != name:
         raise BadInput(f"--algorithm {typed}: the run in {folder} is of {str(name)[:120]!r}: drop it")
     if isinstance(name, str) and is_own(name) and typed is None:

@@ -61,8 +61,9 @@ def read(out: Path) -> Released:
     path = out / NAME
     if files.size_of(path) is None:
         raise BadInput(
-            f"{out} holds no {NAME}: its run releases no single model (personal models stay with their "
-            "owners), was written by an older version, or has several seeds: then give one seed's folder"
+            f"{out} holds no {NAME}: either its algorithm has no single model to rebuild (personal models "
+            "stay with their owners; fedridge, fedsgd and fedsgc have none yet), or an older version wrote "
+            "it, or it is of several seeds: then give one seed's folder"
         )
     try:
         value = nested.unpack(files.read(path, root=out, most=MOST))

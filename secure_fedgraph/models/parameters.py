@@ -112,7 +112,7 @@ def _fitting(name: str, value: object, target: torch.Tensor) -> torch.Tensor:
         not isinstance(value, torch.Tensor)
         or value.shape != target.shape
         or (value.is_floating_point() and not target.is_floating_point())
-        or not is_finite(value)
+        or not is_finite(value.to(target.dtype))  # as it will be: a double may be too large
     ):
         raise HostileMessage(
             f"parameter {name!r} has another shape, another type or values that are not finite"

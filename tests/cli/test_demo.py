@@ -89,3 +89,16 @@ def test_an_earlier_demo_is_kept(shown: tuple[Path, Result]) -> None:
     again = call("--out", str(shown[0]))
     assert again.exit_code == BadInput.exit_status
     assert "demo.json" in again.output
+
+
+@pytest.mark.parametrize(
+    "changed", [{"labels": []}, {"labels": [{"owner": "a", "true": [1] * 300_000, "read": None}]}]
+)
+def test_a_file_that_no_demo_writes_is_refused_by_key(
+    shown: tuple[Path, Result], tmp_path: Path, changed: dict[str, Any]
+) -> None:
+    value = result_of(shown[0])
+    value["open"] |= changed
+    (tmp_path / "demo.json").write_text(json.dumps(value))
+    with pytest.raises(BadInput, match=r"open\.labels"):
+        write_report(tmp_path)

@@ -29,7 +29,7 @@ Examples:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
 @click.option("--debug", is_flag=True, help="Show a traceback with an error.")
 def export(**given: Any) -> None:
-    """Write the released model of a finished run for other programs, and model_card.md beside it."""
+    """Write the released model of a finished run for other programs, and a model card beside it."""
     loading(given)
     from secure_fedgraph.cli.exporting import exporting
 

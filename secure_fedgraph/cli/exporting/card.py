@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from secure_fedgraph.experiment.schema import AuditResult, RunResult
+from secure_fedgraph.protocol.text import printable
+
+LONGEST = 500
+"""Characters of a value that a card shows."""
 
 NOT_FOR = (
     "Decisions about single people or nodes without a person who checks them: the scores above are averages.",
@@ -21,31 +27,33 @@ def card(run: RunResult, audit: AuditResult | None, form: str, file: str) -> str
         form: what was exported: ``state_dict`` or ``torchscript``.
         file: the name of the exported file.
     """
-    config = {key: _cell(value) for key, value in run.config.items()}
-    scores = run.accuracy.named()
+    config = {
+        key: _text(run.config.get(key)) for key in ("algorithm", "data", "clients", "partition", "policy")
+    }
+    scores = {key: value for key, value in run.accuracy.named().items() if value is not None}
     lines = [
         f"# Model card: {config['algorithm']} on {config['data']}",
         "",
-        f"`{_cell(file)}` is a {form}, written by `secure-fedgraph export`.",
-        f"SHA-256 of the run's final state: `{_cell(run.weights)}`.",
+        f"{_code(file)} is a {form}, written by `secure-fedgraph export`.",
+        f"SHA-256 of the run's final state: {_code(run.weights)}.",
         "",
         "## Data",
         "",
         f"{config['data']}, {config['clients']} owners, partition {config['partition']}.",
-        f"Source: {_cell(run.data.source)}. Digest: `{_cell(run.data.digest)}`.",
+        f"Source: {_text(run.data.source)}. Digest: {_code(run.data.digest)}.",
         "",
         "## Training",
         "",
         f"Algorithm {config['algorithm']}, policy {config['policy']}, {len(run.rounds)} rounds, "
-        f"seed {_cell(run.seed)}.",
+        f"seed {_text(run.seed)}.",
         *([] if run.federated else ["Not federated: this baseline pools all data."]),
-        *([f"Form taken under the policy: {_cell(run.form_why)}."] if run.form_why else []),
+        *([f"Form taken under the policy: {_text(run.form_why)}."] if run.form_why else []),
         "",
         "## Scores",
         "",
         *_table(("score", "last round"), [(key, f"{value:.4f}") for key, value in scores.items()]),
         "",
-        f"Scored by: {_cell(run.evaluation.note)}.",
+        f"Scored by: {_text(run.evaluation.note)}.",
         "",
         "## Privacy",
         "",
@@ -67,7 +75,10 @@ def card(run: RunResult, audit: AuditResult | None, form: str, file: str) -> str
         *_table(
             ("channel", "the reader learns", "policy", "messages", "epsilon"),
             [
-                (row.name, str(row.reveal), row.policy, str(row.messages), str(row.epsilon or ""))
+                (
+                    row.name, str(row.reveal), row.policy, str(row.messages),
+                    "" if row.epsilon is None else str(row.epsilon),
+                )
                 for row in run.channels
             ],
         ),
@@ -75,7 +86,7 @@ def card(run: RunResult, audit: AuditResult | None, form: str, file: str) -> str
         "",
         "## Exact values that no epsilon covers",
         "",
-        *[f"- {_cell(one)}" for one in run.released_exactly],
+        *[f"- {_text(one)}" for one in run.released_exactly],
         "",
         "## Audit",
         "",
@@ -90,7 +101,7 @@ def card(run: RunResult, audit: AuditResult | None, form: str, file: str) -> str
 
 def _excess(run: RunResult) -> list[str]:
     return [
-        f"\n`{_cell(row.name)}` shows more than it declares: {_cell('; '.join(row.excess))}."
+        f"\n{_code(row.name)} shows more than it declares: {_text('; '.join(row.excess))}."
         for row in run.channels
         if row.excess
     ]
@@ -98,23 +109,33 @@ def _excess(run: RunResult) -> list[str]:
 
 def _audit(audit: AuditResult | None) -> list[str]:
     if audit is None:
-        return ["No audit lies beside this run: what an adversary learns from it was not measured."]
-    broken = [f"- Broken claim: {_cell(one)}" for one in audit.broken]
-    return [_cell(audit.verdict), *(["", *broken] if broken else [])]
+        return ["No audit of this run lies beside it: what an adversary learns from it was not measured."]
+    broken = [f"- Broken claim: {_text(one)}" for one in audit.broken]
+    return [f"Verdict: {_text(audit.verdict)}", *(["", *broken] if broken else [])]
 
 
 def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
     if not rows:
         return ["None: nothing left a client."]
     made = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    return made + [f"| {' | '.join(map(_cell, row))} |" for row in rows]
+    return made + [f"| {' | '.join(map(_text, row))} |" for row in rows]
 
 
-def _cell(value: object) -> str:
-    """A value in a line of Markdown: it ends no cell, begins no line and no tag.
+def _text(value: object) -> str:
+    """A value as words in a line of Markdown: no markup, no link, no cell's end and no control character.
 
-    >>> _cell("a|b\\n# <b>")
-    'a\\\\|b # &lt;b>'
+    >>> _text("a|b\\n# <b>[x](http://y)")
+    'a\\\\|b \\\\# &lt;b&gt;\\\\[x\\\\](http:&#47;&#47;y)'
     """
-    text = " ".join(str(value).split())
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+    plain = printable(" ".join(str(value).split()), LONGEST)
+    marked = re.sub(r"([\\`*_\[\]#!|])", r"\\\1", plain.replace("&", "&amp;"))
+    return marked.replace("<", "&lt;").replace(">", "&gt;").replace("//", "&#47;&#47;")
+
+
+def _code(value: object) -> str:
+    """A value as code: no backtick ends it.
+
+    >>> _code("a`b")
+    "`a'b`"
+    """
+    return f"`{printable(' '.join(str(value).split()), LONGEST).replace('`', chr(39))}`"

@@ -9,6 +9,7 @@ import click
 
 from secure_fedgraph import files
 from secure_fedgraph.algorithms.plugins import check_own_name
+from secure_fedgraph.audits.conformance.printed import check_printed
 from secure_fedgraph.cli.exporting.card import card
 from secure_fedgraph.cli.exporting.model import as_state_dict, as_torchscript, rebuilt
 from secure_fedgraph.cli.screen import visible
@@ -17,39 +18,54 @@ from secure_fedgraph.experiment import released
 from secure_fedgraph.experiment.results import read_json
 from secure_fedgraph.experiment.schema import AuditResult, RunResult, as_read
 
-CARD = "model_card.md"
+CARD = ".card.md"
+"""After the name of the exported file: its card's."""
 
 
 def export(
     folder: Path, form: str, out: Path, algorithm: str | None, overwrite: bool, as_json: bool, debug: bool
 ) -> None:
-    """Writes the released model of a finished run, and ``model_card.md`` beside it.
+    """Writes the released model of a finished run, and its card beside it.
 
     Raises:
-        BadInput: where the folder holds no finished run with a model, a file stands in the way, or the model
-            cannot be had in this form.
+        BadInput: where the folder holds no finished run with a model, something stands in the way, or the
+            model cannot be had in this form.
     """
     run = as_read(RunResult, read_json(folder / "result.json", "run"))
     name = run.config.get("algorithm")
     check_own_name(name, algorithm, folder)
+    if not isinstance(name, str):
+        raise BadInput(f"{folder / 'result.json'} names no algorithm: put a copy back")
+    check_printed(folder)
     kept = released.read(folder)
-    beside = out.parent / CARD
+    beside = out.with_name(out.name + CARD)
     for path in (out, beside):
-        if path.exists() and not overwrite:
-            raise BadInput(f"{path} exists: give another --out, or --overwrite")
+        if path.is_dir() or (path.exists() and not overwrite):
+            mend = "" if path.is_dir() else ", or --overwrite"
+            raise BadInput(f"{path} exists: give another --out{mend}")
     if not out.parent.is_dir():
         raise BadInput(f"--out {out}: {out.parent} is no folder; make it first")
-    audit = None
-    if (folder / "audit.json").exists():
-        audit = as_read(AuditResult, read_json(folder / "audit.json", "audit"))
-    model = rebuilt(str(name), kept)
+    model = rebuilt(name, kept)
     content = as_state_dict(model) if form == "state_dict" else as_torchscript(model, kept)
-    text = card(run, audit, form, out.name)
-    files.write(out, [content], private=False)
-    files.write(beside, [text.encode()], private=False)
+    text = card(run, _audit(folder, run), form, out.name)
+    try:
+        files.write(out, [content], private=False)
+        files.write(beside, [text.encode(errors="backslashreplace")], private=False)
+    except (OSError, ValueError) as error:
+        out.unlink(missing_ok=True)  # no model without its card
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise BadInput(f"--out {str(out)[:200]}: it cannot be written ({why}); give another") from None
     if as_json:
         parameters = sum(value.numel() for value in model.state_dict().values())
         said = {"schema": "secure-fedgraph/export/1", "to": form, "file": str(out), "card": str(beside)}
         click.echo(json.dumps({**said, "parameters": parameters, "bytes": len(content)}))
     else:
         click.echo(visible(f"Model: {out}\nCard: {beside}"))
+
+
+def _audit(folder: Path, run: RunResult) -> AuditResult | None:
+    """The audit beside a run, if it is of this run."""
+    if not (folder / "audit.json").exists():
+        return None
+    audit = as_read(AuditResult, read_json(folder / "audit.json", "audit"))
+    return audit if audit.config == run.config else None

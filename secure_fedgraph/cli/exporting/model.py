@@ -32,18 +32,24 @@ def rebuilt(name: str, released: Released) -> nn.Module:
     Raises:
         BadInput: where settings, schema and weights do not fit each other.
     """
-    algorithm = algorithm_named(name)(**released.settings)
-    build: Callable[..., nn.Module] | None = getattr(algorithm, "model", None)
-    if build is None:
-        raise BadInput(f"{name} has no single model")
+    deepest = max(map(_depth, released.settings.items()), default=0)
+    if deepest > len(released.state):  # every layer has weights; memory for layers is taken even without any
+        raise BadInput(
+            f"the released model cannot be built: its settings ask for {deepest} layers, and it has "
+            f"{len(released.state)} weights"
+        )
     try:
+        algorithm = algorithm_named(name)(**released.settings)
+        build: Callable[..., nn.Module] | None = getattr(algorithm, "model", None)
+        if build is None:
+            raise BadInput(f"{name} has no single model")
         with torch.device("meta"):
             shapes = {key: value.shape for key, value in build(released.schema).state_dict().items()}
     except BadInput:
         raise
     except Exception as error:  # a schema that no data have
         raise BadInput(f"the released model cannot be built ({type(error).__name__})") from None
-    given = {key: torch.as_tensor(value).shape for key, value in released.state.items()}
+    given = {key: getattr(value, "shape", torch.Size()) for key, value in released.state.items()}
     if shapes != given:
         odd = sorted(key for key in shapes.keys() | given.keys() if shapes.get(key) != given.get(key))
         raise BadInput(f"the released weights do not fit the model of {name}: {odd[:3]} differ")
@@ -53,6 +59,14 @@ def rebuilt(name: str, released: Released) -> nn.Module:
     except HostileMessage as error:
         raise BadInput(f"the released weights cannot be used: {error}") from None
     return model.eval()
+
+
+def _depth(setting: tuple[str, object]) -> int:
+    """How many layers a setting asks for, at most."""
+    name, value = setting
+    if isinstance(value, list | tuple):
+        return len(value)
+    return value if name == "layers" and isinstance(value, int) else 0
 
 
 def as_state_dict(model: nn.Module) -> bytes:

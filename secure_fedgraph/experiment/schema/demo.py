@@ -9,14 +9,17 @@ from pydantic import Field
 from secure_fedgraph.experiment.schema.part import Count, Epsilon, Part, Seconds
 
 Share = Annotated[float, Field(ge=0, le=1)]
+Few = Field(max_length=1000)
+"""Owners, classes, reasons: pictures have one mark for each."""
+Words = Annotated[list[Count], Field(max_length=10_000)]
 
 
 class LabelsRead(Part):
     """One owner's training labels by class, and what the server read of them."""
 
     owner: str
-    true: list[Count]
-    read: list[int] | None
+    true: Annotated[list[Count], Field(min_length=1, max_length=1000)]
+    read: Annotated[list[int], Few] | None
     """None where the server had nothing to read."""
 
 
@@ -26,9 +29,9 @@ class NodeRead(Part):
     owner: str
     node: Count
     """Its place in the owner's graph."""
-    true: list[Count]
+    true: Words
     """The numbers of its words."""
-    read: list[Count]
+    read: Words
 
 
 class Scene(Part):
@@ -37,7 +40,7 @@ class Scene(Part):
     policy: str
     epsilon: Epsilon
     """For a node, in each of the two runs."""
-    labels: list[LabelsRead]
+    labels: Annotated[list[LabelsRead], Field(min_length=1, max_length=1000)]
     node: NodeRead | None
     """An example; None where none was named."""
     named: Count
@@ -48,7 +51,7 @@ class Scene(Part):
     """Single uploads that were sent."""
     readable: Count
     """How many of them the server could read one by one."""
-    reasons: list[str]
+    reasons: Annotated[list[str], Few]
     """Why an attack had nothing to read."""
 
 
@@ -82,8 +85,8 @@ class DemoResult(Part):
     seed: Count
     seconds: Seconds
     data: DemoData
-    owners: list[str]
+    owners: Annotated[list[str], Few]
     open: Scene
     masked: Scene
     protected: Scene
-    prices: list[Price]
+    prices: Annotated[list[Price], Field(min_length=3, max_length=3)]

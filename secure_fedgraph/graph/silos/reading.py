@@ -39,6 +39,8 @@ LABEL, SPLIT, WEIGHT = "label", "split", "weight"
 """Columns with a meaning of their own, beside the rows' names and links' ends."""
 ENDS = ("source", "target")
 SPLITS = {"train": 0, "val": 1, "validation": 1, "valid": 1, "test": 2}
+MOST_COLUMNS, LONGEST_HEAD = 20_000, 2**22
+"""Of a ``.csv`` file: parsers take a time for each column, and a first line may be the whole file."""
 MOST = 2**33
 """Bytes of a file that is read."""
 _PYG = [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]
@@ -193,6 +195,10 @@ def _plain(made: Data | dict[str, object]) -> Data:
             if isinstance(one, torch.Tensor):
                 if one.is_nested or one.is_meta:
                     raise TypeError(f"field {key[:40]!r} is a tensor without a shape or without numbers")
+                if one.layout is not torch.strided or one.nbytes > one.untyped_storage().nbytes():
+                    raise ValueError(
+                        f"field {key[:40]!r} holds more numbers than its file: save it after .contiguous()"
+                    )
                 size += one.numel() * one.element_size()
     if size > MOST:
         raise ValueError(f"its tensors take more than {MOST >> 30} GiB")
@@ -244,6 +250,12 @@ def _table(name: str, path: Path, known: tuple[str, ...], named: tuple[str, ...]
 
 def _comma_separated(path: Path, named: tuple[str, ...]) -> pd.DataFrame:
     pandas = _pandas()
+    with path.open("rb") as file:
+        head = file.readline(LONGEST_HEAD)
+    if len(head) == LONGEST_HEAD or head.count(b",") >= MOST_COLUMNS:
+        raise ValueError(
+            f"its first line names {MOST_COLUMNS:,} columns or more; save wide features in a .pt file"
+        )
     # as it stands, since pandas renames the second of two columns of a name
     first = pandas.read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False)
     columns = first.iloc[0].tolist()

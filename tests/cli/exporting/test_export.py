@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -83,25 +84,25 @@ def test_a_trace_that_keeps_a_size_is_refused(finished: Path, monkeypatch: pytes
     monkeypatch.setattr(GraphSage, "forward", forward)
     done = export(finished, "--to", "torchscript", "--out", "model.ts")
     assert done.exit_code == 2 and "state_dict" in done.stderr
-    assert not Path("model.ts").exists() and not Path("model_card.md").exists()
+    assert not Path("model.ts").exists() and not Path("model.pt.card.md").exists()
 
 
 def test_the_card_has_what_the_result_has(finished: Path) -> None:
     assert export(finished, "--out", "model.pt").exit_code == 0
-    card, result = Path("model_card.md").read_text(), json.loads((finished / "result.json").read_text())
+    card, result = Path("model.pt.card.md").read_text(), json.loads((finished / "result.json").read_text())
     assert result["data"]["digest"] in card and result["weights"] in card
     assert f"{result['accuracy']['global']:.4f}" in card
     for unit, claim in result["privacy"].items():
         assert f"| {unit} | {claim['epsilon']} | {claim['delta']} |" in card
     for channel in result["channels"]:
         assert f"| {channel['name']} | {channel['reveal']} | {channel['policy']} |" in card
-    assert "No audit lies beside this run" in card
+    assert "No audit of this run lies beside it" in card
 
 
 def test_nothing_is_replaced_unless_it_is_asked_for(finished: Path) -> None:
-    Path("model_card.md").write_text("mine")
+    Path("model.pt.card.md").write_text("mine")
     assert export(finished, "--out", "model.pt").exit_code == 2
-    assert Path("model_card.md").read_text() == "mine" and not Path("model.pt").exists()
+    assert Path("model.pt.card.md").read_text() == "mine" and not Path("model.pt").exists()
     assert export(finished, "--out", "model.pt", "--overwrite").exit_code == 0
 
 
@@ -154,3 +155,83 @@ def test_a_file_that_is_cut_off_is_refused(finished: Path, tmp_path: Path, keep:
     path.write_bytes(path.read_bytes()[:keep])
     done = export(other, "--out", "model.pt")
     assert done.exit_code == 2 and "damaged" in done.stderr
+
+
+def another_persons(finished: Path, **keys: Any) -> Path:
+    """A copy of the run whose result's file says something else."""
+    folder = Path("theirs")
+    shutil.copytree(finished, folder)
+    result = json.loads((folder / "result.json").read_text())
+    for key, value in keys.items():
+        result[key] = {**result[key], **value} if isinstance(value, dict) else value
+    (folder / "result.json").write_text(json.dumps(result))
+    return folder
+
+
+def with_model(folder: Path, **values: Any) -> Path:
+    kept = nested.unpack((folder / released.NAME).read_bytes())
+    (folder / released.NAME).write_bytes(bytes(nested.pack({**kept, **values})))
+    return folder
+
+
+@pytest.mark.parametrize("name", [["evil:Evil"], {"evil:Evil": 1}, 7])
+def test_no_code_is_run_because_a_file_names_it_in_another_way(finished: Path, name: object) -> None:
+    folder = another_persons(finished, config={"algorithm": name})
+    for place in (folder, Path()):
+        for module in ("evil.py", "['evil.py", "{'evil.py"):
+            (place / module).write_text("open('PWNED', 'w').write('1')")
+    done = export(folder, "--out", "model.pt")
+    assert done.exit_code == 2
+    assert "config.algorithm" in done.stderr
+    assert not list(Path().rglob("PWNED"))
+
+
+def test_settings_that_ask_for_more_layers_than_there_are_weights(finished: Path) -> None:
+    folder = another_persons(finished, config={"algorithm": "gcfl"})
+    done = export(with_model(folder, settings=json.dumps({"layers": 10**7})), "--out", "model.pt")
+    assert done.exit_code == 2
+    assert "10000000 layers" in done.stderr
+
+
+def test_weights_that_become_infinite_are_refused(finished: Path) -> None:
+    folder = another_persons(finished)
+    state = {name: value.double() * 1e300 for name, value in released.read(folder).state.items()}
+    done = export(with_model(folder, state=state), "--out", "model.pt")
+    assert done.exit_code == 2
+    assert not Path("model.pt").exists()
+
+
+def test_nothing_is_left_where_the_card_cannot_be_written(finished: Path) -> None:
+    Path("model.pt.card.md").mkdir()
+    done = export(finished, "--out", "model.pt", "--overwrite")
+    assert done.exit_code == 2
+    assert not Path("model.pt").exists()
+
+
+def test_a_card_holds_no_markup_of_others(finished: Path) -> None:
+    hostile = "\n# Certified [x](javascript:alert) ![](http://evil/p.png) `\x1b[31m\u202e<b> \ud800"
+    folder = another_persons(finished, data={"source": hostile}, form_why=hostile)
+    done = export(folder, "--out", "model.pt")
+    assert done.exit_code == 0, done.output
+    card = Path("model.pt.card.md").read_text()
+    for sign in ("\n# Certified", "http://", "<b>", "\x1b", "\u202e"):
+        assert sign not in card
+    assert not re.search(r"(?<!\\)[\[\]]\S*\(", card)
+
+
+def test_two_forms_of_one_run_have_a_card_each(finished: Path) -> None:
+    for form, name in (("state_dict", "model.pt"), ("torchscript", "model.ts")):
+        assert export(finished, "--to", form, "--out", name).exit_code == 0
+        assert form in Path(f"{name}.card.md").read_text()
+
+
+def test_the_verdict_of_another_runs_audit_is_not_lent(finished: Path) -> None:
+    folder = another_persons(finished)
+    config = json.loads((folder / "result.json").read_text())["config"]
+    audit = {"schema": "secure-fedgraph/audit/1", "config": config, "cells": [], "verdict": "nothing leaks"}
+    (folder / "audit.json").write_text(json.dumps(audit))
+    assert export(folder, "--out", "model.pt").exit_code == 0
+    assert "nothing leaks" in Path("model.pt.card.md").read_text()
+    (folder / "audit.json").write_text(json.dumps({**audit, "config": {**config, "seed": 99}}))
+    assert export(folder, "--out", "model.pt", "--overwrite").exit_code == 0
+    assert "nothing leaks" not in Path("model.pt.card.md").read_text()

@@ -249,3 +249,18 @@ def test_a_number_of_nodes_is_not_believed(tmp_path: Path) -> None:
     torch.save({"x": torch.ones(2, 1), "num_nodes": 10**13}, tmp_path / "graph.pt")
     data = read_silo("bank", str(tmp_path / "graph.pt"))
     assert isinstance(data, Data) and data.num_nodes == 2
+
+
+def test_a_field_that_holds_more_numbers_than_its_file(tmp_path: Path) -> None:
+    links = torch.zeros(2, 1, dtype=torch.long).expand(2, 1000)
+    torch.save({"x": torch.ones(3, 1), "edge_index": links}, tmp_path / "graph.pt")
+    with pytest.raises(BadInput, match="'edge_index' holds more numbers than its file"):
+        read_silo("bank", str(tmp_path / "graph.pt"))
+
+
+def test_a_table_of_a_million_columns_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    head = ",".join(f"x{number}" for number in range(10**6))
+    (tmp_path / "nodes.csv").write_text(head + "\n" + ",".join("1" * 10**6) + "\n")
+    (tmp_path / "edges.csv").write_text("source,target\n")
+    with pytest.raises(BadInput, match=r"nodes\.csv cannot be read.* columns or more"):
+        read_silo("bank", str(tmp_path))
