@@ -126,3 +126,9 @@ def test_one_problem_decides_the_verdict() -> None:
     fine = Finding("a", "b", Verdict.NOTE, "c")
     assert summary([fine])["verdict"] == "ok"
     assert summary([fine, Finding("a", "d", Verdict.PROBLEM, "e")])["verdict"] == "problem"
+
+
+def test_an_older_python_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packages, "PYTHON", (99, 0))
+    first = next(packages.findings())
+    assert (first.name, first.verdict) == ("Python", Verdict.PROBLEM)

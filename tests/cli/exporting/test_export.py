@@ -235,3 +235,10 @@ def test_the_verdict_of_another_runs_audit_is_not_lent(finished: Path) -> None:
     (folder / "audit.json").write_text(json.dumps({**audit, "config": {**config, "seed": 99}}))
     assert export(folder, "--out", "model.pt", "--overwrite").exit_code == 0
     assert "nothing leaks" not in Path("model.pt.card.md").read_text()
+
+
+def test_a_parameter_that_is_no_tensor_is_refused_where_it_is_read(finished: Path) -> None:
+    folder = another_persons(finished)
+    state = {**released.read(folder).state, "more": "text"}
+    with pytest.raises(BadInput, match=released.NAME):
+        released.read(with_model(folder, state=state))
