@@ -1,0 +1,301 @@
+"""The race: ours beside other systems and a loop by hand, whole processes side by side in one run.
+
+    python benchmarks/race.py [--openfgl CHECKOUT] [--only fedsage+] [--repeats 3] [--out runs/race]
+                              [--table | --json]
+
+Every contestant is a process of its own with one thread. It runs twice, short and long: the difference over
+the rounds between is a round, the rest is its start (imports, reading and dividing Cora, set-up). CPU is user
+and system seconds of all its processes, memory the largest of one. Contestants take turns, so that a slow
+minute of the machine hits them all; the table has medians, and ratios to the row's first contestant that runs
+here. Each measurement is kept as it is made (``DIR/measured.jsonl``), so a race that was stopped goes on.
+
+OpenFGL runs from a checkout, unchanged (``race_contestants/openfgl.py`` says what is stood in for). What is
+not installed is left out by name. Sums alone, masked and encrypted, beside Flower's SecAgg+ and TenSEAL's
+CKKS are a race of their own: ``secure_aggregation.py``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parent.parent
+HERE = ROOT / "benchmarks" / "race_contestants"
+BY_HAND, OURS, OPENFGL = "by hand", "ours", "OpenFGL"
+RATE, TRAINING_NODES = 0.2, 1624
+"""Of noisy steps: the share of Cora's training nodes that each takes."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the contestants find things.
+
+    Args:
+        data: a folder with Cora as PyTorch Geometric and as OpenFGL have it.
+        out: what is measured.
+        openfgl: its checkout, if there is one.
+    """
+
+    data: Path
+    out: Path
+    openfgl: Path | None
+
+
+Command = Callable[[Places, int], list[str]]
+"""A number of rounds -> what to run; it prints JSON with ``accuracy`` and ``bytes`` (up, of a client)."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """One row of the race.
+
+    Args:
+        name: what is done.
+        short, long: numbers of rounds; the longer is the whole run.
+        contestants: name -> command.
+        unit: what one round is, in the table.
+        work: contestant -> how much of the unit one of its rounds is, where they differ.
+    """
+
+    name: str
+    short: int
+    long: int
+    contestants: Mapping[str, Command]
+    unit: str = "a round"
+    work: Mapping[str, float] | None = None
+
+
+def _script(name: str, *more: str) -> Command:
+    return lambda places, rounds: [
+        sys.executable, str(HERE / name), "--rounds", str(rounds), *more,
+        *(() if name == "ours.py" else ("--data", str(places.data))),
+        *(("--path", str(places.openfgl)) if name == "openfgl.py" else ()),
+    ]  # fmt: skip
+
+
+def _run(*more: str) -> Command:
+    return lambda places, rounds: [
+        sys.executable, "-m", "secure_fedgraph", "run", "--data", "cora", "--clients", "3", "--json",
+        "--overwrite", "--rounds", str(rounds), "--out", str(places.out / "run"), *more,
+    ]  # fmt: skip
+
+
+FULL, SMALL = ("--set", "training.batch=full"), ("--set", "training.batch=64")
+EVENTS = (
+    Event(
+        "FedAvg, all nodes a step, 20 rounds", 1, 20,
+        {
+            BY_HAND: _script("by_hand.py"),
+            OURS: _run("--algorithm", "fedavg", "--policy", "plaintext", *FULL),
+            f"{OURS}, masked": _run("--algorithm", "fedavg", "--policy", "masked", *FULL),
+            OPENFGL: _script("openfgl.py"),
+        },
+    ),
+    Event(
+        "FedAvg, 64 nodes a step, 20 rounds", 1, 20,
+        {
+            BY_HAND: _script("by_hand.py", "--batch", "64"),
+            OURS: _run("--algorithm", "fedavg", "--policy", "plaintext", *SMALL),
+            f"{OURS}, masked": _run("--algorithm", "fedavg", "--policy", "masked", *SMALL),
+        },
+    ),
+    Event(
+        "FedSage+, federated epochs of the generator", 1, 4,
+        {
+            OPENFGL: _script("openfgl.py", "--algorithm", "fedsage_plus"),
+            OURS: _script("ours.py", "--what", "generator"),
+        },
+        unit="an epoch",
+    ),
+    Event(
+        "noisy steps on single records", 5, 25,
+        {
+            "by hand, no noise": _script("by_hand.py", "--steps", "plain"),
+            "by hand, Opacus": _script("by_hand.py", "--steps", "opacus"),
+            f"{OURS}, masked": _script("ours.py", "--what", "steps"),
+            OPENFGL: _script("openfgl.py", "--steps", "gaussian"),
+        },
+        unit="1,000 records",
+        work={OPENFGL: TRAINING_NODES / 1000, "": RATE * TRAINING_NODES / 1000},
+    ),
+)  # fmt: skip
+
+
+def measure(command: list[str]) -> dict[str, float]:
+    """One process: its CPU and wall seconds, its memory in MB, and what it printed.
+
+    Raises:
+        SystemExit: where it fails.
+    """
+    own = {"PYTHONPATH": str(ROOT), **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")}
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **own}, text=True
+    ) as process:
+        printed, said = process.communicate()
+    wall, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+    if process.returncode:
+        sys.exit(f"{' '.join(command)}\nended with {process.returncode}:\n{said[-2000:]}")
+    told = json.loads(printed.strip().splitlines()[-1])
+    if "schema" in told:  # a result of ours
+        each = told["bytes"]["up"] / told["config"]["clients"] / told["config"]["rounds"]
+        told = {"accuracy": told["accuracy"]["global"], "bytes": each}
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {"cpu": cpu, "wall": wall, "memory": after.ru_maxrss / 1024, **told}
+
+
+def left_out(name: str, places: Places) -> str | None:
+    """Why a contestant cannot run here."""
+    if name == OPENFGL and places.openfgl is None:
+        return "OpenFGL: no --openfgl CHECKOUT"
+    return None
+
+
+def race(events: list[Event], places: Places, repeats: int) -> None:
+    """Measures what is not measured yet, contestants in turn."""
+    done = {(m["event"], m["contestant"], m["rounds"], m["repeat"]) for m in measured(places.out)}
+    for repeat in range(repeats):
+        for event in events:
+            for name, command in event.contestants.items():
+                if left_out(name, places):
+                    continue
+                for rounds in (event.short, event.long):
+                    if (event.name, name, rounds, repeat) in done:
+                        continue
+                    found = measure(command(places, rounds))
+                    line = {
+                        "event": event.name,
+                        "contestant": name,
+                        "rounds": rounds,
+                        "repeat": repeat,
+                        **found,
+                    }
+                    with (places.out / "measured.jsonl").open("a") as kept:
+                        kept.write(json.dumps(line) + "\n")
+                    print(f"{event.name}: {name}, {rounds}: {found['cpu']:.1f} s", file=sys.stderr)
+
+
+def measured(out: Path) -> Iterator[dict[str, Any]]:
+    """What was measured so far."""
+    if (out / "measured.jsonl").is_file():
+        yield from map(json.loads, (out / "measured.jsonl").read_text().splitlines())
+
+
+def rows(events: list[Event], places: Places) -> Iterator[dict[str, Any]]:
+    """One row a contestant: medians, and ratios to the event's first."""
+    every = list(measured(places.out))
+    for event in events:
+        first: dict[str, float] | None = None
+        for name in event.contestants:
+            of = {
+                rounds: [
+                    m
+                    for m in every
+                    if (m["event"], m["contestant"], m["rounds"]) == (event.name, name, rounds)
+                ]
+                for rounds in (event.short, event.long)
+            }
+            if not all(of.values()):
+                continue
+            short, long = (median(m["cpu"] for m in of[n]) for n in (event.short, event.long))
+            work = (event.work or {}).get(name, (event.work or {}).get("", 1.0))
+            one = (long - short) / (event.long - event.short) / work
+            last = of[event.long]
+            row = {
+                "event": event.name,
+                "unit": event.unit,
+                "contestant": name,
+                "repeats": len(last),
+                "start": short - one * work * event.short,
+                "one": one,
+                "whole": long,
+                **{key: median(m[key] for m in last) for key in ("wall", "memory", "bytes", "accuracy")},
+            }
+            first = first or row
+            yield {**row, "one_ratio": one / first["one"], "whole_ratio": long / first["whole"]}
+
+
+def show(table: list[dict[str, Any]]) -> None:
+    """A table an event."""
+    console = Console()
+    for name in dict.fromkeys(row["event"] for row in table):
+        mine = [row for row in table if row["event"] == name]
+        shown = Table(title=name, title_justify="left")
+        heads = (
+            "",
+            "start s",
+            f"{mine[0]['unit']} s",
+            "ratio",
+            "whole s",
+            "ratio",
+            "MB",
+            "bytes up",
+            "score",
+        )
+        for head in heads:
+            shown.add_column(head, justify="right" if head else "left")
+        for row in mine:
+            shown.add_row(
+                row["contestant"], f"{row['start']:.1f}", f"{row['one']:.3f}", f"{row['one_ratio']:.2f}",
+                f"{row['whole']:.1f}", f"{row['whole_ratio']:.2f}", f"{row['memory']:.0f}",
+                f"{row['bytes']:,.0f}", f"{row['accuracy']:.3f}",
+            )  # fmt: skip
+        console.print(shown)
+
+
+def prepared(out: Path) -> Path:
+    """Cora from the data root, where PyTorch Geometric's and OpenFGL's loaders look for it."""
+    root = os.environ.get("SECURE_FEDGRAPH_DATA") or ROOT.parent / "shared" / "data"
+    raw = Path(root) / "planetoid" / "Cora" / "raw"
+    if not raw.is_dir():
+        sys.exit(f"{raw} is not there: set SECURE_FEDGRAPH_DATA to a folder with planetoid/Cora/raw")
+    for folder in ("Cora", "global/subgraph_fl/Cora"):
+        if not (out / "data" / folder / "raw").is_dir():
+            shutil.copytree(raw, out / "data" / folder / "raw")
+    return out / "data"
+
+
+def main() -> None:
+    """Reads the options, measures, prints."""
+    asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    asked.add_argument("--openfgl", type=Path, help="a checkout of OpenFGL")
+    asked.add_argument("--only", default="", help="events whose name holds this")
+    asked.add_argument("--repeats", type=int, default=3)
+    asked.add_argument("--out", type=Path, default=Path("runs/race"))
+    asked.add_argument("--table", action="store_true", help="print what was measured, and run nothing")
+    asked.add_argument("--json", action="store_true")
+    given = asked.parse_args()
+    events = [event for event in EVENTS if given.only.lower() in event.name.lower()]
+    if not events:
+        sys.exit(f"--only {given.only}: no event is named so; they are {', '.join(e.name for e in EVENTS)}")
+    given.out.mkdir(parents=True, exist_ok=True)
+    places = Places(
+        prepared(given.out).resolve(), given.out.resolve(), given.openfgl and given.openfgl.resolve()
+    )
+    if not given.table:
+        race(events, places, given.repeats)
+    table = list(rows(events, places))
+    if given.json:
+        print(json.dumps(table, indent=1))
+        return
+    show(table)
+    for reason in sorted({r for e in events for name in e.contestants if (r := left_out(name, places))}):
+        print(f"left out: {reason}")
+
+
+if __name__ == "__main__":
+    main()
