@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 
 import pytest
 import torch
@@ -92,3 +93,11 @@ def test_parts_have_the_digest_of_the_bytes_that_they_are():
     packed = wire.pack({"first": torch.arange(5000.0), "second": torch.ones(7), "third": "text"})
     assert len(packed.buffers) > 1
     assert digest(packed) == digest(b"".join(packed.buffers))
+
+
+def test_a_digest_is_of_what_the_bytes_are_now() -> None:
+    changeable = bytearray(b"first")
+    view, first = memoryview(changeable), hashlib.sha256(b"first").hexdigest()
+    assert digest(b"first") == digest(view) == digest(bytes(changeable)) == first
+    changeable[:] = b"other"
+    assert digest(view) == digest(wire.Parts([b"ot", b"her"])) == hashlib.sha256(b"other").hexdigest()
