@@ -55,6 +55,7 @@ BESIDE = ("compare.csv", "compare.parquet", "report.html", "released.model")
 """Files that commands write beside their results, and remove together with them."""
 OUTSIDE = {"ledger": "--ledger", "logging": "--log"}
 """Keys of an experiment that name where a run writes besides its folder, and their options."""
+UNFINISHED = "; its run is not finished: `secure-fedgraph resume {folder}` goes on with it"
 TRAINED = (
     " of the command; what it holds is of train(..., out=...) in Python, which writes no result: to audit a "
     "graph of your own, give it a name (docs/own_graphs_and_models.md) and use `secure-fedgraph run --set "
@@ -642,16 +643,19 @@ def read_json(path: Path, kind: str, root: Path | None = None) -> dict[str, Any]
             of another type or out of range, naming file, key, value and mend.
     """
     if not path.exists():
-        raise BadInput(
-            f"{path.parent} holds no {path.name}: give the folder of a finished {kind}"
-            + (TRAINED if kind == "run" and (path.parent / "transcript").exists() else "")
-        )
+        why = ""
+        if kind == "run" and is_begun(path.parent):
+            why = UNFINISHED.format(folder=path.parent)
+        elif kind == "run" and (path.parent / "transcript").exists():
+            why = TRAINED
+        raise BadInput(f"{path.parent} holds no {path.name}: give the folder of a finished {kind}{why}")
     value = json_in(path, root)
     if not isinstance(value, dict) or value.get("schema") != f"secure-fedgraph/{kind}/1":
         written_as = value.get("schema") if isinstance(value, dict) else None
+        article = "an" if kind[0] in "aeiou" else "a"
         raise BadInput(
             f"{path} has schema {repr(written_as)[:60]}, "
-            f"not secure-fedgraph/{kind}/1: give the folder of a {kind}, or write it again"
+            f"not secure-fedgraph/{kind}/1: give the folder of {article} {kind}, or write it again"
         )
     if kind in schema.RESULTS:
         schema.read(schema.RESULTS[kind], value, path)

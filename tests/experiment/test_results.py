@@ -12,6 +12,7 @@ import secure_fedgraph as sfg
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import (
+    begin,
     execute,
     fresh_folder,
     mean_result,
@@ -249,6 +250,13 @@ def test_what_train_left_is_no_result_and_says_how_to_get_one(tmp_path: Path) ->
     federation = sfg.federate("synthetic-citation", clients=2, partition="random", nodes=60, features=16)
     sfg.train(sfg.FedAvg(hidden=(8, 4)), federation, "masked", rounds=1, out=tmp_path)
     with pytest.raises(BadInput, match=r"no result\.json: .*train\(\.\.\., out=.*sfg\.audit"):
+        read_json(tmp_path / "result.json", "run")
+
+
+def test_a_run_that_was_stopped_is_no_result_and_names_resume(tmp_path: Path) -> None:
+    experiment = Experiment(**{**SMALL, "policy": "masked"})
+    begin(tmp_path, experiment, [0], "secure-fedgraph run")
+    with pytest.raises(BadInput, match=r"no result\.json: .*secure-fedgraph resume"):
         read_json(tmp_path / "result.json", "run")
 
 
