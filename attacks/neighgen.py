@@ -250,7 +250,7 @@ class GeneratorColumns(GeneratorBatch):
 
     id = "c2-neighgen-columns"
     title = "the same with the published search, whose cost grows exponentially"
-    subject = "the same by the published search"
+    subject = "raw node features, by the published search"
     summary = "the same with the published search (SPEAR), whose cost grows exponentially with the batch"
     adversaries = (SERVER,)
     cost = "half a minute at 32 nodes; at 64 it gives up after 40 processor seconds without a node"
