@@ -71,9 +71,9 @@ def first_screen(result: RunResult, name: str) -> dict[str, object]:
     measure, seen = measure_of(result), seen_by_server(result)
     return {
         "sentence": _sentence(result, name, measure, seen),
-        "beside": _beside(result, measure),
+        "beside": beside(result, measure),
         "seen": seen,
-        "bound": _bound(result),
+        "bound": bound(result),
     }
 
 
@@ -82,13 +82,13 @@ def _sentence(result: RunResult, name: str, measure: Measure, seen: Seen) -> str
     parts = [f"{name} scores {score} ({measure.title})"]
     if seen.uploads:
         parts.append(f"the server read {seen.figure} single uploads")
-    bounds = _bound(result)
+    bounds = bound(result)
     sums = seen.uploads and not seen.singly
     parts.append(str(bounds["short"] or f"no noise bounds what {'their sums show' if sums else 'they show'}"))
     return text.sentence("; ".join(parts))
 
 
-def _beside(result: RunResult, measure: Measure) -> list[tuple[str, str]]:
+def beside(result: RunResult, measure: Measure) -> list[tuple[str, str]]:
     """The scores that a headline is to be compared with."""
     rows = [
         (measure.write(value), title)
@@ -100,7 +100,7 @@ def _beside(result: RunResult, measure: Measure) -> list[tuple[str, str]]:
     return rows
 
 
-def _bound(result: RunResult) -> dict[str, object]:
+def bound(result: RunResult) -> dict[str, object]:
     """The epsilon that the page is about: the budget's, or the best unit's; or none."""
     unit = str(result.budget.unit) if result.budget else ""
     claims = {str(name): claim for name, claim in result.privacy.items()}
