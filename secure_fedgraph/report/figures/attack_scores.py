@@ -59,7 +59,7 @@ def attack_scores(name: str, caption: str, attacks: Sequence[Attacked]) -> Pictu
         axes.tick_params(length=0)
         axes.spines[["left", "bottom"]].set_visible(False)
         if any(one.score is not None for one in shown):
-            axes.set_xlabel("attack’s score; the upright tick is the best guess without the attack", color=MUTED)
+            axes.set_xlabel("score of an attack; upright tick: the best guess without it", color=MUTED)
 
     alt = f"{caption}. {' '.join(one.said() for one in shown)}"
     return draw(name, alt, paint, WIDTH, 0.7 + 0.52 * len(shown))

@@ -67,7 +67,7 @@ class Bars:
         if self.read is not None:
             shown = np.clip(self.read, 1.2 * low, 1.2 * high)
             axes.bar(places, shown, width=0.62, color=GUESS)
-            for place, value in zip(places, self.read, strict=True):
+            for place, value in zip(places.tolist(), self.read.tolist(), strict=True):
                 if value > 1.2 * high:
                     axes.text(place, 1.22 * high, f"{value:,.0f}", ha="center", color=INK, fontsize=8)
         axes.bar(places, self.true, width=0.78, fill=False, edgecolor=TRUE, linewidth=1.6)

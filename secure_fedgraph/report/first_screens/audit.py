@@ -11,6 +11,7 @@ from secure_fedgraph.experiment.schema.score_verdict import SINGLE_OWNERS
 from secure_fedgraph.report import text
 from secure_fedgraph.report.figures.attack_scores import Attacked, attack_scores
 from secure_fedgraph.report.figures.drawn import Drawn, Table
+from secure_fedgraph.report.first_screens.key_figure import KeyFigure, in_words
 from secure_fedgraph.report.first_screens.readers import (
     ReaderTold,
     ReadUnder,
@@ -28,25 +29,6 @@ BY_STATE = {"nothing": "nothing", "leaks": "leaks", "together": "together"}
 
 
 @dataclass(frozen=True)
-class Figure:
-    """One of the three figures.
-
-    Args:
-        title: what it is.
-        figure: the figure itself; empty where there is none.
-        unit: in small letters behind it.
-        state: the card's look.
-        lines: what it stands beside.
-    """
-
-    title: str
-    figure: str
-    unit: str
-    state: str
-    lines: list[str]
-
-
-@dataclass(frozen=True)
 class AuditOpening:
     """What the template prints first.
 
@@ -60,7 +42,7 @@ class AuditOpening:
 
     sentence: str
     heroes: list[Hero]
-    figures: list[Figure]
+    figures: list[KeyFigure]
     readers: list[ReaderTold]
     hint: str = ""
 
@@ -116,13 +98,18 @@ def _sentence(cells: Sequence[Cell], before: ReadUnder | None, after: ReadUnder 
         assert after is not None
         if after.state == "refused":
             return f"Under {after.policy} training was refused before round 1: there was nothing to attack."
-        return f"Under {after.policy}, {_who(cells, after)} {after.outcome()}."
-    first = f"Under {before.policy}, {_who(cells, before)} {before.outcome()}"
-    return f"{first}." if after is None else f"{first}. Under {after.policy}, the same attacks {_rest(after)}."
+        return f"Under {after.policy}, {_who(cells, after)} {after.outcome(briefly=True)}."
+    start = "Without protection (plaintext)" if before.policy == "plaintext" else f"Under {before.policy}"
+    first = f"{start}, {_who(cells, before)} {before.outcome(briefly=True)}"
+    return (
+        f"{first}." if after is None else f"{first}. Under {after.policy}, the same attacks {_rest(after)}."
+    )
 
 
 def _rest(after: ReadUnder) -> str:
-    return after.outcome(again=True).replace("of all owners together it read", "of all owners together they read")
+    return after.outcome(again=True).replace(
+        "of all owners together it read", "of all owners together they read"
+    )
 
 
 def _hint(about: ReadUnder, policies: int) -> str:
@@ -132,7 +119,7 @@ def _hint(about: ReadUnder, policies: int) -> str:
     return f"Only one policy was audited: --policy {about.policy},{other} shows a second one beside it."
 
 
-def _figures(audit: AuditResult, under: Sequence[ReadUnder], about: ReadUnder) -> list[Figure]:
+def _figures(audit: AuditResult, under: Sequence[ReadUnder], about: ReadUnder) -> list[KeyFigure]:
     runs: dict[str, list[RunResult]] = {}
     for run in audit.runs:
         if run.variant == AS_CONFIGURED:
@@ -144,9 +131,10 @@ def _figures(audit: AuditResult, under: Sequence[ReadUnder], about: ReadUnder) -
     ]
 
 
-def _reads(under: Sequence[ReadUnder], about: ReadUnder, runs: Mapping[str, list[RunResult]]) -> Figure:
+def _reads(under: Sequence[ReadUnder], about: ReadUnder, runs: Mapping[str, list[RunResult]]) -> KeyFigure:
     """How many attacks read single owners, and how many uploads the server could read one by one."""
-    lines = [
+    lines = [f"{about.together} of {about.tried} read all owners together."] if about.together else []
+    lines += [
         f"Under {one.policy}: {one.leaking} of {one.tried}."
         for one in under
         if one is not about and one.state != "refused"
@@ -157,7 +145,7 @@ def _reads(under: Sequence[ReadUnder], about: ReadUnder, runs: Mapping[str, list
             read, sent = sum(one.singly for one in seen), sum(one.uploads or 0 for one in seen)
             noise = ", with noise in them" if all(one.noised for one in seen) else ""
             lines.append(f"The server read {read} of {sent} single uploads under {policy}{noise}.")
-    return Figure(
+    return KeyFigure(
         f"Attacks that read a single owner, under {about.policy}",
         f"{about.leaking} of {about.tried}",
         "attacks",
@@ -166,28 +154,33 @@ def _reads(under: Sequence[ReadUnder], about: ReadUnder, runs: Mapping[str, list
     )
 
 
-def _noise(results: Sequence[RunResult], about: ReadUnder) -> Figure:
+def _noise(results: Sequence[RunResult], about: ReadUnder) -> KeyFigure:
     title = f"What noise bounds, under {about.policy}"
     bounds = [bound(result) for result in results]
     if not results:
-        return Figure(title, "", "", "plain", ["No run of it finished."])
-    if any(one["epsilon"] is None for one in bounds):
+        return KeyFigure(title, "", "", "plain", ["No run of it finished."])
+    epsilons = [one.epsilon for one in bounds if one.epsilon is not None]
+    if len(epsilons) < len(bounds):
         what = "what sums show" if about.state == "together" else "what is sent"
-        return Figure(title, "no ε", "", "plain", [f"No noise was added that covers {what}: no ε bounds it."])
-    worst = max(bounds, key=lambda one: float(str(one["epsilon"])))
-    lines = [
-        f"Against {worst['against']}: with and without {worst['unit']}, nothing that is seen is more than "
-        f"e^{text.epsilon(worst['epsilon'])} times as likely (δ = {text.scientific(worst['delta'])})."
-    ]
-    return Figure(title, f"ε = {text.epsilon(worst['epsilon'])}", f"for {worst['unit']}", "nothing", lines)
+        return KeyFigure(
+            title, "no ε", "", "plain", [f"No noise was added that covers {what}: no ε bounds it."]
+        )
+    worst = next(one for one in bounds if one.epsilon == max(epsilons))
+    return KeyFigure(
+        title,
+        f"ε = {text.epsilon(worst.epsilon)}",
+        f"for {worst.unit}, against {worst.against}",
+        "nothing",
+        [in_words(max(epsilons), worst.unit, worst.delta), *worst.larger],
+    )
 
 
-def _accuracy(runs: Mapping[str, list[RunResult]], about: ReadUnder) -> Figure:
+def _accuracy(runs: Mapping[str, list[RunResult]], about: ReadUnder) -> KeyFigure:
     """The score under the policy, beside other policies, owners alone and the commonest class."""
     mine = runs.get(about.policy, [])
     title = f"Accuracy under {about.policy}"
     if not mine:
-        return Figure(title, "", "", "plain", ["No run of it finished."])
+        return KeyFigure(title, "", "", "plain", ["No run of it finished."])
     by_algorithm: dict[str, list[RunResult]] = {}
     for result in mine:
         by_algorithm.setdefault(str(result.config.get("algorithm", "")), []).append(result)
@@ -195,7 +188,7 @@ def _accuracy(runs: Mapping[str, list[RunResult]], about: ReadUnder) -> Figure:
         lines = [
             f"{_score(results)} {text.named(text.ALGORITHMS, name)}" for name, results in by_algorithm.items()
         ]
-        return Figure(title, "", "", "plain", lines)
+        return KeyFigure(title, "", "", "plain", lines)
     measure = measure_of(mine[0])
     others = [
         f"{_score(results)} under {policy}"
@@ -204,7 +197,7 @@ def _accuracy(runs: Mapping[str, list[RunResult]], about: ReadUnder) -> Figure:
     ]
     others += [f"{value} {name}" for value, name in beside(mine[0], measure)]
     title = f"{measure.title[:1].upper()}{measure.title[1:]}, under {about.policy}"
-    return Figure(title, _score(mine), "", "plain", others)
+    return KeyFigure(title, _score(mine), "", "plain", others)
 
 
 def _score(results: Sequence[RunResult]) -> str:
@@ -223,7 +216,9 @@ def _scores(cells: Sequence[Cell], about: ReadUnder) -> list[Hero]:
         return []
     attacked = [_attacked(subject, same) for subject, same in rows.items()]
     read = about.state == "leaks"
-    caption = f"Under {about.policy}: {'single owners are read' if read else 'no attack reads a single owner'}"
+    caption = (
+        f"Under {about.policy}: {'single owners are read' if read else 'no attack reads a single owner'}"
+    )
     table = Table(
         ["attack on single owners", "score", "best trivial guess"],
         [[one.subject, text.share(one.score), text.share(one.trivial)] for one in attacked],

@@ -21,6 +21,7 @@ WORST = ("nothing", "scored", "together", "leaks")
 """States of a policy that was attacked, from best to worst."""
 MOST = 3
 """Of subjects that a sentence names."""
+SUITED = " (in settings that suit the attack)"
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class ReadUnder:
         union: what was read of all owners together.
         leaking: the attacks that read single owners.
         tried: the attacks that had a result.
+        together: the attacks that read all owners together and no single one.
     """
 
     policy: str
@@ -42,24 +44,28 @@ class ReadUnder:
     union: tuple[str, ...]
     leaking: int
     tried: int
+    together: int = 0
 
     @property
     def badness(self) -> tuple[int, int]:
         """The larger, the more was read."""
         return WORST.index(self.state) if self.state in WORST else -1, self.leaking
 
-    def outcome(self, again: bool = False) -> str:
+    def outcome(self, again: bool = False, briefly: bool = False) -> str:
         """What was read, as the end of a sentence that begins with who reads.
 
         Args:
-            again: whether the sentence has said of another policy what was read there.
+            briefly: without the settings in which it was.
+            again: whether the sentence is about the attacks, and has said of another policy what they read.
         """
+        single, union = (_briefly(one) if briefly else one for one in (self.single, self.union))
         if self.state == "refused":
             return "got nothing: training was refused before round 1"
         if self.state == "leaks":
-            return f"{'still ' if again else ''}read of single owners: {listed(self.single)}"
+            return f"{'still ' if again else ''}read single owners’ {listed(single)}"
         if self.state == "together":
-            return f"read no single owner; of all owners together it read {listed(self.union)}"
+            who = "they" if again else "it"
+            return f"read no single owner; of all owners together {who} read {listed(union)}"
         if self.state == "scored":
             return "read nothing for certain, with too few terms or too little time to tell"
         return "read nothing beyond a trivial guess"
@@ -90,13 +96,16 @@ def read_under(cells: Sequence[Cell], policies: Iterable[str]) -> list[ReadUnder
 def _read(cells: Sequence[Cell], policy: str, state: str) -> ReadUnder:
     ran = [cell for cell in cells if cell.outcome != "refused"]
     single = [cell for cell in ran if cell.leaks and aim_of(cell) == SINGLE_OWNERS]
+    union = [cell for cell in ran if cell.leaks and aim_of(cell) == RESIDUAL]
+    by_attack = {(cell.algorithm, cell.attack) for cell in single}
     return ReadUnder(
         policy,
         state,
         _subjects(single),
-        _subjects(cell for cell in ran if cell.leaks and aim_of(cell) == RESIDUAL),
-        len({(cell.algorithm, cell.attack) for cell in single}),
+        _subjects(union),
+        len(by_attack),
         len({(cell.algorithm, cell.attack) for cell in ran}),
+        len({(cell.algorithm, cell.attack) for cell in union} - by_attack),
     )
 
 
@@ -107,8 +116,12 @@ def _subjects(cells: Iterable[Cell]) -> tuple[str, ...]:
         as_configured = (cell.settings.variant or AS_CONFIGURED).startswith(AS_CONFIGURED)
         subject = subject_of(cell)
         usual[subject] = usual.get(subject, False) or as_configured
-    rest = [f"{subject} (in settings that suit the attack)" for subject, plain in usual.items() if not plain]
+    rest = [f"{subject}{SUITED}" for subject, plain in usual.items() if not plain]
     return (*(subject for subject, plain in usual.items() if plain), *rest)
+
+
+def _briefly(subjects: Sequence[str]) -> list[str]:
+    return [subject.removesuffix(SUITED) for subject in subjects]
 
 
 def listed(subjects: Sequence[str]) -> str:

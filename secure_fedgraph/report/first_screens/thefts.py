@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import JsonValue
 
-from secure_fedgraph.experiment.schema.audit import AuditResult, Cell, Reconstruction, Target
+from secure_fedgraph.experiment.schema.audit import AuditResult, Cell, Reconstruction
 from secure_fedgraph.experiment.schema.score_verdict import RESIDUAL, SINGLE_OWNERS
 from secure_fedgraph.report import text
 from secure_fedgraph.report.figures.drawn import Drawn, Table
@@ -75,7 +75,8 @@ def before_and_after(
         states = [state for _, state in left]
         state = next(one for one in ("leaks", "together", "nothing") if one in states)
         panels = [panel for panel, _ in left]
-        heroes.append(_drawn("after", f"{_under(after.policy)}: {who} {_outcome(states)}", panels, state, who))
+        caption = f"{_under(after.policy)}: {who} {_outcome(panels, states)}"
+        heroes.append(_drawn("after", caption, panels, state, who))
     return heroes
 
 
@@ -83,12 +84,16 @@ def _under(policy: str) -> str:
     return "Without protection (plaintext)" if policy == "plaintext" else f"Under {policy}"
 
 
-def _outcome(states: Sequence[str]) -> str:
+def _outcome(panels: Sequence[Panel], states: Sequence[str]) -> str:
+    """What a reader gets, for a caption. A node in a sum over owners is read, whoever holds it."""
     if "leaks" in states:
         return "still reads single owners"
     if "together" not in states:
         return "reads nothing"
-    return "reads no single owner, only the sum of all"
+    left = [panel for panel, state in zip(panels, states, strict=True) if state == "together"]
+    if all(isinstance(panel, Bars) for panel in left):
+        return "reads the sum of all owners, and no single one"
+    return "still reads nodes out of the sum, and no longer whose they are"
 
 
 def _hero(name: str, caption: str, taken: Sequence[Theft], state: str, who: str) -> Hero:
@@ -139,11 +144,11 @@ def _same_attack(audit: AuditResult, theft: Theft, policy: str) -> list[Cell]:
 
 
 def _record(audit: AuditResult, cell: Cell) -> Reconstruction | None:
-    place = (cell.algorithm, cell.policy, cell.attack, cell.adversary, cell.seed)
+    wanted = (cell.policy, cell.attack, cell.adversary, cell.seed, cell.settings.aim, cell.settings.variant)
     for one in audit.reconstructions:
-        if (one.algorithm or cell.algorithm, one.policy, one.attack, one.adversary, one.seed) == place:
-            if (one.aim, one.variant) == (cell.settings.aim, cell.settings.variant) and one.targets:
-                return one
+        place = (one.policy, one.attack, one.adversary, one.seed, one.aim, one.variant)
+        if place == wanted and one.algorithm in ("", cell.algorithm) and one.targets:
+            return one
     return None
 
 
@@ -195,9 +200,7 @@ def _vocabulary(record: Reconstruction, names: Names, theft: Theft | None, nothi
     return _words(f"Words of {target.owner}", _vector(target.true), _vector(target.guess), names, nothing)
 
 
-def _words(
-    title: str, true: np.ndarray, read: np.ndarray, names: Names, nothing: bool
-) -> Panel | None:
+def _words(title: str, true: np.ndarray, read: np.ndarray, names: Names, nothing: bool) -> Panel | None:
     if true.shape != read.shape or len(true) < 2 or not (true > 0).any():
         return None
     known = names.features if len(names.features) == len(true) else ()
@@ -229,7 +232,9 @@ def _rows(record: Reconstruction, names: Names, theft: Theft | None, nothing: bo
         return _words(f"A row of {target.owner}", true, read, names, nothing)
     kept = np.sort(np.argsort(-np.maximum(np.abs(true), np.abs(read)), kind="stable")[:MOST_BARS])
     known = names.features if len(names.features) == len(true) else range(1, len(true) + 1)
-    title = f"{text.sentence(record.subject or record.kind)[:-1]} of {target.owner}: the largest of {len(true):,}"
+    title = (
+        f"{text.sentence(record.subject or record.kind)[:-1]} of {target.owner}: the largest of {len(true):,}"
+    )
     return Bars(title, true[kept], None if nothing else read[kept], [str(known[i]) for i in kept])
 
 
@@ -255,7 +260,7 @@ def _vector(values: JsonValue) -> np.ndarray:
     Raises:
         ValueError: for anything else.
     """
-    found = np.nan_to_num(np.array(values, dtype=float))
+    found: np.ndarray = np.nan_to_num(np.array(values, dtype=float))
     if found.ndim != 1:
         raise ValueError(f"{found.ndim} dimensions are no row of numbers")
     return found
@@ -267,7 +272,7 @@ def _matrix(values: JsonValue) -> np.ndarray:
     Raises:
         ValueError: for anything else.
     """
-    found = np.nan_to_num(np.atleast_2d(np.array(values, dtype=float)))
+    found: np.ndarray = np.nan_to_num(np.atleast_2d(np.array(values, dtype=float)))
     if found.ndim != 2 or not len(found):
         raise ValueError("no rows of numbers")
     return found
