@@ -50,7 +50,7 @@ def test_a_defence_that_worked_looks_like_one() -> None:
     assert (told.figures[0].figure, told.figures[0].state) == ("0 of 1", "nothing")
     assert told.sentence == (
         "Without protection (plaintext), the server read single owners’ training labels by class. "
-        "Under masked, the same attacks read nothing beyond a trivial guess."
+        "With masks (masked), the same attacks read nothing beyond a trivial guess."
     )
 
 
@@ -145,6 +145,22 @@ def test_what_masks_did_is_said_in_figures_and_a_larger_epsilon_where_it_stands(
     assert any(line.startswith("The server read 0 of 6 single uploads under masked") for line in reads.lines)
     assert noise.figure == "ε = 3" and noise.lines[-1].startswith("One node's epsilon is 9, 3.0 times")
     assert accuracy.figure == "84.0\u202f%" and "84.0\u202f% under plaintext" in accuracy.lines
+
+
+def test_words_and_classes_have_their_names_where_the_data_name_them() -> None:
+    run = run_json()
+    words = ["age", "debt", "income", "kin", "loan", "rent"]
+    run["data"] |= {"feature_names": words, "class_names": ["good", "bad"]}
+    kind, target = "nodes found by an oracle", {"owner": "owner-0", "true": [NODE], "guess": [NODE]}
+    told = opening(
+        [STOLEN, scored("plaintext", 1.0, True, **NODES)],
+        [guess("plaintext", COUNTS), guess("plaintext", target, kind, **NODES)],
+        ("plaintext",),
+        plaintext=run,
+    )
+    (hero,) = told.heroes
+    assert "read: debt, loan" in hero.drawn.picture.svg and ">good<" in hero.drawn.picture.svg
+    assert hero.drawn.table.rows[-1][1:] == ["debt, loan", "debt, loan"]
 
 
 @pytest.mark.parametrize("bad", ["words", [["a"]], [[1.0], [1.0, 2.0]], {}])

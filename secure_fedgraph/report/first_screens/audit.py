@@ -98,18 +98,11 @@ def _sentence(cells: Sequence[Cell], before: ReadUnder | None, after: ReadUnder 
         assert after is not None
         if after.state == "refused":
             return f"Under {after.policy} training was refused before round 1: there was nothing to attack."
-        return f"Under {after.policy}, {_who(cells, after)} {after.outcome(briefly=True)}."
-    start = "Without protection (plaintext)" if before.policy == "plaintext" else f"Under {before.policy}"
-    first = f"{start}, {_who(cells, before)} {before.outcome(briefly=True)}"
-    return (
-        f"{first}." if after is None else f"{first}. Under {after.policy}, the same attacks {_rest(after)}."
-    )
-
-
-def _rest(after: ReadUnder) -> str:
-    return after.outcome(again=True).replace(
-        "of all owners together it read", "of all owners together they read"
-    )
+        return f"{text.under(after.policy)}, {_who(cells, after)} {after.outcome(briefly=True)}."
+    first = f"{text.under(before.policy)}, {_who(cells, before)} {before.outcome(briefly=True)}."
+    if after is None:
+        return first
+    return f"{first} {text.under(after.policy)}, the same attacks {after.outcome(again=True, briefly=True)}."
 
 
 def _hint(about: ReadUnder, policies: int) -> str:

@@ -19,6 +19,8 @@ from secure_fedgraph.report.guess_kinds import LABELS, LINKS, NODES, ROWS, VOCAB
 from secure_fedgraph.report.outcomes import aim_of
 
 MOST_BARS, MOST_PANELS = 24, 2
+LONGEST = 12
+"""Characters of a class under its bar."""
 ORDER = (LABELS, *NODES, *LINKS, *ROWS, VOCABULARY)
 """Kinds of guesses, from what a picture shows best."""
 
@@ -69,19 +71,15 @@ def before_and_after(
     if not taken:
         return []
     who = text.listed(dict.fromkeys(text.named(text.ADVERSARIES, one.cell.adversary) for one in taken))
-    heroes = [_hero("before", f"{_under(before.policy)}: {who} reads single owners", taken, "leaks", who)]
+    heroes = [_hero("before", f"{text.under(before.policy)}: {who} reads single owners", taken, "leaks", who)]
     if after is not None:
         left = [_left(audit, one, after.policy, names) for one in taken]
         states = [state for _, state in left]
         state = next(one for one in ("leaks", "together", "nothing") if one in states)
         panels = [panel for panel, _ in left]
-        caption = f"{_under(after.policy)}: {who} {_outcome(panels, states)}"
+        caption = f"{text.under(after.policy)}: {who} {_outcome(panels, states)}"
         heroes.append(_drawn("after", caption, panels, state, who))
     return heroes
-
-
-def _under(policy: str) -> str:
-    return "Without protection (plaintext)" if policy == "plaintext" else f"Under {policy}"
 
 
 def _outcome(panels: Sequence[Panel], states: Sequence[str]) -> str:
@@ -190,7 +188,8 @@ def _labels(record: Reconstruction, names: Names, theft: Theft | None, nothing: 
     true, read = _vector(target.true), _vector(target.guess)
     if true.shape != read.shape or not true.any():
         return None
-    classes = names.classes if len(names.classes) == len(true) else [str(i) for i in range(len(true))]
+    known = names.classes if len(names.classes) == len(true) else range(len(true))
+    classes = [str(one)[:LONGEST] for one in known]
     title = f"Training nodes of {target.owner} by class"
     return Bars(title, true, None if nothing else read, classes, "classes")
 
