@@ -167,3 +167,20 @@ def test_words_and_classes_have_their_names_where_the_data_name_them() -> None:
 def test_a_guess_that_cannot_be_drawn_costs_its_picture_alone(bad: Any) -> None:
     told = opening([STOLEN, HIDDEN], [guess("plaintext", {**COUNTS, "true": bad, "guess": bad})])
     assert told.figures and "attack-scores" in [hero.drawn.picture.name for hero in told.heroes]
+
+
+def test_a_run_that_was_refused_is_not_called_unread() -> None:
+    words = [scored("plaintext", 1.0, True, **NODES), cell("masked", "refused", **NODES), HIDDEN]
+    target = {"owner": "owner-0", "true": [NODE], "guess": [NODE]}
+    told = opening(words, [guess("plaintext", target, "nodes found by an oracle", **NODES)])
+    assert "training was refused" in told.heroes[1].drawn.picture.svg
+    assert "nothing was read" not in told.heroes[1].drawn.picture.svg
+    assert "1 more had nothing to attack" in " ".join(told.figures[0].lines)
+
+
+def test_what_is_left_stands_beside_the_attacks_that_read_nobody() -> None:
+    union = {"owner": "all owners together", "true": [30.0, 9.0], "guess": [30.0, 9.0]}
+    left = scored("masked", 1.0, True, LEFT, **LABELS, owners=3)
+    told = opening([HIDDEN, left], [guess("masked", union, aim=LEFT)], ("masked",))
+    assert [hero.state for hero in told.heroes] == ["nothing", "together"]
+    assert "Training nodes of all owners together" in told.heroes[1].drawn.picture.alt

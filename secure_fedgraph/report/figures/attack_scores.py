@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from matplotlib.figure import Figure
 
-from secure_fedgraph.report.figures.svg import INK, LEAK, MUTED, RULE, SAFE, Picture, draw
+from secure_fedgraph.report.figures.svg import INK, LEAK, MUTED, PAPER, RULE, SAFE, Picture, draw
 
+PLATE: dict[str, Any] = {"facecolor": PAPER, "edgecolor": "none", "pad": 3}
+MIDDLE: dict[str, Any] = {"ha": "center", "va": "center"}
 WIDTH, MOST = 5.2, 16
 """Inches; attacks that are drawn."""
 
@@ -46,7 +49,9 @@ def attack_scores(name: str, caption: str, attacks: Sequence[Attacked]) -> Pictu
         for place, one in enumerate(reversed(shown)):
             axes.plot([0, 1], [place, place], color=RULE, linewidth=5, solid_capstyle="round", zorder=1)
             if one.score is None or one.trivial is None:
-                axes.text(0.5, place, "nothing to read", ha="center", va="center", color=SAFE, zorder=3)
+                axes.text(
+                    0.5, place, "nothing to read", ha="center", va="center", color=SAFE, zorder=3, bbox=PLATE
+                )
             else:
                 colour, marker = (LEAK, "^") if one.leaks else (SAFE, "o")
                 axes.plot(one.score, place, marker, color=colour, markersize=9, zorder=3)

@@ -51,6 +51,7 @@ class Bars:
         true, read: as many of each; ``read`` is None where there was nothing to read.
         names: of the bars.
         unit: what a bar counts, for sentences.
+        why: what is printed where nothing was read.
     """
 
     title: str
@@ -58,6 +59,7 @@ class Bars:
     read: np.ndarray | None
     names: Sequence[str]
     unit: str = ""
+    why: str = NOTHING
 
     tall = 1.0
 
@@ -77,11 +79,20 @@ class Bars:
         axes.set_ylim(1.28 * low, 1.36 * high)
         axes.tick_params(length=0, labelsize=8.5)
         if self.read is None:
-            _nothing(axes)
+            axes.text(
+                0.5,
+                0.9,
+                self.why,
+                transform=axes.transAxes,
+                ha="center",
+                va="center",
+                color=SAFE,
+                fontsize=12,
+            )
 
     def said(self) -> str:
         if self.read is None:
-            return f"{self.title}: {NOTHING}."
+            return f"{self.title}: {self.why}."
         right = int(np.isclose(self.read, self.true, atol=0.5, rtol=0.02).sum())
         return f"{self.title}: {right} of {len(self.true)} {self.unit or 'values'} read right."
 
@@ -102,6 +113,7 @@ class Words:
         true, read: the places of the words; ``read`` is None where there was nothing to read.
         of: how many words there are.
         names: of all words, where the data have them.
+        why: what is printed where nothing was read.
     """
 
     title: str
@@ -109,6 +121,7 @@ class Words:
     read: np.ndarray | None
     of: int
     names: Sequence[str] = ()
+    why: str = NOTHING
 
     @property
     def tall(self) -> float:
@@ -130,7 +143,7 @@ class Words:
             axes.spines[side].set_visible(False)
         axes.tick_params(length=0)
         if self.read is None:
-            axes.text(self.of / 2, -0.55, NOTHING, ha="center", va="center", color=SAFE, fontsize=10.5)
+            axes.text(self.of / 2, -0.55, self.why, ha="center", va="center", color=SAFE, fontsize=10.5)
 
     def _counted(self) -> str:
         if self.read is None:
@@ -225,7 +238,3 @@ def stolen(name: str, caption: str, panels: Sequence[Panel], reader: str) -> Pic
 
     alt = f"{caption}. {' '.join(panel.said() for panel in panels)}"
     return draw(name, alt, paint, WIDE, 0.4 + TALL * sum(panel.tall for panel in panels))
-
-
-def _nothing(axes: Axes) -> None:
-    axes.text(0.5, 0.9, NOTHING, transform=axes.transAxes, ha="center", va="center", color=SAFE, fontsize=12)

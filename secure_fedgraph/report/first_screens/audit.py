@@ -57,8 +57,8 @@ def audit_opening(audit: AuditResult, policies: Sequence[str]) -> AuditOpening:
     before, after = _beside_each_other(under)
     about = after or before
     heroes = before_and_after(audit, before, after, _names(audit))
-    if not heroes and about is not None:
-        heroes = _scores(audit.cells, about)
+    if about is not None and (before is None or not heroes):
+        heroes = [*_scores(audit.cells, about), *heroes]
     return AuditOpening(
         _sentence(audit.cells, before, after),
         heroes,
@@ -127,6 +127,8 @@ def _figures(audit: AuditResult, under: Sequence[ReadUnder], about: ReadUnder) -
 def _reads(under: Sequence[ReadUnder], about: ReadUnder, runs: Mapping[str, list[RunResult]]) -> KeyFigure:
     """How many attacks read single owners, and how many uploads the server could read one by one."""
     lines = [f"{about.together} of {about.tried} read all owners together."] if about.together else []
+    if about.refused:
+        lines.append(f"{about.refused} more had nothing to attack: training was refused before round 1.")
     lines += [
         f"Under {one.policy}: {one.leaking} of {one.tried}."
         for one in under
@@ -208,15 +210,15 @@ def _scores(cells: Sequence[Cell], about: ReadUnder) -> list[Hero]:
     if not rows:
         return []
     attacked = [_attacked(subject, same) for subject, same in rows.items()]
-    read = about.state == "leaks"
-    caption = (
-        f"Under {about.policy}: {'single owners are read' if read else 'no attack reads a single owner'}"
-    )
+    # all owners together have a picture of their own
+    state = "nothing" if about.state == "together" else about.state
+    told = "single owners are read" if state == "leaks" else "no attack reads a single owner"
+    caption = f"{text.under(about.policy)}: {told}"
     table = Table(
         ["attack on single owners", "score", "best trivial guess"],
         [[one.subject, text.share(one.score), text.share(one.trivial)] for one in attacked],
     )
-    return [Hero(Drawn(attack_scores("attack-scores", caption, attacked), caption, table), about.state)]
+    return [Hero(Drawn(attack_scores("attack-scores", caption, attacked), caption, table), state)]
 
 
 def _attacked(subject: str, cells: Sequence[Cell]) -> Attacked:

@@ -36,6 +36,7 @@ class ReadUnder:
         leaking: the attacks that read single owners.
         tried: the attacks that had a result.
         together: the attacks that read all owners together and no single one.
+        refused: the attacks of which no run started.
     """
 
     policy: str
@@ -45,6 +46,7 @@ class ReadUnder:
     leaking: int
     tried: int
     together: int = 0
+    refused: int = 0
 
     @property
     def badness(self) -> tuple[int, int]:
@@ -97,6 +99,7 @@ def _read(cells: Sequence[Cell], policy: str, state: str) -> ReadUnder:
     ran = [cell for cell in cells if cell.outcome != "refused"]
     single = [cell for cell in ran if cell.leaks and aim_of(cell) == SINGLE_OWNERS]
     union = [cell for cell in ran if cell.leaks and aim_of(cell) == RESIDUAL]
+    tried = {(cell.algorithm, cell.attack) for cell in ran}
     by_attack = {(cell.algorithm, cell.attack) for cell in single}
     return ReadUnder(
         policy,
@@ -104,8 +107,9 @@ def _read(cells: Sequence[Cell], policy: str, state: str) -> ReadUnder:
         _subjects(single),
         _subjects(union),
         len(by_attack),
-        len({(cell.algorithm, cell.attack) for cell in ran}),
+        len(tried),
         len({(cell.algorithm, cell.attack) for cell in union} - by_attack),
+        len({(cell.algorithm, cell.attack) for cell in cells} - tried),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from pydantic import JsonValue
@@ -66,7 +66,7 @@ def before_and_after(
         after: the policy that the page is about; None where there is no other.
     """
     if before is None:
-        return []
+        return [] if after is None else _what_is_left(audit, after.policy, names)
     taken = _chosen(audit, before.policy, after, names)
     if not taken:
         return []
@@ -80,6 +80,24 @@ def before_and_after(
         caption = f"{text.under(after.policy)}: {who} {_outcome(panels, states)}"
         heroes.append(_drawn("after", caption, panels, state, who))
     return heroes
+
+
+def _what_is_left(audit: AuditResult, policy: str, names: Names) -> list[Hero]:
+    """What attacks read of all owners together, where they read no single one."""
+    panels: list[Panel] = []
+    readers: dict[str, None] = {}
+    for cell in audit.cells:
+        if cell.policy == policy and cell.leaks and aim_of(cell) == RESIDUAL:
+            record = _record(audit, cell)
+            panel = None if record is None else _panel(record, names)
+            if panel is not None and all(type(panel) is not type(one) for one in panels):
+                panels.append(panel)
+                readers[text.named(text.ADVERSARIES, cell.adversary)] = None
+    if not panels:
+        return []
+    who, panels = text.listed(readers), panels[:MOST_PANELS]
+    caption = f"{text.under(policy)}: {who} {_outcome(panels, ['together'] * len(panels))}"
+    return [_drawn("left", caption, panels, "together", who)]
 
 
 def _outcome(panels: Sequence[Panel], states: Sequence[str]) -> str:
@@ -161,8 +179,10 @@ def _left(audit: AuditResult, theft: Theft, policy: str, names: Names) -> tuple[
         if panel is not None:
             state = "together" if cell in union else "leaks" if cell.leaks else "nothing"
             return panel, state
-    empty = _panel(theft.record, names, nothing=True)
-    return empty or theft.panel, "nothing"
+    empty = _panel(theft.record, names, nothing=True) or theft.panel
+    if isinstance(empty, Bars | Words) and not any(cell.outcome != "refused" for cell in cells):
+        empty = replace(empty, why="training was refused" if cells else "this attack was not tried")
+    return empty, "nothing"
 
 
 def _panel(
