@@ -53,7 +53,10 @@ def test_every_line_is_named_once_where_it_ends(told: dict[str, Any]) -> None:
 
 def test_the_smallest_budget_that_is_worth_spending_is_the_one_that_is_marked(told: dict[str, Any]) -> None:
     opening = told["opening"]
-    assert opening.sentence.startswith("The budget is worth spending from ε = 1 on: FedRidge scores 70.0")
+    assert opening.sentence == (
+        "FedRidge at ε = 1 for one node is worth spending: it scores 70.0\u202f% (accuracy on all test "
+        "data), owners alone score 60.0\u202f% and without privacy it scores 85.0\u202f%."
+    )
     assert "ε = 1: 70.0" in opening.curve.svg and "Marked: FedRidge at ε = 1" in opening.curve.alt
     scored, budget, brings = opening.figures
     assert (scored.state, budget.figure, brings.figure) == ("nothing", "ε = 1", "+10.0 points")
@@ -70,6 +73,28 @@ def test_the_best_score_is_marked_where_no_budget_is_worth_it(worth: str, epsilo
     rows = [row("fedridge", "budget", 0.5 + e / 100, e, worth=worth) for e in (1.0, 8.0)]
     opening = compare_opening(result_parts.points(rows), "global", "node")
     assert (opening.figures[1].figure, opening.figures[0].state) == (epsilon, state)
+
+
+def test_a_shared_model_below_owners_alone_is_not_praised() -> None:
+    """What gains there is personal models, and the sentence says so."""
+    rows = [row("local", "no collaboration", 0.6),
+            row("fedridge", "budget", 0.2, 8.0, worth="Undecided: personal models' accuracy.")]  # fmt: skip
+    told = compare_opening(result_parts.points(rows), "global", "node").sentence
+    assert told.startswith("Whether FedRidge at ε = 8 for one node is worth spending is open after one seed")
+    assert told.endswith("owners alone score 60.0\u202f%; what may gain is personal models.")
+
+
+def test_of_errors_the_smallest_is_the_best() -> None:
+    rows = [row("fedridge", "budget", 0.0, e, accuracy={"mae": e / 10}) for e in (1.0, 8.0)]
+    opening = compare_opening(result_parts.points(rows), "mae", "node")
+    assert (opening.figures[0].figure, opening.figures[1].figure) == ("0.100", "ε = 1")
+
+
+def test_a_reason_that_two_units_share_is_given_once() -> None:
+    why = [f"One {unit}'s epsilon is 9: a {unit} in it that changes." for unit in ("node", "link")]
+    rows = [row("fedridge", "budget", 0.5, 8.0, larger_units=why, spent=8.0)]
+    lines = compare_opening(result_parts.points(rows), "global", "client").figures[1].lines
+    assert lines[1:] == [why[0], "One link's epsilon is 9, for the same reason."]
 
 
 def test_without_a_budget_there_is_no_curve() -> None:

@@ -60,10 +60,11 @@ def attack_scores(name: str, caption: str, attacks: Sequence[Attacked]) -> Pictu
         axes.set_xlim(-0.03, 1.03)
         axes.set_ylim(-0.5, len(shown) - 0.3)
         axes.set_yticks([])
-        axes.set_xticks([0, 0.5, 1], ["0: nothing right", "0.5", "1: all right"])
+        axes.set_xticks([])
         axes.tick_params(length=0)
         axes.spines[["left", "bottom"]].set_visible(False)
         if any(one.score is not None for one in shown):
+            axes.set_xticks([0, 0.5, 1], ["0: nothing right", "0.5", "1: all right"])
             axes.set_xlabel("score of an attack; upright tick: the best guess without it", color=MUTED)
 
     alt = f"{caption}. {' '.join(one.said() for one in shown)}"

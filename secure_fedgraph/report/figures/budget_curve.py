@@ -13,14 +13,16 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from secure_fedgraph.report.figures.plots import MARKERS
-from secure_fedgraph.report.figures.svg import INK, MUTED, SAFE, SERIES, Picture, draw
+from secure_fedgraph.report.figures.svg import INK, MUTED, PAPER, SAFE, SERIES, Picture, draw
 
-WIDTH, HEIGHT = 5.6, 3.9  # inches: readable on a phone
+WIDTH, HEIGHT = 5.6, 4.1  # inches: readable on a phone
 SHARED, PERSONAL, NO_GRAPH = "-", (0, (4, 2)), (0, (1, 1.6))
 """Dashes: of shared models, of personal ones, of the same budget where nothing reads a link."""
 ACROSS: tuple[Any, ...] = ((0, (8, 2)), (0, (2, 2)), (0, (6, 2, 1, 2)))
 """Dashes of what does not depend on a budget."""
-WRAP, LINE = 19, 0.056
+SAID_WIDE, SAID_TALL = 0.33, 0.045
+"""Of the words beside the ring, as shares of the axes; half of their height."""
+WRAP, LINE = 19, 0.054
 """Characters in a line of a label; its height as a share of the axis."""
 
 
@@ -94,7 +96,7 @@ def budget_curve(
         ends = [_level(axes, one, number) for number, one in enumerate(levels)]
         ends += [_trace(axes, one) for one in traces]
         if chosen is not None:
-            _ring(axes, chosen)
+            _ring(axes, chosen, traces, levels)
         _labels(axes, ends)
         axes.set_xlabel(axis[0])
         axes.set_title(axis[1], loc="left")
@@ -147,7 +149,7 @@ def _trace(axes: Axes, trace: Trace) -> _End:
     return _End(trace.points[-1][1], trace.label, colour)
 
 
-def _ring(axes: Axes, chosen: Chosen) -> None:
+def _ring(axes: Axes, chosen: Chosen, traces: Sequence[Trace], levels: Sequence[Level]) -> None:
     """A ring around the chosen point, and its figures where there is room."""
     colour = SAFE if chosen.worth else INK
     axes.plot(
@@ -156,21 +158,40 @@ def _ring(axes: Axes, chosen: Chosen) -> None:
     )  # fmt: skip
     low, high = axes.get_ylim()
     left, right = np.log(axes.get_xlim())
-    across = (np.log(chosen.epsilon) - left) / (right - left)
-    side, anchor = (14, "left") if across < 0.5 else (-14, "right")
-    up = (chosen.score - low) / (high - low) < 0.3
-    axes.annotate(
+    across, up = (np.log(chosen.epsilon) - left) / (right - left), (chosen.score - low) / (high - low)
+    start = across + 0.05 if across < 0.5 else across - 0.05 - SAID_WIDE
+    beside = np.exp(left + (right - left) * np.linspace(start, start + SAID_WIDE, 9))
+    lines = np.array([np.full(9, level.score) for level in levels] + [_at(one, beside) for one in traces])
+    heights = (lines - low) / (high - low)
+
+    def crossed(place: float) -> tuple[int, float]:
+        """How many lines run through the words there; nearer is better."""
+        inside = 0.06 < place < 0.96
+        return int((np.abs(heights - place) < SAID_TALL).any(axis=1).sum()) + 9 * (not inside), abs(
+            place - up
+        )
+
+    place = min((up + step for step in (0.1, -0.1, 0.16, -0.16, 0.22, -0.22, 0.3, -0.3)), key=crossed)
+    axes.text(
+        start if across < 0.5 else start + SAID_WIDE,
+        place,
         chosen.said,
-        (chosen.epsilon, chosen.score),
-        xytext=(side, 15 if up else -17),
-        textcoords="offset points",
-        ha=anchor,
-        va="bottom" if up else "top",
+        transform=axes.transAxes,
+        ha="left" if across < 0.5 else "right",
+        va="center",
         fontsize=10.5,
         fontweight="bold",
         color=colour,
+        bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1.5, "alpha": 0.85},
         zorder=5,
     )
+
+
+def _at(trace: Trace, places: np.ndarray) -> np.ndarray:
+    """A line's height at some budgets; where it does not run, none."""
+    budgets, scores = zip(*trace.points, strict=True)
+    found: np.ndarray = np.interp(np.log(places), np.log(budgets), scores, left=np.nan, right=np.nan)
+    return found
 
 
 def _labels(axes: Axes, ends: Sequence[_End]) -> None:

@@ -23,6 +23,8 @@ from secure_fedgraph.report.measures import decimals
 
 NUMBERS = ("auc", "mae")
 """Scores that are no percentages."""
+SAID = {WORTH: "worth spending", NOT_WORTH: "not worth spending"}
+"""A verdict in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -84,11 +86,10 @@ def chosen(ran: Sequence[Point], key: str) -> Choice | None:
     rows = [row for row in ran if row.kind == "budget" and score_of(row, key) is not None]
     if not rows:
         return None
-    better = -1.0 if key == "mae" else 1.0
 
     def rank(row: Point) -> tuple[int, float, float]:
         verdict = _verdict(row, key)
-        score = better * (score_of(row, key) or 0.0)
+        score = _better(key) * (score_of(row, key) or 0.0)
         order = (WORTH, UNDECIDED, NOT_WORTH, "").index(verdict)
         return order, float(row.epsilon) if verdict == WORTH else 0.0, -score
 
@@ -119,20 +120,26 @@ def _bare(ran: Sequence[Point], algorithm: str, key: str) -> float | None:
 
 
 def _sentence(ran: Sequence[Point], choice: Choice, key: str, whose: str) -> str:
-    row = choice.point
-    epsilon = f"ε = {float(row.epsilon):g} for {whose}"
-    score = f"{name_of(row.algorithm)} scores {_write(score_of(row, key), key)} ({title_of(key)})"
-    beside = {"owners alone": _alone(ran, key), "no privacy": _bare(ran, row.algorithm, key)}
-    told = [f"{name} {_write(value, key)}" for name, value in beside.items() if value is not None]
-    scores = f"{score} at {epsilon}" + (f"; {' and '.join(told)}" if told else "")
-    if choice.verdict == WORTH:
-        return f"The budget is worth spending from ε = {float(row.epsilon):g} on: {scores}."
-    if choice.verdict == NOT_WORTH:
-        return f"The budget is not worth spending: at best, {scores}."
+    row, alone = choice.point, _alone(ran, key)
+    score, bare = score_of(row, key) or 0.0, _bare(ran, row.algorithm, key)
+    budget = f"{name_of(row.algorithm)} at ε = {float(row.epsilon):g} for {whose}"
+    parts = [f"it scores {_write(score, key)} ({title_of(key)})"]
+    parts += [] if alone is None else [f"owners alone score {_write(alone, key)}"]
+    parts += [] if bare is None else [f"without privacy it scores {_write(bare, key)}"]
+    scores = text.listed(parts)
+    if choice.verdict in (WORTH, UNDECIDED) and alone is not None and _better(key) * (score - alone) < 0:
+        scores += f"; what {'gains' if choice.verdict == WORTH else 'may gain'} is personal models"
     if choice.verdict == UNDECIDED:
-        seeds = "One seed does" if row.seeds == 1 else f"{row.seeds} seeds do"
-        return f"{seeds} not decide whether the budget is worth spending: {scores}."
-    return f"{scores}."
+        seeds = "one seed" if row.seeds == 1 else f"{row.seeds} seeds"
+        return f"Whether {budget} is worth spending is open after {seeds}: {scores}."
+    if choice.verdict in SAID:
+        return f"{budget} is {SAID[choice.verdict]}: {scores}."
+    return f"{budget}: {scores}."
+
+
+def _better(key: str) -> float:
+    """1 where more is better, -1 where less is."""
+    return -1.0 if key == "mae" else 1.0
 
 
 def _write(value: float | None, key: str) -> str:
@@ -233,8 +240,25 @@ def _noise(choice: Choice, whose: str) -> KeyFigure:
     if row.spent != "inf" and bound(row.spent) != bound(row.epsilon):
         lines.append(f"Spent: {bound(row.spent)}.")
     return KeyFigure(
-        "The budget", f"ε = {float(row.epsilon):g}", f"for {whose}", "nothing", [*lines, *row.larger_units]
+        "The budget",
+        f"ε = {float(row.epsilon):g}",
+        f"for {whose}",
+        "nothing",
+        [*lines, *_briefly(row.larger_units)],
     )
+
+
+def _briefly(larger: Sequence[str]) -> list[str]:
+    """Why other epsilons are larger; a reason that only names another unit is given once."""
+    told: list[str] = []
+    reasons = set[str]()
+    for sentence in larger:
+        head, _, reason = sentence.partition(": ")
+        unit = head.removeprefix("One ").partition("'s")[0]
+        shape = reason.replace(unit, "unit")
+        told.append(f"{head}, for the same reason." if shape in reasons else sentence)
+        reasons.add(shape)
+    return told
 
 
 def _price(ran: Sequence[Point], choice: Choice, key: str) -> KeyFigure:
@@ -252,4 +276,5 @@ def _price(ran: Sequence[Point], choice: Choice, key: str) -> KeyFigure:
 
 
 def _points_of(gap: float, key: str) -> str:
-    return f"{gap:+.3f}" if key in NUMBERS else f"{100 * gap:+.1f} points"
+    told = f"{gap:+.3f}" if key in NUMBERS else f"{100 * gap:+.1f} points"
+    return told.replace("-", "\N{MINUS SIGN}")
