@@ -341,6 +341,8 @@ def _of_dataset(dataset: Dataset, partition: str, names: Sequence[str], result: 
     }
     if isinstance(dataset, GraphDataset) and dataset.graph.get("train_mask") is not None:
         facts["masks"] = {key: int(dataset.graph[key].sum()) for key in MASKS}
+    if isinstance(dataset, GraphDataset):
+        facts |= _in_words({"feature_names": dataset.feature_names, "class_names": dataset.class_names})
     return Federation(schema, Evaluator(result.test_set), facts, owners, result.pool)
 
 
@@ -357,8 +359,14 @@ def _of_silos(silos: Silos) -> Federation:
         "clients": len(silos.owners),
         "silos": list(silos.owners),
         "partition": {"name": "silos", **silos.facts},
+        **_in_words(silos.names),
     }
     return Federation(silos.schema, Evaluator(silos.test_set), facts, silos.owners)
+
+
+def _in_words(names: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """What features and classes are called, for pages; nothing where the data have no words."""
+    return {key: list(words) for key, words in names.items() if words}
 
 
 def _published(dataset: Dataset) -> str:

@@ -51,7 +51,7 @@ class PlantedUnits(Attack):
 
     id = "a5-planted-units"
     title = "nodes of all owners, one by one, from sums of updates to weights that the server planted"
-    subject = "single nodes, by planted units"
+    subject = "single nodes"
     family = "weights"
     summary = "nodes of all owners, from first-layer units that the server made for single nodes"
     adversaries = (SERVER,)

@@ -33,8 +33,8 @@ from secure_fedgraph.deployment.staying import Answering, Staying
 from secure_fedgraph.deployment.terms import terms_in
 from secure_fedgraph.deployment.unix_socket.listening import Listening
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.data.own_graph import words_of
 from secure_fedgraph.graph.silos.alone import declared_by
-from secure_fedgraph.graph.silos.rows import words_of
 from secure_fedgraph.privacy.accounting.epsilon import Spent
 from secure_fedgraph.privacy.spending.ledger import number, read_ledger
 from secure_fedgraph.protocol.guarantee import Reader

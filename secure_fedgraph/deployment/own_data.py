@@ -13,12 +13,12 @@ from secure_fedgraph.deployment.federation_file import Approved
 from secure_fedgraph.deployment.silo_folder import SiloFolder
 from secure_fedgraph.deployment.terms import Terms
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph.data.own_graph import DataWarning
+from secure_fedgraph.graph.data.own_graph import DataWarning, words_of
 from secure_fedgraph.graph.silos.aligned import AlignedTable, aligned
 from secure_fedgraph.graph.silos.alone import owned
 from secure_fedgraph.graph.silos.given import OwnData
 from secure_fedgraph.graph.silos.reading import read_silo
-from secure_fedgraph.graph.silos.rows import in_numbers_of, words_of
+from secure_fedgraph.graph.silos.rows import in_numbers_of
 from secure_fedgraph.privacy.spending.budget import warn_of_delta
 
 ALIGNED = "aligned.json"

@@ -21,6 +21,7 @@ class GraphDataset:
         digest: SHA-256 of the content (``canonical.content_digest``); the same from every source.
         features: F.
         classes: number of classes.
+        feature_names, class_names: in words, where the data have them.
     """
 
     kind: ClassVar[str] = "node"
@@ -30,6 +31,8 @@ class GraphDataset:
     digest: str
     features: int
     classes: int
+    feature_names: tuple[str, ...] = ()
+    class_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

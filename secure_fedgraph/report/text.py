@@ -58,6 +58,16 @@ ALGORITHMS = {
 }
 DATA = {"cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed", "dblp": "DBLP", "proteins": "PROTEINS"}
 DATA |= {"mutag": "MUTAG", "dd": "DD", "bbbp": "BBBP", "ciao": "Ciao"}
+POLICIES = {
+    "plaintext": "without protection",
+    "masked": "with masks",
+    "homomorphic": "with encrypted sums",
+    "threshold": "with sums that a quorum decrypts",
+    "local_dp": "with noise at each owner",
+    "central_dp": "with noise at the server",
+    "distributed_dp": "with masks and noise",
+    "strictest": "with the strictest protection",
+}
 READERS: dict[str, str] = {
     Reader.SERVER: "the server",
     Reader.PEERS: "the other owners",
@@ -209,6 +219,16 @@ def scientific(value: object) -> str:
 def named(table: Mapping[str, str], key: object) -> str:
     """The readable name, or the key itself where there is none."""
     return MISSING if key is None else table.get(str(key), str(key))
+
+
+def under(policy: str) -> str:
+    """A policy at the beginning of a sentence.
+
+    >>> under("masked"), under("my_policy")
+    ('With masks (masked)', 'Under my_policy')
+    """
+    told = POLICIES.get(policy)
+    return f"{told[:1].upper()}{told[1:]} ({policy})" if told else f"Under {policy}"
 
 
 def listed(items: Iterable[str], last: str = "and") -> str:

@@ -80,6 +80,24 @@
     return wrong.concat(pale());
   };
 
+  // where the first part that is folded begins; a page without one ends there
+  window.first_fold = () => {
+    const fold = document.querySelector(".part > details:not([open])") ?? document.querySelector("footer");
+    return fold ? fold.getBoundingClientRect().top + scrollY : document.documentElement.scrollHeight;
+  };
+  // links into a folded part unfold it
+  window.folded = async () => {
+    const wrong = [];
+    for (const link of all("nav a[href^='#']")) {
+      const target = document.getElementById(link.getAttribute("href").slice(1)), fold = target.closest("details");
+      if (!fold || fold.open) continue;
+      link.click();
+      await new Promise((done) => setTimeout(done, 50));
+      if (!fold.open) wrong.push(link.getAttribute("href"));
+    }
+    return wrong;
+  };
+
   // on paper nothing can be opened, scrolled or lit
   window.unprinted = () => {
     const wrong = [];

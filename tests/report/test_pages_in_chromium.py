@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from test_audit_page_grid import build
-from test_report_page import audit_json, run_json
+from test_report_page import audit_json, cell, run_json, scored
 from test_report_page import build as build_page
 from test_true_against_guessed import GRAPH, record
 
@@ -117,6 +117,10 @@ async def visit(page: Path, folder: Path) -> dict[str, Any]:
         found["unseen"] = [stop for stop in stops if not stop["outlined"]]
         found["first"] = stops[0]["text"]
         found["number"] = len(stops)
+        await open_page(call, page, 1280)
+        await look(call, REVIEW)
+        found["screens"] = await look(call, "first_fold() / innerHeight")
+        found["closed"] = await look(call, "folded()")
         dark = [{"name": "prefers-color-scheme", "value": "dark"}]
         await call("Emulation.setDeviceMetricsOverride", **{**SHEET, "mobile": False, "deviceScaleFactor": 1})
         await call("Emulation.setScrollbarsHidden", hidden=True)
@@ -134,6 +138,8 @@ def in_order(found: dict[str, Any]) -> None:
     assert found["wrong"] == [] and found["unprinted"] == []
     assert found["first"] == "Skip to the verdict" and found["number"] > 5
     assert found["unreached"] == [] and found["unseen"] == []
+    assert 0 < found["screens"] <= 3
+    assert found["closed"] == []
 
 
 def test_an_audit(tmp_path: Path) -> None:
@@ -142,14 +148,49 @@ def test_an_audit(tmp_path: Path) -> None:
     in_order(asyncio.run(visit(tmp_path / "report.html", tmp_path / "profile")))
 
 
+def stolen_json() -> dict[str, Any]:
+    """Three policies: one that leaks, one that leaves a sum, one that leaves nothing."""
+    value, counts = audit_json(), {"owner": "owner-0", "true": [10.0, 4.0], "guess": [10.0, 4.0]}
+    row = {"owner": "owner-0", "true": [[0, 1, 0, 1]], "guess": [[0, 1, 0, 1]]}
+    labels = {"attack": "a4-label-counts", "subject": "training labels by class"}
+    nodes = {"attack": "a5-planted-units", "subject": "single nodes"}
+    about = {"seed": 0, "variant": "as configured", "policy": "plaintext", "aim": "each owner"}
+    value["policies"] = ["plaintext", "masked", "local_dp"]
+    value["cells"] = [
+        scored("plaintext", 1.0, True, **labels), scored("plaintext", 1.0, True, **nodes),
+        cell("masked", "blind", **labels), scored("masked", 1.0, True, "what the defence leaves", **nodes),
+        scored("local_dp", 0.2, False, **labels), cell("local_dp", "blind", **nodes),
+    ]  # fmt: skip
+    value["runs"] = [
+        {"variant": "as configured", "policy": p, "result": run_json(p, epsilon=e)}
+        for p, e in (("plaintext", "inf"), ("masked", "inf"), ("local_dp", 2.0))
+    ]
+    value["runs"][0]["result"]["data"]["feature_names"] = ["age", "debt", "income", "postcode"]
+    value["reconstructions"] = [
+        {**about, "attack": labels["attack"], "kind": "label shares", "targets": [counts]},
+        {**about, "attack": nodes["attack"], "kind": "nodes found by an oracle", "targets": [row]},
+        {**about, "attack": labels["attack"], "kind": "label shares", "policy": "local_dp",
+         "targets": [{**counts, "guess": [0.0, 40.0]}]},
+    ]  # fmt: skip
+    return value
+
+
 def point(kind: str, epsilon: Any, score: float) -> dict[str, Any]:
     return {
         "name": f"fedsage-{epsilon}", "kind": kind, "algorithm": "fedsage", "policy": "local_dp",
         "unit": "client", "epsilon": epsilon, "outcome": "ran", "spent": epsilon, "accountant": "pld",
         "computational": False, "measure": "accuracy", "accuracy": {"global": score, "local": score},
         "std": {"global": 0.01, "local": 0.01}, "interval": {"global": [score - 0.02, score + 0.02]},
-        "seeds": 2, "each": [], "bytes": 1000, "seconds": 1.0, "leak": {"a1-vocabulary-support": "blind"},
+        "seeds": 2, "bytes": 1000,
+        "each": [{"seed": s, "accuracy": {"global": score + s / 50}} for s in (0, 1)],
+        "worth": "Worth spending: above." if kind == "budget" else "", "commonest_class": 0.3,
+        "without_graph": WITHOUT if kind == "budget" else None,
+        "larger_units": ["One node's epsilon is larger: so."] if kind == "budget" else [],
+        "seconds": 1.0, "leak": {"a1-vocabulary-support": "blind"},
     }  # fmt: skip
+
+
+WITHOUT = {"name": "no-graph", "algorithm": "fedsage", "accuracy": {"global": 0.29}}
 
 
 def compare_json() -> dict[str, Any]:
@@ -168,6 +209,11 @@ def test_a_run(tmp_path: Path) -> None:
 
 def test_an_audit_of_one_algorithm(tmp_path: Path) -> None:
     build_page(tmp_path, audit_json())
+    in_order(asyncio.run(visit(tmp_path / "report.html", tmp_path / "profile")))
+
+
+def test_an_audit_that_shows_words_and_what_masks_leave(tmp_path: Path) -> None:
+    build_page(tmp_path, stolen_json())
     in_order(asyncio.run(visit(tmp_path / "report.html", tmp_path / "profile")))
 
 
@@ -191,7 +237,7 @@ def test_the_review_sees_what_is_wrong(tmp_path: Path) -> None:
         "<p style='color:#999'>pale</p><table><tr><th>head</th></tr></table>"
         "<svg class='plot'><text fill='#eee'>x</text></svg><div role='img'>y</div>"
         "<div style='width:300px'><table class='stack' style='width:400px'><tr><td>z</td></tr></table></div>"
-        "<a href='#nowhere' style='outline:none'>link</a></body></html>"
+        "<div style='height:3000px'></div><a href='#nowhere' style='outline:none'>link</a></body></html>"
     )
     found = asyncio.run(visit(page, tmp_path / "profile"))
     told = "\n".join(found["wrong"])
@@ -199,5 +245,5 @@ def test_the_review_sees_what_is_wrong(tmp_path: Path) -> None:
                   "plot outside an image", "image without a label", "#nowhere", "no skip link",
                   "too wide for a phone (400)"):  # fmt: skip
         assert fault in told, fault
-    assert found["unseen"]
+    assert found["unseen"] and found["screens"] > 3
     assert any("2.8:1" in fault for fault in found["unprinted"])

@@ -14,14 +14,15 @@ EXAMPLES = """
 Examples:
   secure-fedgraph export runs/masked --to state_dict --out model.pt
   secure-fedgraph export runs/masked --to torchscript --out model.ts
+  secure-fedgraph export runs/masked --to onnx --out model.onnx
 """
 
 
 @click.command(epilog=EXAMPLES)
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option(
-    "--to", "form", type=click.Choice(["state_dict", "torchscript"]), default="state_dict", show_default=True,
-    help="Plain tensors by name, or a program that torch alone runs.",
+    "--to", "form", type=click.Choice(["state_dict", "torchscript", "onnx"]), default="state_dict",
+    show_default=True, help="Plain tensors by name, or a program that torch alone runs, or any ONNX runtime.",
 )  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The file to write.")
 @click.option("--algorithm", help="Your own algorithm as module:Class, where the run is of one.")

@@ -24,6 +24,7 @@ USES = {
     "molecules": "the data set bbbp",
     "flower": "federation, silo and server",
     "align": "silo align and server align",
+    "onnx": "export --to onnx",
     "mlflow": "run --log mlflow:URI",
     "tensorboard": "run --log tensorboard:FOLDER",
 }

@@ -24,7 +24,7 @@ def card(run: RunResult, audit: AuditResult | None, form: str, file: str) -> str
     Args:
         run: the run's result.
         audit: of the same folder, where there is one.
-        form: what was exported: ``state_dict`` or ``torchscript``.
+        form: what was exported: ``state_dict``, ``torchscript`` or ``onnx``.
         file: the name of the exported file.
     """
     config = {

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import click
+from torch import nn
 
 from secure_fedgraph import files
 from secure_fedgraph.algorithms.plugins import check_own_name
 from secure_fedgraph.audits.conformance.printed import check_printed
 from secure_fedgraph.cli.exporting.card import card
 from secure_fedgraph.cli.exporting.model import as_state_dict, as_torchscript, rebuilt
+from secure_fedgraph.cli.exporting.onnx_file import as_onnx
 from secure_fedgraph.cli.screen import visible
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment import released
+from secure_fedgraph.experiment.released import Released
 from secure_fedgraph.experiment.results import read_json
 from secure_fedgraph.experiment.schema import AuditResult, RunResult, as_read
 
 CARD = ".card.md"
 """After the name of the exported file: its card's."""
+FORMS: Mapping[str, Callable[[nn.Module, Released], bytes]] = {"torchscript": as_torchscript, "onnx": as_onnx}
+"""Programs of ``forward(x, edge_index)``."""
 
 
 def export(
@@ -46,7 +52,7 @@ def export(
     if not out.parent.is_dir():
         raise BadInput(f"--out {out}: {out.parent} is no folder; make it first")
     model = rebuilt(name, kept)
-    content = as_state_dict(model) if form == "state_dict" else as_torchscript(model, kept)
+    content = as_state_dict(model) if form == "state_dict" else FORMS[form](model, kept)
     text = card(run, _audit(folder, run), form, out.name)
     try:
         files.write(out, [content], private=False)

@@ -13,6 +13,7 @@ from secure_fedgraph.algorithms.plugins import algorithm_named
 from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.experiment.released import Released
 from secure_fedgraph.graph.kinds import GraphDataset
+from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.parameters import load
 
 SIZES = ((7, 12), (23, 61), (5, 0))
@@ -85,12 +86,8 @@ def as_torchscript(model: nn.Module, released: Released) -> bytes:
     Raises:
         BadInput: where the model is of another form, or cannot be traced so that this holds.
     """
-    if released.schema.kind != GraphDataset.kind or released.schema.edge_fields:
-        raise BadInput(
-            "--to torchscript is for models of nodes, forward(x, edge_index), and this one reads whole "
-            "graphs or values of links: export --to state_dict"
-        )
-    graphs = [_graph(nodes, links, released.schema.features) for nodes, links in SIZES]
+    check_reads_nodes(released.schema, "torchscript")
+    graphs = graphs_of_other_sizes(released.schema)
     try:
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")  # of torch: that TorchScript is old, that traces have constants
@@ -108,6 +105,24 @@ def as_torchscript(model: nn.Module, released: Released) -> bytes:
             "--to state_dict"
         ) from None
     return file.getvalue()
+
+
+def check_reads_nodes(schema: Schema, form: str) -> None:
+    """Refuses models that are no ``forward(x, edge_index)``.
+
+    Raises:
+        BadInput: naming what the model reads.
+    """
+    if schema.kind != GraphDataset.kind or schema.edge_fields:
+        raise BadInput(
+            f"--to {form} is for models of nodes, forward(x, edge_index), and this one reads whole "
+            "graphs or values of links: export --to state_dict"
+        )
+
+
+def graphs_of_other_sizes(schema: Schema) -> list[tuple[Tensor, Tensor]]:
+    """Graphs on which a converted model has to answer as the model does; it is converted on the first."""
+    return [_graph(nodes, links, schema.features) for nodes, links in SIZES]
 
 
 def _graph(nodes: int, links: int, features: int) -> tuple[Tensor, Tensor]:

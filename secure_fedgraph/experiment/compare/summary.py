@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from scipy.stats import t as student
 
 from secure_fedgraph.experiment.compare.points import Point
+from secure_fedgraph.experiment.schema.compare import NOT_WORTH, UNDECIDED, WORTH
 from secure_fedgraph.experiment.schema.larger_units import why_larger
 
 RAN, REFUSED, FAILED = "ran", "refused", "failed"
@@ -217,10 +218,12 @@ def _worth(by_measure: Mapping[str, Mapping[str, Any]]) -> str:
     than = "what owners have without the released model" if key in BESIDE else "local training"
     what = f"{IN_WORDS.get(key, key)} is above {than} on {above} of {of} seeds ({points:+.1f} points)"
     if not above:
-        return f"Not worth spending: {what}."
+        return f"{NOT_WORTH}: {what}."
     if _is_sure(measured[key]):
-        return f"Worth spending: {what}."
-    return f"Undecided: {what}; {'one seed decides nothing' if of == 1 else 'the 95 % interval includes 0'}."
+        return f"{WORTH}: {what}."
+    return (
+        f"{UNDECIDED}: {what}; {'one seed decides nothing' if of == 1 else 'the 95 % interval includes 0'}."
+    )
 
 
 def _is_sure(gain: Mapping[str, Any]) -> bool:

@@ -16,6 +16,9 @@ from secure_fedgraph.experiment.schema.part import (
     UnitName,
 )
 
+WORTH, NOT_WORTH, UNDECIDED = "Worth spending", "Not worth spending", "Undecided"
+"""How :attr:`Point.worth` begins."""
+
 
 class EachSeed(Part):
     """One seed's scores."""

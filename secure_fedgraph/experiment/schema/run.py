@@ -61,7 +61,7 @@ class DataFacts(Part):
 
     takes_any_key = True
     __pydantic_extra__: dict[str, JsonValue] = Field(init=False)
-    sometimes = ("nodes", "features", "classes")
+    sometimes = ("nodes", "features", "classes", "feature_names", "class_names")
 
     data: str = ""
     source: str = ""
@@ -69,6 +69,9 @@ class DataFacts(Part):
     nodes: Count | None = None
     features: Count | None = None
     classes: Count | None = None
+    feature_names: list[str] = []
+    """Of the columns, in their order; where owners name them."""
+    class_names: list[str] = []
     partition: PartitionFacts = PartitionFacts()
 
 

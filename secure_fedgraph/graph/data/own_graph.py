@@ -20,6 +20,8 @@ from secure_fedgraph.graph.sample.links import EDGE_FIELDS
 from secure_fedgraph.graph.seeds import sub_seed
 
 NAME = "your graph"
+NAMES = ("feature_names", "class_names")
+"""Fields that hold words for columns and classes."""
 
 
 class DataWarning(UserWarning):
@@ -37,14 +39,20 @@ def own_dataset(data: Data, seed: int) -> GraphDataset:
 
     Args:
         data: ``x [N, F]``, ``edge_index [2, E]`` and ``y [N]``, -1 where a node has no class; optional are
-            ``edge_weight [E]``, ``edge_attr [E]`` or ``[E, D]`` and boolean masks ``[N]``.
+            ``edge_weight [E]``, ``edge_attr [E]`` or ``[E, D]``, boolean masks ``[N]``, and the words
+            ``feature_names`` and ``class_names``, which pages print.
         seed: of the masks that are derived.
 
     Raises:
         BadInput: for a graph that cannot be used, naming the field and the mend.
     """
-    graph, notes = checked_graph(data, NAME, seed)
+    graph, notes = checked_graph(data, NAME, seed, also=NAMES)
     _check_classes(graph.y)
+    classes = int(graph.y.max()) + 1
+    features, named = (words_of(data, key, NAME) for key in NAMES)
+    for key, words, many in (("feature_names", features, graph.x.shape[1]), ("class_names", named, classes)):
+        if words and len(words) < many:
+            raise BadInput(f"{NAME}: {key} has {len(words)} names for {many}: name all of them, or none")
     plain = set(graph.keys()) == {"x", "edge_index", "y"}
     if notes:
         warnings.warn(f"{NAME}: {'; '.join(notes)}", DataWarning, stacklevel=4)
@@ -54,7 +62,9 @@ def own_dataset(data: Data, seed: int) -> GraphDataset:
         source="given",
         digest=content_digest(graph) if plain else digest_of_data(graph),
         features=graph.x.shape[1],
-        classes=int(graph.y.max()) + 1,
+        classes=classes,
+        feature_names=features,
+        class_names=named[:classes],
     )
 
 
@@ -232,3 +242,19 @@ def _mask(name: str, key: str, value: object, nodes: int) -> Tensor:
     if value.dtype != torch.bool:
         raise BadInput(f"{name}: {key} has type {value.dtype}; convert it with {key}.bool()")
     return _copied(value, torch.bool)
+
+
+def words_of(data: Data, key: str, name: str) -> tuple[str, ...]:
+    """The names in a field, none where the field is missing.
+
+    Raises:
+        BadInput: for anything but a list of different words.
+    """
+    given = data.get(key)
+    if given is None:
+        return ()
+    words = list(given) if isinstance(given, list | tuple) else []
+    texts = tuple(one for one in words if isinstance(one, str) and one)
+    if not texts or len(set(texts)) != len(words):
+        raise BadInput(f"{name}: {key} is no list of different words")
+    return texts

@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.data.checks import UNLABELLED, check_graph
-from secure_fedgraph.graph.data.own_graph import DataWarning
+from secure_fedgraph.graph.data.own_graph import NAMES, DataWarning, words_of
 from secure_fedgraph.graph.data.splits import MASKS
 from secure_fedgraph.graph.kinds import GraphDataset
 from secure_fedgraph.graph.partition.result import EVERYBODY, TestSet
@@ -21,7 +21,6 @@ from secure_fedgraph.graph.sample.links import undirected_links
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.graph.silos.result import Silos
-from secure_fedgraph.graph.silos.rows import NAMES, words_of
 
 VALIDATION, TEST = 500, 1000
 """The largest numbers of validation and test rows that are drawn, as GLASU's paper draws them."""

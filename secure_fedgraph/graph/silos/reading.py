@@ -496,9 +496,6 @@ def _one(place: str, _: str) -> Data:
         raise BadInput(
             f"--data {place[:200]}: a list of graphs is not handed out; give each owner's graphs with --silo"
         )
-    for key in ("feature_names", "class_names"):  # of owners, who compare them
-        if key in made:
-            del made[key]
     return made
 
 

@@ -21,9 +21,11 @@ class Silos:
         owners: each owner's graph, by name.
         test_set: what the referee has; nothing, where owners test on their own nodes.
         facts: about the data, for results; JSON.
+        names: of features and classes, by key, where owners have some.
     """
 
     schema: Schema
     owners: Mapping[str, Data] = field(repr=False)
     test_set: TestSet = field(repr=False)
     facts: Mapping[str, Any]
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.data.checks import WHOLE, check_owner
-from secure_fedgraph.graph.data.own_graph import DataWarning, checked_graph
+from secure_fedgraph.graph.data.own_graph import NAMES, DataWarning, checked_graph, words_of
 from secure_fedgraph.graph.data.splits import MASKS, stratified
 from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
 from secure_fedgraph.graph.partition.result import TestSet
@@ -20,9 +20,6 @@ from secure_fedgraph.graph.schema import NO_EDGE_ATTR
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.graph.silos.agreement import Declaration, agreed, class_names
 from secure_fedgraph.graph.silos.result import Silos
-
-NAMES = ("feature_names", "class_names")
-"""Fields of a ``Data`` that name its columns and its classes: lists of words."""
 
 
 def owners_of_graphs(given: Mapping[str, Data], seed: int, classes: int | None, holders: int) -> Silos:
@@ -54,7 +51,7 @@ def owners_of_graphs(given: Mapping[str, Data], seed: int, classes: int | None, 
     if not any(bool(graph.test_mask.any()) for graph in owners.values()):
         raise BadInput("no owner has a test node: give one owner's test_mask some, or leave the masks out")
     facts = {"sizes": [int(graph.num_nodes or 0) for graph in owners.values()]}
-    return Silos(schema, owners, no_test_set(), _with_holders(facts, holders))
+    return Silos(schema, owners, no_test_set(), _with_holders(facts, holders), _names(declared))
 
 
 def owners_of_sets(
@@ -88,7 +85,11 @@ def owners_of_sets(
     for name, start in zip(owners, np.cumsum([0, *counts[:-1]]), strict=True):
         owners[name].graph_id = torch.arange(len(owners[name].y)) + int(start)
     return Silos(
-        schema, owners, no_test_set(), _with_holders({"graphs": sum(counts), "sizes": counts}, holders)
+        schema,
+        owners,
+        no_test_set(),
+        _with_holders({"graphs": sum(counts), "sizes": counts}, holders),
+        _names(declared),
     )
 
 
@@ -213,22 +214,6 @@ def _declared(data: Data, graph: Data, name: str) -> Declaration:
     return Declaration(width, len(classes) or largest, features, classes, weighted, columns)
 
 
-def words_of(data: Data, key: str, name: str) -> tuple[str, ...]:
-    """The names in a field, none where the field is missing.
-
-    Raises:
-        BadInput: for anything but a list of different words.
-    """
-    given = data.get(key)
-    if given is None:
-        return ()
-    words = list(given) if isinstance(given, list | tuple) else []
-    texts = tuple(one for one in words if isinstance(one, str) and one)
-    if not texts or len(set(texts)) != len(words):
-        raise BadInput(f"{name}: {key} is no list of different words")
-    return texts
-
-
 def _renumber(owners: Mapping[str, Data], declared: Mapping[str, Declaration]) -> None:
     every = class_names(declared)
     for name, graph in owners.items():
@@ -249,6 +234,14 @@ def _check_labels(owners: Mapping[str, Data], classes: int) -> None:
 def no_test_set() -> TestSet:
     """What the referee has where owners test on their own nodes: nothing."""
     return TestSet(Data(), torch.zeros(0, dtype=torch.long), {}, {}, own_tests=True)
+
+
+def _names(declared: Mapping[str, Declaration]) -> dict[str, tuple[str, ...]]:
+    """What owners call features and classes, as they agreed; nothing where they name none."""
+    features: tuple[str, ...] = next(
+        (one.feature_names for one in declared.values() if one.feature_names), ()
+    )
+    return {"feature_names": features, "class_names": class_names(declared)}
 
 
 def _with_holders(facts: Mapping[str, object], holders: int) -> dict[str, object]:

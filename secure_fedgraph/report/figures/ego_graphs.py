@@ -107,8 +107,8 @@ def picture(name: str, samples: Sequence[Sample], alt: str) -> Picture:
     def paint(figure: Figure) -> None:
         panels = figure.subplots(len(samples), 2, squeeze=False)
         for (left, right), sample in zip(panels, samples, strict=True):
-            _graph(left, sample, (THERE,))
-            _graph(right, sample, (MISSED, INVENTED, RIGHT))
+            paint_graph(left, sample, (THERE,))
+            paint_graph(right, sample, (MISSED, INVENTED, RIGHT))
             left.set_title(f"{sample.owner}: true", fontweight="bold")
             right.set_title("guessed", fontweight="bold")
         handles = [Line2D([], [], **LOOKS[kind], label=kind) for kind in (RIGHT, MISSED, INVENTED)]
@@ -117,7 +117,8 @@ def picture(name: str, samples: Sequence[Sample], alt: str) -> Picture:
     return draw(name, alt, paint, WIDTH, 0.45 + 2.2 * len(samples))
 
 
-def _graph(axes: Axes, sample: Sample, kinds: Sequence[str]) -> None:
+def paint_graph(axes: Axes, sample: Sample, kinds: Sequence[str]) -> None:
+    """The nodes of a neighbourhood, and its links of some kinds."""
     places, gap = sample.places(), (np.nan, np.nan)
     for kind in kinds:  # one line with gaps for all links of a kind: a small page
         ends = [place for a, b in sorted(sample.of(kind)) for place in (places[a], places[b], gap)]

@@ -19,7 +19,7 @@ from PIL import Image
 
 # Drawn in these colours; in the page each becomes the style sheet's own: light, dark and print differ.
 INK, MUTED, RULE, PAPER = "#1b2430", "#5a6573", "#d5dae1", "#fefefe"
-LEAK, TRUE, GUESS = "#b3261f", "#3d4d5f", "#c77700"
+LEAK, TRUE, GUESS, SAFE = "#b3261f", "#3d4d5f", "#c77700", "#1f6b52"
 SERIES = ("#0072b2", "#b8730a", "#1f7a5c", "#8a4f9e", "#4a4f57", "#2b8fc7")
 VARIABLES = {
     INK: "--ink",
@@ -29,6 +29,7 @@ VARIABLES = {
     LEAK: "--leak",
     TRUE: "--true",
     GUESS: "--guess",
+    SAFE: "--safe",
     **{colour: f"--series-{i}" for i, colour in enumerate(SERIES)},
 }
 COLOURS = 48

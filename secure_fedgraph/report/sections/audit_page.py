@@ -10,6 +10,7 @@ from secure_fedgraph.experiment.schema.audit import AuditedRun, Cell
 from secure_fedgraph.experiment.schema.part import JsonTable
 from secure_fedgraph.report import text
 from secure_fedgraph.report.figures.heat import heat_map
+from secure_fedgraph.report.first_screens.audit import audit_opening
 from secure_fedgraph.report.grouping import AS_CONFIGURED
 from secure_fedgraph.report.outcomes import Verdict, outcome_table, verdicts
 from secure_fedgraph.report.sections import learning, trained
@@ -71,6 +72,7 @@ def audit_story(audit: AuditResult) -> Story:
     where = text.listed(dict.fromkeys(trained.data_name(c.get("data")) for c in audit.configs))
     data = trained.source(runs[0].results[0].data) if runs else Source(trained.data_name(config.get("data")))
     adversary = _adversaries(cells)
+    opening = audit_opening(audit, policies)
     told: dict[str, object] = {
         "kind": "audit",
         "title": f"{subject} on {where or data.name}: what leaks",
@@ -83,6 +85,7 @@ def audit_story(audit: AuditResult) -> Story:
         "seconds": audit.seconds,
         "rounds": None if several else (runs[0].results[0].config if runs else config).get("rounds"),
         "several": several,
+        "opening": opening,
         "ceilings": any(c.ceiling is not None and 0 < c.ceiling < 1 for c in cells),
         "broken": audit.broken,
         "estimate": audit.estimate.sentence if audit.estimate else "",
@@ -103,7 +106,8 @@ def audit_story(audit: AuditResult) -> Story:
         "partition": trained.partition(runs),
         "facts": trained.facts(_settled(runs, audit), audit.versions),
     }
-    pictures = [picture for part in learnings for picture in part.pictures]
+    pictures = [hero.drawn.picture for hero in opening.heroes]
+    pictures += [picture for part in learnings for picture in part.pictures]
     return Story(told, pictures + [drawn.picture for section in compared for drawn in section.drawn])
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+import numpy as np
 
 from secure_fedgraph.experiment.schema.demo import DemoResult, NodeRead, Scene
 from secure_fedgraph.report import text
 from secure_fedgraph.report.figures.drawn import Drawn, Table
-from secure_fedgraph.report.figures.svg import GUESS, INK, MUTED, TRUE, draw
+from secure_fedgraph.report.figures.stolen import Bars, Panel, Words, stolen
 from secure_fedgraph.report.sections.parts import Story
 
 OPEN, MASKS, BUDGET = "Without protection", "With masks alone", "With masks and noise"
@@ -99,69 +98,22 @@ def _told(name: str, scene: Scene, state: str) -> dict[str, object]:
 def _picture(name: str, caption: str, scene: Scene, node: NodeRead | None, words: int) -> Drawn:
     """Truth in outline, and over it what the server read."""
     first = scene.labels[0]
-    read_node = scene.node if scene is not None and scene.node and _same(scene.node, node) else None
-
-    def paint(figure: Figure) -> None:
-        above, below = figure.subplots(2, 1, height_ratios=(2.2, 1))
-        _labels(above, first.owner, first.true, first.read)
-        if node is not None:
-            _words(below, node, read_node, words)
-        else:
-            below.set_axis_off()
-
-    rows = [
+    read = None if first.read is None else np.array(first.read, dtype=float)
+    classes = [f"class {place}" for place in range(len(first.true))]
+    true = np.array(first.true, dtype=float)
+    panels: list[Panel] = [Bars(f"Training nodes of {first.owner} by class", true, read, classes, "classes")]
+    if node is not None:
+        same = scene.node if _same(scene.node, node) else None
+        got = None if same is None else np.array(same.read)
+        panels.append(Words(f"Words of its node {node.node}", np.array(node.true), got, words))
+    rows: list[list[object]] = [
         [f"{one.owner}, class {place}", true, "-" if one.read is None else one.read[place]]
         for one in scene.labels
         for place, true in enumerate(one.true)
     ]
-    alt = (
-        f"Training labels of {first.owner} by class: "
-        + ", ".join(str(value) for value in first.true)
-        + ". The server read "
-        + ("nothing." if first.read is None else ", ".join(str(value) for value in first.read) + ".")
-    )
-    if node is not None:
-        right = len(set(read_node.read) & set(node.true)) if read_node else 0
-        alt += f" Of the {len(node.true)} words of node {node.node} the server read {right}."
-    picture = draw(f"demo-{name}", alt, paint, 5.2, 3.6)
+    picture = stolen(f"demo-{name}", caption, panels, "the server")
     return Drawn(picture, caption, Table(["training labels", "true", "read"], rows))
 
 
-def _same(one: NodeRead, other: NodeRead | None) -> bool:
-    return other is not None and (one.owner, one.node) == (other.owner, other.node)
-
-
-def _labels(axes: Axes, owner: str, true: list[int], read: list[int] | None) -> None:
-    places = range(len(true))
-    if read is not None:
-        axes.bar(places, read, width=0.62, color=GUESS, label="read by the server")
-    axes.bar(places, true, width=0.78, fill=False, edgecolor=TRUE, linewidth=1.6, label="true")
-    axes.set_xticks(list(places), [f"class {place}" for place in places])
-    axes.set_title(f"Training nodes of {owner} by class")
-    axes.set_ylim(0, max(true) * 1.28)
-    if read is None:
-        axes.text(
-            len(true) / 2 - 0.5, max(true) * 1.12, "nothing was read", ha="center", color=INK, fontsize=12
-        )
-    else:
-        axes.legend(ncols=2, loc="upper right", fontsize=8.5, borderaxespad=0)
-    axes.tick_params(length=0, labelsize=8.5)
-
-
-def _words(axes: Axes, node: NodeRead, read: NodeRead | None, words: int) -> None:
-    axes.vlines(node.true, 0.08, 1, color=TRUE, linewidth=1.3)
-    axes.axhline(0, color=MUTED, linewidth=0.8)
-    if read is not None:
-        axes.vlines(read.read, -1, -0.08, color=GUESS, linewidth=1.3)
-        right = len(set(read.read) & set(node.true))
-        below = f"read: {right} of {len(node.true)}"
-    else:
-        below = "read: none"
-    axes.set_xlim(-0.015 * words, words * 1.015)
-    axes.set_ylim(-1.15, 1.15)
-    axes.set_yticks([0.55, -0.55], ["true", below])
-    axes.set_xticks([])
-    axes.set_title(f"The {len(node.true)} words of its node {node.node}, of {words:,}")
-    for side in ("left", "bottom"):
-        axes.spines[side].set_visible(False)
-    axes.tick_params(length=0)
+def _same(one: NodeRead | None, other: NodeRead) -> bool:
+    return one is not None and (one.owner, one.node) == (other.owner, other.node)

@@ -17,23 +17,9 @@ from secure_fedgraph.report.figures.ego_graphs import ego_graphs
 from secure_fedgraph.report.figures.feature_heatmaps import feature_heatmaps
 from secure_fedgraph.report.figures.plots import Strip
 from secure_fedgraph.report.grouping import AS_CONFIGURED, Alike, file_stem, stem, subject_of
+from secure_fedgraph.report.guess_kinds import FEATURES, LABELS, LINKS, NODES, ROWS, VOCABULARY
 from secure_fedgraph.report.sections.parts import Section
 
-VOCABULARY, LABELS, FEATURES = "vocabulary", "label shares", "node features"
-LINKS = ("links from answers", "links from lists", "links by likeness", "links of embeddings")
-ROWS = (
-    "rows of another owner",
-    "words from embeddings",
-    "features of neighbours",
-    "training node",
-    "mashes under repeated noise",
-    "motifs of one graph",
-    "graph embeddings",
-    "the graph that came or went",
-    "mean update",
-    "first update",
-    "update without its noise",
-)
 MOST_NODES = 4
 MOST_OWNERS = 5  # drawn; the numbers of all stand in audit.json
 
@@ -183,8 +169,7 @@ def _nodes(record: Reconstruction) -> list[Strip]:
 MAKERS: dict[str, Callable[[str, Sequence[Reconstruction]], list[Drawn]]] = {
     VOCABULARY: _vocabulary,
     LABELS: _labels,
-    FEATURES: _features,
-    "nodes found by an oracle": _features,
+    **dict.fromkeys(NODES, _features),
     **dict.fromkeys(LINKS, ego_graphs),
     **dict.fromkeys(ROWS, feature_heatmaps),
 }

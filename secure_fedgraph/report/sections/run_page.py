@@ -11,9 +11,9 @@ from secure_fedgraph.experiment.schema import RunResult, read
 from secure_fedgraph.experiment.schema.part import Scores
 from secure_fedgraph.experiment.schema.run import BudgetReport, PlanRow, RoundReport
 from secure_fedgraph.report import text
+from secure_fedgraph.report.first_screens.run import first_screen
 from secure_fedgraph.report.measures import measure_of, others
 from secure_fedgraph.report.sections import learning, trained
-from secure_fedgraph.report.sections.first_screen import first_screen
 from secure_fedgraph.report.sections.ledger import ledger
 from secure_fedgraph.report.sections.owners import each_owner
 from secure_fedgraph.report.sections.parts import Story

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from secure_fedgraph.experiment.schema import RunResult
-from secure_fedgraph.experiment.schema.larger_units import why_larger
 from secure_fedgraph.experiment.schema.part import Delta, Epsilon, JsonTable
 from secure_fedgraph.experiment.schema.run import Claim, DataFacts, RoundReport
 from secure_fedgraph.protocol.guarantee import Reader, Unit
 from secure_fedgraph.report import text
+from secure_fedgraph.report.first_screens.run import larger_units
 
 
 @dataclass(frozen=True)
@@ -163,10 +163,7 @@ def _larger_units(runs: Sequence[Trained]) -> list[str]:
     """Why other units' epsilons are larger than that of the unit that the noise is for."""
     told: dict[str, list[str]] = {}
     for run in runs:
-        first = run.results[0]
-        epsilons = {str(unit): claim.epsilon for unit, claim in first.privacy.items()}
-        holders = max((claim.holders for claim in first.privacy.values()), default=1)
-        for why in why_larger(epsilons, str(first.config.get("unit", Unit.CLIENT)), holders):
+        for why in larger_units(run.results[0]):
             told.setdefault(why, []).append(run.label)
     return [f"Under {text.listed(labels)}: {why}" for why, labels in told.items()]
 

@@ -243,3 +243,21 @@ def test_labels_drawn_anew_leave_the_unlabelled_alone() -> None:
     y = unlabelled().y
     drawn = RANDOMIZERS["labels"](0.1).randomize(Data(y=y), 3)
     assert torch.equal(drawn < 0, y < 0) and not torch.equal(drawn, y)
+
+
+def test_names_of_columns_and_classes_stand_with_the_facts() -> None:
+    names = {"feature_names": [f"word-{i}" for i in range(16)], "class_names": ["red", "green", "blue"]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # they are used, and no warning says otherwise
+        facts = sfg.federate(graph(**names), clients=2).facts
+    assert {key: facts[key] for key in names} == names
+    silos = sfg.federate({"a": graph(**names), "b": graph(**names)}, holders=2).facts
+    assert silos["feature_names"] == names["feature_names"]
+    assert silos["class_names"] == ["blue", "green", "red"]
+    assert not set(names) & set(sfg.federate(graph(), clients=2).facts)
+
+
+@pytest.mark.parametrize("key", ["feature_names", "class_names"])
+def test_a_name_that_is_missing_is_refused(key: str) -> None:
+    with pytest.raises(BadInput, match=f"{key} has 2 names for"):
+        own_dataset(graph(**{key: ["a", "b"]}), 0)

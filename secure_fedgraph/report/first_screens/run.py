@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from secure_fedgraph.experiment.schema import RunResult
+from secure_fedgraph.experiment.schema.larger_units import why_larger
+from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.report import text
 from secure_fedgraph.report.measures import NAMES, Measure, measure_of
 
@@ -71,9 +73,9 @@ def first_screen(result: RunResult, name: str) -> dict[str, object]:
     measure, seen = measure_of(result), seen_by_server(result)
     return {
         "sentence": _sentence(result, name, measure, seen),
-        "beside": _beside(result, measure),
+        "beside": beside(result, measure),
         "seen": seen,
-        "bound": _bound(result),
+        "bound": bound(result),
     }
 
 
@@ -82,13 +84,14 @@ def _sentence(result: RunResult, name: str, measure: Measure, seen: Seen) -> str
     parts = [f"{name} scores {score} ({measure.title})"]
     if seen.uploads:
         parts.append(f"the server read {seen.figure} single uploads")
-    bounds = _bound(result)
     sums = seen.uploads and not seen.singly
-    parts.append(str(bounds["short"] or f"no noise bounds what {'their sums show' if sums else 'they show'}"))
+    parts.append(
+        str(bound(result).short or f"no noise bounds what {'their sums show' if sums else 'they show'}")
+    )
     return text.sentence("; ".join(parts))
 
 
-def _beside(result: RunResult, measure: Measure) -> list[tuple[str, str]]:
+def beside(result: RunResult, measure: Measure) -> list[tuple[str, str]]:
     """The scores that a headline is to be compared with."""
     rows = [
         (measure.write(value), title)
@@ -100,21 +103,49 @@ def _beside(result: RunResult, measure: Measure) -> list[tuple[str, str]]:
     return rows
 
 
-def _bound(result: RunResult) -> dict[str, object]:
-    """The epsilon that the page is about: the budget's, or the best unit's; or none."""
+@dataclass(frozen=True)
+class Bounded:
+    """The epsilon that a page is about.
+
+    Args:
+        epsilon: None where nothing is bounded.
+        unit: whose, in words.
+        against: whom, in words.
+        short: both in a few words.
+        larger: why other units' epsilons are larger, a sentence each.
+    """
+
+    epsilon: float | None = None
+    unit: str = ""
+    delta: float = 0.0
+    against: str = ""
+    short: str = ""
+    larger: tuple[str, ...] = ()
+
+
+def bound(result: RunResult) -> Bounded:
+    """The epsilon of the budget's unit, or of the best one; or none."""
     unit = str(result.budget.unit) if result.budget else ""
     claims = {str(name): claim for name, claim in result.privacy.items()}
     bounded = [name for name, claim in claims.items() if text.bounded(claim.epsilon)]
     # a link's zero says that no link was read, and is not what noise was added for
     first = unit if unit in bounded else next((name for name in bounded if claims[name].epsilon), "")
     if not first:
-        return {"epsilon": None, "unit": "", "short": ""}
+        return Bounded()
     claim = claims[first]
     subject = text.named(text.UNITS, first)
-    return {
-        "epsilon": claim.epsilon,
-        "unit": subject,
-        "delta": claim.delta,
-        "against": text.named(text.READERS, claim.against),
-        "short": f"ε = {text.epsilon(claim.epsilon)} for {subject}",
-    }
+    return Bounded(
+        text.real(claim.epsilon),
+        subject,
+        claim.delta,
+        text.named(text.READERS, claim.against),
+        f"ε = {text.epsilon(claim.epsilon)} for {subject}",
+        tuple(larger_units(result)),
+    )
+
+
+def larger_units(result: RunResult) -> list[str]:
+    """Why other units' epsilons are larger than that of the unit that the noise is for."""
+    epsilons = {str(unit): claim.epsilon for unit, claim in result.privacy.items()}
+    holders = max((claim.holders for claim in result.privacy.values()), default=1)
+    return why_larger(epsilons, str(result.config.get("unit", Unit.CLIENT)), holders)

@@ -8,7 +8,7 @@ import pytest
 from test_report_page import run_json
 
 from secure_fedgraph.experiment.schema import RunResult, as_read
-from secure_fedgraph.report.sections.first_screen import first_screen, seen_by_server
+from secure_fedgraph.report.first_screens.run import first_screen, seen_by_server
 
 
 def result(uploads: int = 6, singly: int = 0, epsilon: Any = "inf", **changes: Any) -> RunResult:

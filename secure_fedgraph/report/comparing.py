@@ -1,0 +1,59 @@
+"""A comparison's points by line, their scores and their names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from secure_fedgraph.experiment.schema.compare import Point, WithoutGraph
+from secure_fedgraph.experiment.schema.part import Epsilon
+from secure_fedgraph.report import text
+
+TITLES = {
+    "global": "accuracy on all test data",
+    "local": "accuracy, mean over owners",
+    "auc": "area under the ROC curve",
+    "mae": "mean absolute error",
+}
+
+
+def key_of(ran: Sequence[Point]) -> str:
+    """The score that a page is about."""
+    scores = ran[0].accuracy.named() if ran else {}
+    return next((k for k in ("global", "auc", "mae", "local") if k in scores), "global")
+
+
+def score_of(row: Point | WithoutGraph, key: str) -> float | None:
+    """A point's score; the mean over owners where it lacks the one that is asked for."""
+    scores = row.accuracy.named()
+    return scores.get(key, scores.get("local"))
+
+
+def title_of(key: str) -> str:
+    """A score in words."""
+    return TITLES.get(key, f"{key} score")
+
+
+def name_of(algorithm: str) -> str:
+    """An algorithm, for people."""
+    return text.named(text.ALGORITHMS, algorithm)
+
+
+def bound(value: Epsilon | None) -> str:
+    """An epsilon in a table; none was asked for where it is None.
+
+    >>> bound(None), bound("inf"), bound(2.0)
+    ('none', '∞', '2')
+    """
+    if value is None:
+        return "none"
+    return "∞" if value == "inf" or math.isinf(float(value)) else f"{float(value):.4g}"
+
+
+def lines_of(ran: Sequence[Point]) -> dict[tuple[str, str], list[Point]]:
+    """(algorithm, policy) -> its points with a budget, by budget."""
+    lines: dict[tuple[str, str], list[Point]] = {}
+    for row in ran:
+        if row.kind == "budget":
+            lines.setdefault((row.algorithm, row.policy), []).append(row)
+    return {name: sorted(rows, key=lambda r: float(r.epsilon)) for name, rows in lines.items()}
