@@ -208,19 +208,18 @@ class Session:
                 prepared.layouts,
             )
         witness = self.transcript.record_opened
-        return InProcess(
-            prepared.federation.make_clients(
-                prepared.algorithm,
-                prepared.bound,
-                self._run,
-                self._ledger,
-                seed,
-                witness,
-                kept,
-                self._after,
-                prepared.layouts,
-            )
+        clients = prepared.federation.make_clients(
+            prepared.algorithm,
+            prepared.bound,
+            self._run,
+            self._ledger,
+            seed,
+            witness,
+            kept,
+            self._after,
+            prepared.layouts,
         )
+        return InProcess(clients, self._ledger)
 
     def _charges(self) -> tuple[Charge, ...]:
         """All charges of this run, from every process, before and after a kill."""
