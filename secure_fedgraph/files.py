@@ -129,6 +129,21 @@ def append(path: Path, content: bytes, *, root: Path | None = None, sync: bool =
             os.fsync(file.fileno())
 
 
+def sync(path: Path, *, root: Path | None = None) -> None:
+    """Returns once all that was written to a file is on disk, by whatever descriptor it was written.
+
+    Raises:
+        BadInput: where a link, or anything but a file, stands in its place.
+        OSError: where the system refuses.
+    """
+    with _folder(path.parent, root) as folder:
+        descriptor = _open_file(path, folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
 def read(path: Path, *, root: Path | None = None, most: int = MOST, after: int = 0) -> bytes:
     """What a file holds.
 

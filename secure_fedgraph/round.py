@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -14,7 +14,7 @@ from secure_fedgraph.errors import Incompatible, Refused
 from secure_fedgraph.privacy.bound import Bound, CutWarning, Sum, Valued
 from secure_fedgraph.privacy.carriers import key_agreement
 from secure_fedgraph.privacy.carriers.tolerant_ask import TolerantAsk
-from secure_fedgraph.privacy.contracts import Ask, Scope
+from secure_fedgraph.privacy.contracts import Ask, Carrier, Scope
 from secure_fedgraph.privacy.policy import BoundPolicy
 from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.channel import Channel, Reveal
@@ -23,6 +23,46 @@ from secure_fedgraph.protocol.dropouts import STEPS
 from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message
 from secure_fedgraph.protocol.parcel import OFFER, READ, Bundle, Parcel
 from secure_fedgraph.protocol.transcript import PEER, REFEREE, SERVER
+
+
+class SetUps:
+    """The server's masking set-ups of a round: one for as many sums of a channel as the last round had.
+
+    In the first round they are for one sum, then one, two, four and so on. Where somebody was
+    missing in a set-up, or in the sum before, the next sum has a set-up of its own, so that whoever comes
+    back takes part in it.
+    """
+
+    def __init__(self) -> None:
+        self._round = -1
+        self._expected: dict[str, int] = {}
+        self._had: dict[str, int] = {}
+        self._next: dict[str, tuple[tuple[str, ...], Carrier]] = {}
+        self._single: set[str] = set()
+
+    def prepared(self, bound: Bound, round: int, cohort: tuple[str, ...], ask: Ask) -> Carrier:
+        """The carrier as it opens the next sum of a channel."""
+        channel = bound.channel.name
+        if round != self._round:
+            self._round, self._expected, self._had = round, self._had, {}
+            self._next.clear()
+            self._single.clear()
+        had = self._had.get(channel, 0)
+        self._had[channel] = had + 1
+        among, carrier = self._next.pop(channel, ((), bound.carrier))
+        if among == cohort:
+            return carrier
+        coming = max(self._expected.get(channel, 0) - had, had, 1)
+        sums = 1 if channel in self._single else coming
+        return bound.carrier.prepare(ask, cohort, channel, sums)
+
+    def keep(self, carrier: Carrier, channel: str, cohort: tuple[str, ...], uploaded: Iterable[str]) -> None:
+        """Keeps what serves the next sum."""
+        following = carrier.following(uploaded)
+        if following is not None:
+            self._next[channel] = cohort, following
+        elif set(uploaded) != set(cohort):
+            self._single.add(channel)
 
 
 class Round:
@@ -42,6 +82,7 @@ class Round:
         policy: the bound policy.
         courier: carries the messages.
         reader: who asks: the server, or the referee for tests.
+        set_ups: the masking set-ups of the run, where several rounds share them.
     """
 
     def __init__(
@@ -51,8 +92,10 @@ class Round:
         policy: BoundPolicy,
         courier: Courier,
         reader: str = SERVER,
+        set_ups: SetUps | None = None,
     ) -> None:
         self.number = number
+        self._set_ups = SetUps() if set_ups is None else set_ups
         self.cohort = cohort
         self._policy = policy
         self._courier = courier
@@ -86,8 +129,8 @@ class Round:
         """A sum whose carrier has steps of its own before and after the uploads, and survives drop-outs."""
         channel, number, cohort = bound.channel.name, self.number, self.cohort
         ask = self._tolerant_ask(bound.channel)
-        bound = replace(bound, carrier=bound.carrier.prepare(ask, cohort, channel))
-        asked = {name: {**given, **part} for name, part in bound.carrier.upload_requests(cohort).items()}
+        bound = replace(bound, carrier=self._set_ups.prepared(bound, number, cohort, ask))
+        asked = _with_parts(given, bound.carrier.upload_requests(cohort))
         replies, wrong = bound.split_valid(ask(ANSWER, asked))
         for name, reason in wrong.items():
             ask.refuse(name, reason)
@@ -96,7 +139,9 @@ class Round:
         request = ask.request
         assert request is not None
         scope = replace(self._scope(request), history_head=self._courier.head)
-        return request, bound.open_sum(replies, scope, ask)
+        total = bound.open_sum(replies, scope, ask)
+        self._set_ups.keep(bound.carrier, channel, cohort, replies)
+        return request, total
 
     def reduce_for(self, channel: Channel, offer: Parcel, given: Given | None = None) -> None:
         """Has the others answer a client's offer, and hands that client the sum to read.
@@ -307,6 +352,12 @@ class Round:
             return [note.reason for note in self._courier.transcript.left_out[before:]]
 
         return TolerantAsk(ask, self._courier.leave_out, reasons, self._courier.roster)
+
+
+def _with_parts(given: Given, parts: Mapping[str, wire.Tree]) -> dict[str, Given]:
+    """What each client is given, with what a carrier adds: one object for those with the same addition."""
+    whole = {id(part): {**given, **part} for part in {id(part): part for part in parts.values()}.values()}
+    return {name: whole[id(part)] for name, part in parts.items()}
 
 
 def set_up(policy: BoundPolicy, courier: Courier, clients: tuple[str, ...]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -214,13 +214,24 @@ class Carrier(ABC):
         """The client half of a step of this carrier's own protocol."""
         raise HostileMessage(f"carrier {self.name!r} has no step {step!r}")
 
-    def prepare(self, ask: Ask, cohort: tuple[str, ...], channel: str) -> Carrier:
+    def prepare(self, ask: Ask, cohort: tuple[str, ...], channel: str, sums: int = 1) -> Carrier:
         """The server half of what has to happen before each sum's uploads are asked for.
 
+        Args:
+            sums: for how many sums of the same round, channel and cohort it may serve, where the carrier can.
+
         Returns:
-            This carrier as it opens that one sum; by default itself.
+            This carrier as it opens the first of them; by default itself.
         """
         return self
+
+    def following(self, uploaded: Iterable[str]) -> Carrier | None:
+        """This carrier as it opens the next sum of what :meth:`prepare` did; None where that was for one sum.
+
+        Args:
+            uploaded: whose uploads the last sum holds.
+        """
+        return None
 
     def upload_requests(self, cohort: tuple[str, ...]) -> dict[str, Tree]:
         """Which clients the server asks for an upload, and what the carrier adds to each request.

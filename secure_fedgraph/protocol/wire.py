@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -53,6 +54,12 @@ _DTYPES: dict[int, np.dtype[Any]] = {
     8: np.dtype("<i4"),
 }
 _CODES = {dtype: code for code, dtype in _DTYPES.items()}
+_BOOL, _INT64 = 7, 3
+_SCALARS = {code: struct.Struct("<" + form) for code, form in zip(_DTYPES, "fdqIQBBi", strict=True)}
+"""How one number of each type is read."""
+_HEAD, _NAME_LENGTH, _KIND = struct.Struct("<BH"), struct.Struct("<H"), struct.Struct("<BB")
+_SHAPES = [struct.Struct(f"<{dimensions}Q") for dimensions in range(MAX_DIMENSIONS + 1)]
+_LARGEST = 2**63
 
 
 class Parts:
@@ -93,16 +100,21 @@ def pack(tree: Mapping[str, Value]) -> Parts:
     """As :func:`encode`, not joined; values may be :class:`Parts` themselves, which arrive as bytes."""
     if len(tree) > MAX_ENTRIES:
         raise TypeError(f"a body holds at most {MAX_ENTRIES} entries, not {len(tree)}")
-    head = [MAGIC, struct.pack("<BH", VERSION, len(tree))]
+    head = [MAGIC, _HEAD.pack(VERSION, len(tree))]
     payloads: list[Any] = []
     for name, value in tree.items():
         code, shape, payload = _describe(name, value)
-        raw = name.encode()
-        if not 0 < len(raw) <= MAX_NAME:
-            raise TypeError(f"entry name {name[:40]!r} must have 1 to {MAX_NAME} bytes")
-        head.append(struct.pack(f"<H{len(raw)}sBB{len(shape)}Q", len(raw), raw, code, len(shape), *shape))
+        head += (_packed_name(name), _KIND.pack(code, len(shape)), _SHAPES[len(shape)].pack(*shape))
         payloads += payload
     return Parts([b"".join(head), *payloads])
+
+
+@lru_cache(maxsize=4096)
+def _packed_name(name: str) -> bytes:
+    raw = name.encode()
+    if not 0 < len(raw) <= MAX_NAME:
+        raise TypeError(f"entry name {name[:40]!r} must have 1 to {MAX_NAME} bytes")
+    return _NAME_LENGTH.pack(len(raw)) + raw
 
 
 def decode(body: bytes | memoryview, *, views: bool = False) -> Tree:
@@ -118,28 +130,46 @@ def decode(body: bytes | memoryview, *, views: bool = False) -> Tree:
     Raises:
         HostileMessage: for anything that :func:`encode` does not write.
     """
-    reader = _Reader(memoryview(body))
-    if bytes(reader.take(3)) != MAGIC:
+    view = memoryview(body)
+    if view[:3] != MAGIC:
+        if len(view) < len(MAGIC):
+            raise _ends_early(view)
         raise HostileMessage("a message body does not start with the format's mark")
-    version, entries = reader.unpack("<BH")
-    if version != VERSION:
-        raise HostileMessage(f"message format {version} is not known here; this side speaks {VERSION}")
-    described = [_read_entry(reader) for _ in range(entries)]
+    try:
+        version, entries = _HEAD.unpack_from(view, 3)
+        if version != VERSION:
+            raise HostileMessage(f"message format {version} is not known here; this side speaks {VERSION}")
+        at, described = 6, []
+        for _ in range(entries):
+            at, *entry = _read_entry(view, at)
+            described.append(entry)
+    except struct.error:
+        raise _ends_early(view) from None
     if len({name for name, *_ in described}) != entries:
         raise HostileMessage("a message body names an entry twice")
     promised = sum(size for *_, size in described)
-    if promised != reader.left:
-        raise HostileMessage(f"a message body promises {promised} bytes and holds {reader.left}")
-    values = {name: _value(code, shape, reader.take(size)) for name, code, shape, size in described}
-    return values if views else {n: bytes(v) if isinstance(v, memoryview) else v for n, v in values.items()}
+    if promised != len(view) - at:
+        raise HostileMessage(f"a message body promises {promised} bytes and holds {len(view) - at}")
+    values: Tree = {}
+    for name, code, shape, size in described:
+        value = _value(code, shape, view[at : at + size])
+        values[name] = value if views or code != _BYTES else bytes(value)
+        at += size
+    return values
+
+
+def _ends_early(view: memoryview) -> HostileMessage:
+    return HostileMessage(f"a message body of {len(view)} bytes ends too early")
 
 
 def _describe(name: str, value: Value) -> tuple[int, tuple[int, ...], list[Any]]:
-    if isinstance(value, Parts):
-        return _BYTES, (value.length,), value.buffers
     if isinstance(value, str):
         raw = value.encode()
         return _TEXT, (len(raw),), [raw]
+    if type(value) is int and -_LARGEST <= value < _LARGEST:
+        return _INT64, (), [_SCALARS[_INT64].pack(value)]
+    if isinstance(value, Parts):
+        return _BYTES, (value.length,), value.buffers
     if isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):
         return _describe_texts(name, [one.encode() for one in value])
     if isinstance(value, bytes | bytearray | memoryview):
@@ -176,34 +206,38 @@ def _describe_texts(name: str, raws: list[bytes]) -> tuple[int, tuple[int, ...],
     return _TEXTS, (len(raws), len(texts)), [np.array([*map(len, raws)], _LENGTH).tobytes() + texts]
 
 
-def _read_entry(reader: _Reader) -> tuple[str, int, tuple[int, ...], int]:
-    (length,) = reader.unpack("<H")
+def _read_entry(view: memoryview, at: int) -> tuple[int, str, int, tuple[int, ...], int]:
+    """Where the next entry begins, and this one's name, type, shape and bytes of payload."""
+    (length,) = _NAME_LENGTH.unpack_from(view, at)
     if not 0 < length <= MAX_NAME:
         raise HostileMessage(f"an entry name of {length} bytes is not allowed")
+    at += _NAME_LENGTH.size + length
+    code, dimensions = _KIND.unpack_from(view, at)  # refuses a name that is cut short too
     try:
-        name = bytes(reader.take(length)).decode()
+        name = str(view[at - length : at], "utf-8")
     except UnicodeDecodeError:
         raise HostileMessage("an entry name is not UTF-8") from None
-    code, dimensions = reader.unpack("<BB")
     if dimensions > MAX_DIMENSIONS:
         raise HostileMessage(f"an entry with {dimensions} dimensions is not allowed")
-    shape = tuple(int(n) for n in reader.unpack(f"<{dimensions}Q"))
+    sizes = _SHAPES[dimensions]
+    shape = sizes.unpack_from(view, at + _KIND.size)
+    at += _KIND.size + sizes.size
     if code in (_TEXT, _BYTES):
         if dimensions != 1:
             raise HostileMessage("text and bytes have one dimension")
-        return name, code, shape, shape[0]
+        return at, name, code, shape, shape[0]
     if code == _TEXTS:
         if dimensions != 2:
             raise HostileMessage("a list of texts has two dimensions")
         if shape[0] > MAX_TEXTS:
             raise HostileMessage(f"a list of {shape[0]} texts is not allowed")
-        return name, code, shape, shape[0] * _LENGTH.itemsize + shape[1]
+        return at, name, code, shape, shape[0] * _LENGTH.itemsize + shape[1]
     if code not in _DTYPES:
         raise HostileMessage(f"entry type {code} is not known")
     size = _DTYPES[code].itemsize
     for n in shape:  # plain ints: no overflow, however large the promise
         size *= n
-    return name, code, shape, size
+    return at, name, code, shape, size
 
 
 def _value(code: int, shape: tuple[int, ...], payload: memoryview) -> Value:
@@ -211,19 +245,23 @@ def _value(code: int, shape: tuple[int, ...], payload: memoryview) -> Value:
         return payload.toreadonly()
     if code == _TEXT:
         try:
-            return bytes(payload).decode()
+            return str(payload, "utf-8")
         except UnicodeDecodeError:
             raise HostileMessage("a text entry is not UTF-8") from None
     if code == _TEXTS:
         return _texts(payload, count=shape[0])
-    if _DTYPES[code].kind == "b" and np.frombuffer(payload, dtype=np.uint8).max(initial=0) > 1:
+    if code == _BOOL and np.frombuffer(payload, dtype=np.uint8).max(initial=0) > 1:
         raise HostileMessage("a truth value is neither 0 nor 1")
+    if not shape:
+        (number,) = _SCALARS[code].unpack(payload)
+        return bool(number) if code == _BOOL else number
     array = np.frombuffer(payload, dtype=_DTYPES[code])
+    if len(shape) == 1:
+        return array
     try:
-        array = array.reshape(shape)
+        return array.reshape(shape)
     except ValueError:  # an empty array whose other dimensions cannot exist
         raise HostileMessage("an entry has an impossible shape") from None
-    return array.item() if not shape else array
 
 
 def _texts(payload: memoryview, count: int) -> tuple[str, ...]:
@@ -236,27 +274,6 @@ def _texts(payload: memoryview, count: int) -> tuple[str, ...]:
         return tuple(bytes(texts[start:end]).decode() for start, end in pairwise([0, *ends]))
     except UnicodeDecodeError:
         raise HostileMessage("a list of texts holds one that is not UTF-8") from None
-
-
-class _Reader:
-    """Walks over a body and refuses to step past its end."""
-
-    def __init__(self, body: memoryview) -> None:
-        self._body = body
-        self._at = 0
-
-    @property
-    def left(self) -> int:
-        return len(self._body) - self._at
-
-    def take(self, size: int) -> memoryview:
-        if size > self.left:
-            raise HostileMessage(f"a message body ends {size - self.left} bytes too early")
-        self._at += size
-        return self._body[self._at - size : self._at]
-
-    def unpack(self, form: str) -> tuple[Any, ...]:
-        return struct.unpack(form, self.take(struct.calcsize(form)))
 
 
 def plain(values: Mapping[str, Any]) -> Tree:

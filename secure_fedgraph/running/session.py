@@ -21,7 +21,7 @@ from secure_fedgraph.protocol.courier import Courier
 from secure_fedgraph.protocol.memory import copied
 from secure_fedgraph.protocol.transcript import REFEREE
 from secure_fedgraph.protocol.transport import Lost
-from secure_fedgraph.round import Round, set_up
+from secure_fedgraph.round import Round, SetUps, set_up
 from secure_fedgraph.running.preparation import Prepared
 from secure_fedgraph.running.reached import Reached
 from secure_fedgraph.running.run import Run
@@ -39,6 +39,7 @@ class Session:
         self.prepared, self.options = prepared, prepared.options
         self._started, self._stack = time.perf_counter(), ExitStack()
         self._reached: Reached | None = None
+        self._set_ups = SetUps()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:  # if one part fails to open, the parts before it are closed
@@ -101,7 +102,7 @@ class Session:
         here = tuple(name for name in cohort if name in present)
         if not here:
             raise Lost(f"round {number} asks for {', '.join(cohort[:12])}, and none of them can be reached")
-        return Round(number, here, self.prepared.bound, self.courier)
+        return Round(number, here, self.prepared.bound, self.courier, set_ups=self._set_ups)
 
     def scores(self, round: Round, state: State) -> dict[str, Any]:
         """A round's row of the history: by the referee, in band, or without scores.
@@ -207,19 +208,18 @@ class Session:
                 prepared.layouts,
             )
         witness = self.transcript.record_opened
-        return InProcess(
-            prepared.federation.make_clients(
-                prepared.algorithm,
-                prepared.bound,
-                self._run,
-                self._ledger,
-                seed,
-                witness,
-                kept,
-                self._after,
-                prepared.layouts,
-            )
+        clients = prepared.federation.make_clients(
+            prepared.algorithm,
+            prepared.bound,
+            self._run,
+            self._ledger,
+            seed,
+            witness,
+            kept,
+            self._after,
+            prepared.layouts,
         )
+        return InProcess(clients, self._ledger)
 
     def _charges(self) -> tuple[Charge, ...]:
         """All charges of this run, from every process, before and after a kill."""

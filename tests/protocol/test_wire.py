@@ -120,8 +120,8 @@ def test_more_than_the_format_can_say_is_refused_when_written():
 
 REFUSED = {
     "another mark": (b"PKL" + body()[3:], "does not start with the format's mark"),
-    "nothing": (b"", "ends 3 bytes too early"),
-    "no entries": (b"SFG\x01", "ends 2 bytes too early"),
+    "nothing": (b"", "of 0 bytes ends too early"),
+    "no entries": (b"SFG\x01", "of 4 bytes ends too early"),
     "version 2": (body(version=2), "message format 2 is not known here; this side speaks 1"),
     "unknown type": (body(("a", 9, ()), payload=bytes(8)), "entry type 9 is not known"),
     "nine dimensions": (body(("a", 1, (1,) * 9), payload=bytes(4)), "9 dimensions"),

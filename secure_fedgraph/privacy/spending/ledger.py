@@ -11,8 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from threading import Lock
+from threading import Lock, get_ident
 from typing import Any
+
+from filelock import FileLock
 
 from secure_fedgraph import files
 from secure_fedgraph.errors import BadInput
@@ -204,6 +206,8 @@ class Ledger:
     Guarantees:
         - with a path, :meth:`charge` returns only after the line is on disk (fsync); what is left of the
           budget is checked and the line written in one step under a lock, also against other processes;
+        - within :meth:`exchange` each charge is written at once, before the upload is sealed, and one fsync
+          at the end puts all of them on disk. A process that is killed leaves every line that it wrote;
         - with a budget, a charge that would exceed it is refused and not written;
         - a torn last line, as a crash leaves it, is read as a charge without noise: never under-counted;
         - any other damage is refused, and so is a known client's name with other data;
@@ -227,6 +231,10 @@ class Ledger:
         self.budget = budget
         self._charges: list[Charge] = []
         self._lock = Lock()
+        self._between_processes: FileLock | None = None
+        self._in_exchange = 0
+        """The thread whose charges one fsync puts on disk at the end; 0 for none."""
+        self._unsynced = False
         self._read = 0
         self._last = b""
         """The line that ends at ``_read``."""
@@ -253,10 +261,34 @@ class Ledger:
             self._check(charge, plain)
             if self.path is not None:
                 line = charge.to_line().encode()
-                files.append(self.path, line, sync=True)
+                together = self._in_exchange == get_ident()
+                self._unsynced = together or self._unsynced
+                files.append(self.path, line, sync=not together)
                 self._read, self._last = self._read + len(line), line
             self._count(charge)
             self._charges.append(charge)
+
+    @contextmanager
+    def exchange(self) -> Iterator[None]:
+        """One fsync for all charges that this thread makes within it, at the end.
+
+        Whoever opens it holds every reply back until it is closed. Where the disk fails it raises, and no
+        reply may leave. Inside another one it is a part of that.
+
+        Raises:
+            OSError: where the charges cannot be put on disk.
+        """
+        if self._in_exchange:
+            yield
+            return
+        self._in_exchange = get_ident()
+        try:
+            yield
+        finally:
+            self._in_exchange = 0
+            if self._unsynced and self.path is not None:  # after an error too: the lines are written
+                files.sync(self.path)
+            self._unsynced = False
 
     @classmethod
     def go_on(cls, path: Path, budget: Budget | None = None) -> Ledger:
@@ -375,7 +407,9 @@ class Ledger:
             if self.path is None:
                 yield
                 return
-            with files.lock(Path(f"{self.path}.lock")):
+            if self._between_processes is None:
+                self._between_processes = files.lock(Path(f"{self.path}.lock"))
+            with self._between_processes:
                 yield
 
 

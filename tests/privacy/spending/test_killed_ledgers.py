@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 
 import secure_fedgraph as sfg
+from secure_fedgraph import files
 from secure_fedgraph.client import Client
 from secure_fedgraph.privacy.spending.budget import Budget
 from secure_fedgraph.privacy.spending.ledger import Ledger, read_ledger, spent
+from secure_fedgraph.protocol.courier import Courier
 from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message
 
 ROUNDS, EPSILON = 8, 1e4
@@ -59,8 +61,8 @@ def train(federation: sfg.Federation, folder: Path) -> None:
     (folder / "done").touch()
 
 
-def killed(federation: sfg.Federation, folder: Path, seconds: float) -> bool:
-    """One process that runs, or goes on with the run, until it is done or killed."""
+def started(federation: sfg.Federation, folder: Path) -> int:
+    """One process that runs, or goes on with the run."""
     child = os.fork()
     if not child:
         try:
@@ -69,6 +71,18 @@ def killed(federation: sfg.Federation, folder: Path, seconds: float) -> bool:
             traceback.print_exc()
             os._exit(1)
         os._exit(0)
+    return child
+
+
+def ended(federation: sfg.Federation, folder: Path) -> int:
+    """How a process ended that nobody outside of it killed."""
+    _, status = os.waitpid(started(federation, folder), 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def killed(federation: sfg.Federation, folder: Path, seconds: float) -> bool:
+    """One process that runs, or goes on with the run, until it is done or killed."""
+    child = started(federation, folder)
     time.sleep(seconds)
     os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
@@ -128,3 +142,49 @@ def test_a_ledger_that_charges_behind_the_reply_is_caught(federation, tmp_path, 
     monkeypatch.setattr(Client, "handle", behind)
     with pytest.raises(AssertionError, match="without a charge"):
         killed_often(federation, tmp_path, 10)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before the fsync", "after the fsync"])
+def test_killed_inside_a_group_commit(federation, tmp_path, monkeypatch, after):
+    """All clients of an exchange have charged and sealed, and one fsync is to put their charges on disk."""
+    synced, commits = files.sync, [0]
+
+    def at_once(path: Path, **options: Path | None) -> None:
+        commits[0] += 1
+        if commits[0] == 3:
+            if after:
+                synced(path, **options)
+            os.kill(os.getpid(), signal.SIGKILL)
+        synced(path, **options)
+
+    monkeypatch.setattr(files, "sync", at_once)
+    assert ended(federation, tmp_path) == -signal.SIGKILL
+    never_below(tmp_path)
+    charges = read_ledger(tmp_path / "run" / "ledger.jsonl")
+    by_exchange = Counter(charge.exchange for charge in charges)
+    assert list(by_exchange.values()) == [3, 3, 3]  # every line of the exchange that was being committed
+    monkeypatch.setattr(files, "sync", synced)
+    assert ended(federation, tmp_path) == 0  # taken up, and run to its end
+    never_below(tmp_path)
+
+
+def test_no_reply_is_handed_on_before_its_charge_is_on_disk(federation, tmp_path, monkeypatch):
+    """Where the disk fails, the exchange ends with an error, and the server has none of its replies."""
+
+    def fails(path: Path, **options: Path | None) -> None:
+        raise OSError(5, "the disk fails")
+
+    monkeypatch.setattr(files, "sync", fails)
+    handed_on: list[Message] = []
+    opened = Courier._opened
+
+    def noted(self: Courier, request: Message, name: str, answer: bytes) -> object:
+        handed_on.append(Message.from_bytes(answer))
+        return opened(self, request, name, answer)
+
+    monkeypatch.setattr(Courier, "_opened", noted)
+    with pytest.raises(OSError, match="the disk fails"):
+        train(federation, tmp_path)
+    assert handed_on
+    assert not [one for one in handed_on if one.step == ANSWER and one.channel not in TO_THE_REFEREE]
+    assert len(read_ledger(tmp_path / "run" / "ledger.jsonl")) == 3  # charged, though nothing was sent

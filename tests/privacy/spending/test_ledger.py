@@ -415,6 +415,53 @@ def test_the_toy_session_charges_what_it_sends(policy, readers, computational):
             assert found.epsilon == math.inf
 
 
+class TestExchange:
+    """One fsync for the charges of an exchange."""
+
+    @pytest.fixture
+    def synced(self, monkeypatch):
+        synced: list[int] = []
+        real = os.fsync
+        monkeypatch.setattr(os, "fsync", lambda descriptor: (synced.append(descriptor), real(descriptor))[1])
+        return synced
+
+    def test_one_fsync_and_every_line_at_once(self, tmp_path, synced):
+        ledger = Ledger(tmp_path / "ledger.jsonl")
+        synced.clear()
+        with ledger.exchange():
+            for count in range(1, 6):
+                ledger.charge(replace(CHARGE, client=f"c{count}"))
+                assert len(read_ledger(tmp_path / "ledger.jsonl")) == count  # a kill here loses none of them
+            assert not synced
+        assert len(synced) == 1
+        ledger.charge(CHARGE)
+        assert len(synced) == 2
+
+    def test_an_exchange_without_charges_syncs_nothing(self, tmp_path, synced):
+        ledger = Ledger(tmp_path / "ledger.jsonl")
+        synced.clear()
+        with ledger.exchange():
+            pass
+        assert not synced
+
+    def test_charges_are_synced_where_an_answer_fails_after_them(self, tmp_path, synced):
+        ledger = Ledger(tmp_path / "ledger.jsonl")
+        synced.clear()
+        with pytest.raises(RuntimeError), ledger.exchange():
+            ledger.charge(CHARGE)
+            raise RuntimeError
+        assert len(synced) == 1
+
+    def test_another_threads_charge_is_on_disk_when_it_returns(self, tmp_path, synced):
+        ledger = Ledger(tmp_path / "ledger.jsonl")
+        synced.clear()
+        with ledger.exchange():
+            other = threading.Thread(target=ledger.charge, args=(CHARGE,))
+            other.start()
+            other.join()
+            assert len(synced) == 1
+
+
 class TestRelations:
     """An epsilon is about one neighbouring relation: costs under two are never added up."""
 

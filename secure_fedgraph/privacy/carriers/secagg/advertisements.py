@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, TypeGuard
 
@@ -16,41 +16,54 @@ from secure_fedgraph.privacy.contracts import Scope
 from secure_fedgraph.protocol.wire import Tree, encode
 
 FIELDS = {"public": 32, "commitment": 32, "signature": 64}
+MOST_SUMS = 256
+"""Sums that one set-up may be for."""
+
+
+def fields(sums: int) -> dict[str, int]:
+    """The bytes of each field of an advertisement for so many sums: one signature is over all of it."""
+    return {"public": 32 * sums, "commitment": 32 * sums, "signature": 64}
 
 
 @dataclass(frozen=True)
 class KeyAdvertisements:
-    """What the clients advertised, in the order of their names.
+    """What the clients advertised for one sum, or for several, in the order of their names.
 
     Args:
         names: sorted.
         public, commitment, signature: one row of bytes each: the mask's public key, the commitment to the
             seed of the client's own mask, the identity's signature over both, run, exchange, channel, cohort.
+            For several sums the keys of all stand side by side in a row, and so do the commitments.
+        part: of one sum of several: the digest of the whole, and the sum's number from 0.
     """
 
     names: tuple[str, ...]
     public: np.ndarray
     commitment: np.ndarray
     signature: np.ndarray
+    part: tuple[bytes, int] | None = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, adverts: Mapping[str, Tree]) -> KeyAdvertisements:
+    def of(cls, adverts: Mapping[str, Tree], sums: int = 1) -> KeyAdvertisements:
         """The server's: from the replies."""
         names = tuple(sorted(adverts))
         for name in names:
-            check_advert(name, adverts[name])
+            check_advert(name, adverts[name], sums=sums)
         return cls(names, **{key: np.stack([adverts[name][key] for name in names]) for key in FIELDS})
 
     @classmethod
-    def from_tree(cls, tree: Tree) -> KeyAdvertisements:
+    def from_tree(cls, tree: Tree, sums: int = 1) -> KeyAdvertisements:
         """The client's.
+
+        Args:
+            sums: how many this client advertised for.
 
         Raises:
             HostileMessage: for anything but what :meth:`to_tree` gives.
         """
         names = tree.get("names")
         listed = tuple(names.split("\n")) if isinstance(names, str) else ()
-        whole = all(is_bytes(tree.get(key), (len(listed), size)) for key, size in FIELDS.items())
+        whole = all(is_bytes(tree.get(key), (len(listed), size)) for key, size in fields(sums).items())
         if not whole or len(tree) != 4 or list(listed) != sorted(set(listed)):
             raise HostileMessage("the keys of a masked sum cannot be read")
         check_no_copies(tree["public"])
@@ -60,10 +73,24 @@ class KeyAdvertisements:
         """As it is handed to every client."""
         return {"names": "\n".join(self.names), **{key: getattr(self, key) for key in FIELDS}}
 
+    def of_sum(self, number: int) -> KeyAdvertisements:
+        """What was advertised for one of several sums, from 0. Only its keys and commitments are in it."""
+        keys = slice(32 * number, 32 * number + 32)
+        part = self.digest, number
+        return KeyAdvertisements(
+            self.names, self.public[:, keys], self.commitment[:, keys], self.signature, part
+        )
+
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of everything in it. The neighbour graph and every mask depend on it."""
-        return hashlib.sha256(encode(self.to_tree())).digest()
+        """SHA-256 of everything in it. The neighbour graph and every mask depend on it.
+
+        Of one sum of several: a hash of the digest of the whole and of the sum's number.
+        """
+        if self.part is None:
+            return hashlib.sha256(encode(self.to_tree())).digest()
+        whole, number = self.part
+        return hashlib.sha256(b"masked: sum" + whole + number.to_bytes(8, "little")).digest()
 
     @cached_property
     def places(self) -> dict[str, int]:
@@ -72,26 +99,33 @@ class KeyAdvertisements:
 
     def row(self, name: str, key: str) -> bytes:
         """One client's bytes."""
-        return bytes(getattr(self, key)[self.places[name]])
+        rows: np.ndarray = getattr(self, key)
+        return rows[self.places[name]].tobytes()
 
 
-def check_advert(name: str, advert: Tree, scope: Scope | None = None, identity: bytes | None = None) -> None:
+def check_advert(
+    name: str, advert: Tree, scope: Scope | None = None, identity: bytes | None = None, sums: int = 1
+) -> None:
     """Checks the keys that a client advertised, in the server: other clients would refuse wrong ones.
 
     Args:
         scope, identity: of the exchange and of the client, where its signature is to be checked too.
+        sums: how many it was asked to advertise for.
 
     Raises:
         HostileMessage: for anything that no honest client advertises.
     """
-    if not all(is_bytes(advert.get(key), (size,)) for key, size in FIELDS.items()):
+    if not all(is_bytes(advert.get(key), (size,)) for key, size in fields(sums).items()):
         raise HostileMessage(f"{name} advertised something that is no signed key")
     if scope is None or identity is None:
         return
     public, committed, signature = (bytes(advert[key]) for key in FIELDS)
     try:
         verify(identity, signature, statement(scope, name, public, committed))
-        AgreementKey.generate().shared_with(public, b"masked: a key that agrees on nothing")
+        for start in range(0, len(public), 32):
+            AgreementKey.generate().shared_with(
+                public[start : start + 32], b"masked: a key that agrees on nothing"
+            )
     except HostileMessage as error:
         raise HostileMessage(f"{name} advertised keys that are not its own to use: {error}") from None
 
@@ -102,31 +136,47 @@ def check_no_copies(public: np.ndarray) -> None:
     Raises:
         HostileMessage: where two have.
     """
-    if len({row.tobytes() for row in public}) < len(public):
+    rows = public.reshape(-1, 32)  # of all sums of a set-up: no key serves twice
+    if len({row.tobytes() for row in rows}) < len(rows):
         raise HostileMessage("the keys of a masked sum have one key twice: a client copied another's")
 
 
-def check_not_copied(name: str, adverts: Mapping[str, Tree]) -> None:
-    """Checks that no other client advertised the same key.
+def copies(adverts: Mapping[str, Tree]) -> dict[str, str]:
+    """Client -> another that advertised the same key, or itself where it advertised one key for two sums.
 
     Both are left out then, as the server cannot tell whose it is.
+    """
+    owner: dict[bytes, str] = {}
+    copied: dict[str, str] = {}
+    for name, advert in adverts.items():
+        public = bytes(advert["public"])
+        for start in range(0, len(public), 32):
+            other = owner.setdefault(key := public[start : start + 32], name)
+            if other != name or public.index(key) != start:
+                copied[name], copied[other] = other, name
+    return copied
+
+
+def check_not_copied(name: str, copied: Mapping[str, str]) -> None:
+    """Checks that a client's keys are its own, each for one sum.
 
     Raises:
-        HostileMessage: naming the other.
+        HostileMessage: naming who else advertised one of them.
     """
-    public = bytes(adverts[name]["public"])
-    for other, advert in adverts.items():
-        if other != name and bytes(advert["public"]) == public:
-            raise HostileMessage(f"{name} advertised the same key as {other}: one of them copied it")
+    if name in copied:
+        raise HostileMessage(f"{name} advertised the same key as {copied[name]}: one of them copied it")
 
 
 def statement(scope: Scope, name: str, public: bytes, commitment: bytes) -> bytes:
-    """What a client's identity signs at the start of a masked sum.
+    """What a client's identity signs at the start of a masked sum, or of several.
 
-    All but the name has a fixed length, so no two statements are the same bytes.
+    All but the name has a length that the beginning fixes, so no two statements are the same bytes.
     """
     place = _place(scope.run, scope.round, scope.exchange, scope.channel, scope.cohort)
-    return b"masked: advertise" + place + public + commitment + name.encode()
+    purpose, sums = b"masked: advertise", len(public) // 32
+    if sums > 1:
+        purpose = b"masked: several sums" + sums.to_bytes(8, "little")
+    return purpose + place + public + commitment + name.encode()
 
 
 @lru_cache(maxsize=64)

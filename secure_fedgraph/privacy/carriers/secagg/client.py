@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,16 +27,23 @@ from secure_fedgraph.privacy.carriers.secagg.shamir import BYTES, random_secret,
 from secure_fedgraph.privacy.contracts import Scope
 from secure_fedgraph.privacy.noise_components import ONE_PART, NoiseComponents
 from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.protocol.wire import Tree
+from secure_fedgraph.protocol.wire import Tree, encode
 
 _SESSION, _PAIRS = "masked/session", "masked/pairs"
+_SET_UPS = "masked/set-ups"
+"""Channel -> the secrets of its coming sums of this round, where several were set up at once."""
 _UPLOADED, _UNFINISHED = "masked/uploaded", "masked/unfinished"
 ADVERTISE, SHARE, AGREE, UNMASK = "advertise", "share", "agree", "unmask"
 SEALED_SHARES = 2 * BYTES + SEAL_BYTES
+"""Bytes of the sealed shares for one sum; for n sums 2 n * BYTES + SEAL_BYTES."""
+SUMS = "sums"
+"""How many sums a request to advertise is for, where it is for more than one."""
 NOISE_KEYS = "noise"
 """What the answer to unmask carries besides the shares, where a sum does not need all noise."""
 SHARES, SENDERS = "carrier/shares", "carrier/senders"
 """What the request for the upload carries besides what the algorithm gives."""
+SUM = "carrier/sum"
+"""Which sum of several that were set up at once, from 0."""
 
 
 @dataclass(frozen=True)
@@ -78,13 +86,70 @@ class Session:
         raise TypeError("the secrets of a masked sum do not leave their process")
 
 
-def advertise(scope: Scope, party: Party, requirements: ClientRequirements) -> Tree:
+@dataclass
+class SetUp:
+    """The secrets of several sums of one round and channel, each independent of the others.
+
+    A sum takes its own and leaves nothing of them here, so whatever shares open of one sum says nothing about
+    another: it is what as many set-ups for one sum each would have made, in one exchange.
+    """
+
+    scope: Scope
+    waiting: list[Session | None] = field(repr=False)
+    """By the sum's number; None once it was begun or skipped."""
+    next: str = SHARE
+    advertised: KeyAdvertisements | None = None
+    accepted: bytes = b""
+    """A digest of the sealed shares that it took."""
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("the secrets of masked sums do not leave their process")
+
+    def begin(self, number: int) -> Session | None:
+        """The secrets of a sum. Those of it and of all before it are gone from here afterwards."""
+        session = self.waiting[number]
+        self.waiting[: number + 1] = [None] * (number + 1)
+        return session
+
+
+def sealed_shares(sums: int) -> int:
+    """Bytes of the shares that one client seals to another."""
+    return 2 * BYTES * sums + SEAL_BYTES
+
+
+def advertise(given: Tree, scope: Scope, party: Party, requirements: ClientRequirements) -> Tree:
     """Fresh secrets, and the signed public half of them.
 
     Raises:
         Refused: where too many sums of the run that this client uploaded for were never finished.
     """
+    sums = _number(given.get(SUMS, 1), advertisements.MOST_SUMS + 1)
+    if sums < 1 or len(given) != (sums > 1):
+        raise HostileMessage(
+            f"{party.name} was asked to advertise for other than 1 to {advertisements.MOST_SUMS} sums"
+        )
     _large_enough(scope, party, len(scope.cohort), requirements.quorum)
+    _check_unfinished(scope, party, requirements)
+    sessions = []
+    for _ in range(sums):
+        mask_seed, own_seed = random_secret(), random_secret()
+        sessions.append(Session(scope, mask_seed, own_seed, AgreementKey.from_seed(_bytes(mask_seed))))
+    public = b"".join(session.key.public for session in sessions)
+    committed = b"".join(advertisements.commitment(_bytes(session.own_seed)) for session in sessions)
+    party.secrets.pop(_SESSION, None)  # the session before it is over
+    set_ups: dict[str, SetUp] = party.secrets.get(_SET_UPS, {})
+    set_ups = {channel: one for channel, one in set_ups.items() if one.scope.round == scope.round}
+    set_ups.pop(scope.channel, None)
+    if sums == 1:
+        party.secrets[_SESSION] = sessions[0]
+    else:
+        set_ups[scope.channel] = SetUp(scope, list(sessions))
+    party.secrets[_SET_UPS] = set_ups
+    signed = party.identity.sign(advertisements.statement(scope, party.name, public, committed))
+    return {"public": _array(public), "commitment": _array(committed), "signature": _array(signed)}
+
+
+def _check_unfinished(scope: Scope, party: Party, requirements: ClientRequirements) -> None:
     uploaded, unfinished = party.secrets.get(_UPLOADED, 0), party.secrets.get(_UNFINISHED, 0)
     allowed = requirements.abandoned + math.floor(requirements.dropouts * uploaded + 1e-9)
     if unfinished > allowed:
@@ -92,21 +157,16 @@ def advertise(scope: Scope, party: Party, requirements: ClientRequirements) -> T
             f"channel {scope.channel!r}: {unfinished} of the {uploaded} sums that {party.name} uploaded for "
             f"in this run were abandoned, and at most {allowed} may be: protection.abandoned allows more"
         )
-    mask_seed, own_seed = random_secret(), random_secret()
-    key = AgreementKey.from_seed(_bytes(mask_seed))
-    committed = advertisements.commitment(_bytes(own_seed))
-    party.secrets[_SESSION] = Session(scope, mask_seed, own_seed, key)  # the session before it is over
-    signed = party.identity.sign(advertisements.statement(scope, party.name, key.public, committed))
-    return {"public": _array(key.public), "commitment": _array(committed), "signature": _array(signed)}
 
 
 def share(given: Tree, scope: Scope, party: Party, requirements: ClientRequirements) -> Tree:
     """Shares of both seeds, sealed to each neighbour, once the neighbours' signatures were checked."""
-    session = _next(scope, party, SHARE)
-    advertised = KeyAdvertisements.from_tree(given)
+    set_up = _set_up(scope, party)
+    sessions = [_next(scope, party, SHARE)] if set_up is None else _all_next(set_up, scope, party, SHARE)
+    advertised = KeyAdvertisements.from_tree(given, len(sessions))
     if not set(advertised.names) <= set(scope.cohort) or party.name not in advertised.places:
         raise HostileMessage(f"{party.name} was handed keys of clients outside the cohort, or not its own")
-    if advertised.row(party.name, "public") != session.key.public:
+    if advertised.row(party.name, "public") != b"".join(session.key.public for session in sessions):
         raise HostileMessage(f"{party.name}'s own key came back changed")
     numbers = thresholds(
         len(scope.cohort),
@@ -120,31 +180,76 @@ def share(given: Tree, scope: Scope, party: Party, requirements: ClientRequireme
     neighbours = near(order, numbers.degree, order.index(party.name))
     for name in neighbours:
         public, committed = advertised.row(name, "public"), advertised.row(name, "commitment")
-        signed = advertisements.statement(session.scope, name, public, committed)
+        signed = advertisements.statement(sessions[0].scope, name, public, committed)
         party.verify(name, advertised.row(name, "signature"), signed)
     points = {name: advertised.places[name] + 1 for name in (*neighbours, party.name)}
-    shares = split((session.mask_seed, session.own_seed), numbers.shares, list(points.values()))
+    secrets = [seed for session in sessions for seed in (session.mask_seed, session.own_seed)]
+    shares = split(secrets, numbers.shares, list(points.values()))
     pieces = {name: tuple(_bytes(one) for one in shares[point]) for name, point in points.items()}
-    sealed = np.empty((len(neighbours), SEALED_SHARES), dtype=np.uint8)
+    sealed = np.empty((len(neighbours), sealed_shares(len(sessions))), dtype=np.uint8)
     for row, name in zip(sealed, neighbours, strict=True):
         binding = advertisements.parcel(advertised, party.name, name)
         row[:] = _array(seal(_pair(party, name, scope), b"".join(pieces[name]), binding))
-    session.advertised, session.thresholds, session.neighbours = advertised, numbers, neighbours
-    session.held = {party.name: (pieces[party.name][0], pieces[party.name][1])}
-    session.next = "accept"
+    own = pieces[party.name]
+    for number, session in enumerate(sessions):
+        session.advertised = advertised if set_up is None else advertised.of_sum(number)
+        session.thresholds, session.neighbours, session.next = numbers, neighbours, "accept"
+        session.held = {party.name: (own[2 * number], own[2 * number + 1])}
+    if set_up is not None:
+        set_up.next, set_up.advertised = "accept", advertised
     return {"shares": sealed}
 
 
-def accept(part: Tree, scope: Scope, party: Party) -> None:
-    """Takes the shares that came with the request for the upload: only their senders may be survivors."""
-    session = _next(scope, party, "accept")
-    advertised, numbers = _settled(session)
+def accept(part: Tree, scope: Scope, party: Party, requirements: ClientRequirements) -> None:
+    """Takes the shares that came with the request for the upload: only their senders may be survivors.
+
+    Raises:
+        Refused: as :func:`advertise`, where this sum is one of several that were set up at once.
+    """
+    if SUM in part:
+        _check_unfinished(scope, party, requirements)
+        session = _begun(part, scope, party)
+    else:
+        session = _next(scope, party, "accept")
+        advertised, _ = _settled(session)
+        _take_shares([session], advertised, part, scope, party)
+    advertised, _ = _settled(session)
+    session.scope, session.bound_to, session.next = scope, advertisements.context(scope, advertised), "upload"
+
+
+def _begun(part: Tree, scope: Scope, party: Party) -> Session:
+    """The secrets of the sum that a request names, of several that were set up at once."""
+    set_up = _set_up(scope, party)
+    if set_up is None or set_up.next == SHARE:
+        raise HostileMessage(f"{party.name} was asked for one of several sums that it did not set up")
+    _check_place(set_up.scope, scope, party, "accept")
+    number = _number(part[SUM], len(set_up.waiting))
+    session = set_up.waiting[number] if number >= 0 else None
+    if session is None:
+        raise HostileMessage(f"{party.name} was asked for a sum that is over, or that it did not set up")
+    shown = {key: part[key] for key in (SENDERS, SHARES) if key in part}
+    digest = hashlib.sha256(encode(shown)).digest()
+    if not set_up.accepted:
+        assert set_up.advertised is not None
+        _take_shares(_all_next(set_up, scope, party, "accept"), set_up.advertised, part, scope, party)
+        set_up.accepted, set_up.next = digest, "upload"
+    elif shown and digest != set_up.accepted:
+        raise HostileMessage(f"{party.name} was handed other shares than those that it took")
+    party.secrets[_SESSION] = set_up.begin(number)  # the session before it is over
+    return session
+
+
+def _take_shares(
+    sessions: list[Session], advertised: KeyAdvertisements, part: Tree, scope: Scope, party: Party
+) -> None:
+    """Opens what the neighbours sealed to this client: their shares for each of the sums."""
+    _, numbers = _settled(sessions[0])
     senders, rows = part.get(SENDERS), part.get(SHARES)
     names = tuple(senders.split("\n")) if isinstance(senders, str) and senders else ()
     if (
-        not is_bytes(rows, (len(names), SEALED_SHARES))
+        not is_bytes(rows, (len(names), sealed_shares(len(sessions))))
         or len(set(names)) != len(names)
-        or not set(names) <= set(session.neighbours)
+        or not set(names) <= set(sessions[0].neighbours)
     ):
         raise HostileMessage(f"{party.name} was handed shares that are not its neighbours'")
     if len(names) + 1 < numbers.shares:
@@ -152,12 +257,15 @@ def accept(part: Tree, scope: Scope, party: Party) -> None:
             f"{party.name} uploads beside at least {numbers.shares - 1} neighbours and was handed the shares "
             f"of {len(names)}"
         )
-    held = {}
-    for name, row in zip(names, rows, strict=True):
-        opened = _unsealed(party, name, row.tobytes(), scope, advertised)
-        held[name] = (opened[:BYTES], opened[BYTES:])
-    session.held.update(held)
-    session.scope, session.bound_to, session.next = scope, advertisements.context(scope, advertised), "upload"
+    opened = {
+        name: _unsealed(party, name, row.tobytes(), scope, advertised)
+        for name, row in zip(names, rows, strict=True)
+    }
+    for number, session in enumerate(sessions):
+        at = 2 * BYTES * number
+        session.held.update(
+            {name: (raw[at : at + BYTES], raw[at + BYTES : at + 2 * BYTES]) for name, raw in opened.items()}
+        )
 
 
 def mask_keys(scope: Scope, party: Party) -> tuple[list[bytes], list[bytes]]:
@@ -291,7 +399,11 @@ def _next(scope: Scope, party: Party, step: str) -> Session:
     session: Session | None = party.secrets.get(_SESSION)
     if session is None or session.next != step:
         raise HostileMessage(f"{party.name} was asked to {step} out of order, or a second time")
-    expected = session.scope
+    _check_place(session.scope, scope, party, step)
+    return session
+
+
+def _check_place(expected: Scope, scope: Scope, party: Party, step: str) -> None:
     if (expected.run, expected.round, expected.channel, expected.cohort) != (
         scope.run,
         scope.round,
@@ -299,7 +411,26 @@ def _next(scope: Scope, party: Party, step: str) -> Session:
         scope.cohort,
     ):
         raise HostileMessage(f"{party.name} was asked to {step} in another sum than it advertised for")
-    return session
+
+
+def _set_up(scope: Scope, party: Party) -> SetUp | None:
+    """The secrets of several sums of a channel that were set up at once, where there are any."""
+    set_ups: dict[str, SetUp] = party.secrets.get(_SET_UPS, {})
+    return set_ups.get(scope.channel)
+
+
+def _all_next(set_up: SetUp, scope: Scope, party: Party, step: str) -> list[Session]:
+    """The secrets of all sums of a set-up whose next step this is."""
+    if set_up.next != step:
+        raise HostileMessage(f"{party.name} was asked to {step} out of order, or a second time")
+    _check_place(set_up.scope, scope, party, step)
+    return [session for session in set_up.waiting if session is not None]
+
+
+def _number(value: Any, above: int) -> int:
+    """A whole number from 0 to below a limit, as a request holds it; -1 for anything else."""
+    number = value.item() if isinstance(value, np.ndarray) and value.shape == () else value
+    return number if type(number) is int and 0 <= number < above else -1
 
 
 def _settled(session: Session) -> tuple[KeyAdvertisements, SumThresholds]:

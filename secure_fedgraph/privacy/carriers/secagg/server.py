@@ -40,6 +40,8 @@ from secure_fedgraph.protocol.channel import Domain, Reveal
 from secure_fedgraph.protocol.upload import Layout
 from secure_fedgraph.protocol.wire import Tree
 
+MOST_BYTES = 2**26
+"""Of sealed shares that a server holds for the sums of one set-up."""
 ABANDONED = 16
 """Sums of a run that may stay unfinished by default, beyond the share that may drop out."""
 PARTS = (
@@ -209,17 +211,9 @@ class Masked(Carrier):
 
     def answer(self, step: str, given: Tree, scope: Scope, party: Party) -> Tree:
         """Advertise, share, agree, unmask: in this order, each once."""
-        requirements = client.ClientRequirements(
-            self.quorum,
-            self.roster,
-            self.colluders,
-            self.dropouts,
-            self.contributors,
-            self.abandoned,
-            self.noise_components,
-        )
+        requirements = self._requirements
         if step == client.ADVERTISE:
-            return client.advertise(scope, party, requirements)
+            return client.advertise(given, scope, party, requirements)
         if step == client.SHARE:
             return client.share(given, scope, party, requirements)
         if step == client.AGREE:
@@ -234,7 +228,7 @@ class Masked(Carrier):
 
     def accept(self, part: Tree, scope: Scope, party: Party) -> None:
         """Takes the neighbours' shares, before the algorithm works."""
-        client.accept(part, scope, party)
+        client.accept(part, scope, party, self._requirements)
 
     def seal(self, matrix: np.ndarray, scope: Scope, party: Party) -> np.ndarray:
         """The masked words, one for each value, packed at the ring's width."""
@@ -248,29 +242,45 @@ class Masked(Carrier):
         """A hash of the broadcast that the client was given and the keys that it was handed."""
         return client.bound_to(party).hex()
 
+    @property
+    def _requirements(self) -> client.ClientRequirements:
+        return client.ClientRequirements(
+            self.quorum,
+            self.roster,
+            self.colluders,
+            self.dropouts,
+            self.contributors,
+            self.abandoned,
+            self.noise_components,
+        )
+
     # --- the server's half ----------------------------------------------------------------------------------
 
-    def prepare(self, ask: Ask, cohort: tuple[str, ...], channel: str) -> Masked:
-        """Collects keys and sealed shares before the uploads are asked for.
+    def prepare(self, ask: Ask, cohort: tuple[str, ...], channel: str, sums: int = 1) -> Masked:
+        """Collects keys and sealed shares before the uploads are asked for, for one sum or for several.
 
         Raises:
             Refused: where too few clients are left.
         """
-        offers = ask(client.ADVERTISE, {name: {} for name in cohort})
+        sums = min(sums, self._most_sums(cohort))
+        task: Tree = {client.SUMS: sums} if sums > 1 else {}
+        offers = ask(client.ADVERTISE, dict.fromkeys(cohort, task))
         scope, roster = (ask.scope, ask.roster) if isinstance(ask, TolerantAsk) else (None, {})
         adverts = keep_valid(
-            ask, offers, lambda name, tree: advertisements.check_advert(name, tree, scope, roster.get(name))
+            ask,
+            offers,
+            lambda name, tree: advertisements.check_advert(name, tree, scope, roster.get(name), sums),
         )
-        signed = dict(adverts)
-        adverts = keep_valid(ask, signed, lambda name, _: advertisements.check_not_copied(name, signed))
+        copied = advertisements.copies(adverts)
+        adverts = keep_valid(ask, adverts, lambda name, _: advertisements.check_not_copied(name, copied))
         least = max(self._thresholds(cohort, len(cohort)).signatures, self.quorum)
         require(ask, len(adverts), least, len(cohort), channel, "had advertised a key")
-        advertised = KeyAdvertisements.of(adverts)
+        advertised = KeyAdvertisements.of(adverts, sums)
         numbers = self._thresholds(cohort, len(advertised.names))
         neighbours = around(circle(advertised.names, advertised.digest), numbers.degree)
 
         def check(name: str, tree: Tree) -> None:
-            if not is_bytes(tree.get("shares"), (len(neighbours[name]), client.SEALED_SHARES)):
+            if not is_bytes(tree.get("shares"), (len(neighbours[name]), client.sealed_shares(sums))):
                 raise HostileMessage(
                     f"channel {channel!r}: {name} shared its secrets with others than its neighbours"
                 )
@@ -280,7 +290,26 @@ class Masked(Carrier):
         )
         require(ask, len(replies), least, len(cohort), channel, "had shared its secrets")
         shares = {name: tree["shares"] for name, tree in replies.items()}
-        return replace(self, session=SumSession(cohort, advertised, numbers, least, neighbours, shares))
+        session = SumSession(cohort, advertised, numbers, least, neighbours, shares, sums=sums)
+        return replace(self, session=session.of_sum(0))
+
+    def following(self, uploaded: Iterable[str]) -> Masked | None:
+        """This carrier prepared for the next sum of its set-up.
+
+        Args:
+            uploaded: whose uploads the last sum holds. Where somebody is missing the set-up is over, so that
+                a client that comes back takes part in the next sum.
+        """
+        session = self._session
+        if set(uploaded) != set(session.cohort) or session.number + 1 >= session.sums:
+            return None
+        return replace(self, session=session.of_sum(session.number + 1))
+
+    def _most_sums(self, cohort: tuple[str, ...]) -> int:
+        """Sums that one set-up may be for, so that the server holds at most so many bytes of shares."""
+        degree = self._thresholds(cohort, len(cohort)).degree
+        one_sum = len(cohort) * max(degree, 1) * client.SEALED_SHARES
+        return max(1, min(advertisements.MOST_SUMS, MOST_BYTES // one_sum))
 
     def upload_requests(self, cohort: tuple[str, ...]) -> dict[str, Tree]:
         """Each client that is still present, with the shares that its neighbours sealed to it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -38,7 +38,13 @@ class Unmasked:
 
 @dataclass(frozen=True)
 class SumSession:
-    """What the server knows of one sum before the uploads: keys, graph, and shares that it cannot open."""
+    """What the server knows of one sum before the uploads: keys, graph, and shares that it cannot open.
+
+    Args:
+        sums: how many the set-up is for.
+        number: which of them this is, from 0.
+        set_up: where there are several, what was advertised for all of them.
+    """
 
     cohort: tuple[str, ...]
     advertised: KeyAdvertisements
@@ -46,6 +52,16 @@ class SumSession:
     least: int
     neighbours: Mapping[str, tuple[str, ...]]
     shares: Mapping[str, np.ndarray]
+    sums: int = 1
+    number: int = 0
+    set_up: KeyAdvertisements | None = None
+
+    def of_sum(self, number: int) -> SumSession:
+        """The same set-up, for one of its sums."""
+        if self.sums == 1:
+            return self
+        set_up = self.advertised if self.set_up is None else self.set_up
+        return replace(self, advertised=set_up.of_sum(number), set_up=set_up, number=number)
 
     @cached_property
     def held(self) -> dict[str, tuple[str, ...]]:
@@ -54,14 +70,18 @@ class SumSession:
         return {n: tuple(sorted({*self.neighbours[n], n} & sharers)) for n in self.shares}
 
     def upload_requests(self) -> dict[str, Tree]:
-        """The sealed shares by reader."""
+        """The sealed shares by reader, and which sum of several is asked for."""
+        named: Tree = {client.SUM: self.number} if self.sums > 1 else {}
+        if self.number:  # everybody uploaded for the first sum, and has the shares for all
+            return dict.fromkeys(self.shares, named)  # one object, which is encoded once
         by_reader: dict[str, Tree] = {}
         places = {name: {n: i for i, n in enumerate(self.neighbours[name])} for name in self.shares}
         for reader, held in self.held.items():
             senders = [name for name in held if name != reader]
             rows = [self.shares[name][places[name][reader]] for name in senders]
-            stacked = np.stack(rows) if rows else np.empty((0, client.SEALED_SHARES), dtype=np.uint8)
-            by_reader[reader] = {client.SENDERS: "\n".join(senders), client.SHARES: stacked}
+            size = client.sealed_shares(self.sums)
+            stacked = np.stack(rows) if rows else np.empty((0, size), dtype=np.uint8)
+            by_reader[reader] = {client.SENDERS: "\n".join(senders), client.SHARES: stacked, **named}
         return by_reader
 
     def check_shares(self, holder: str, tree: Tree, channel: str) -> None:
