@@ -117,7 +117,7 @@ class Algorithm:
     rounds: ClassVar[int] = 50
     pools: ClassVar[bool] = False
     """Whether the algorithm pools all owners' data: a baseline that is not federated."""
-    partitions: ClassVar[tuple[str, ...]] = ("louvain", "random")
+    partitions: ClassVar[tuple[str, ...]] = ("louvain", "louvain_compiled", "random")
     """The ways of handing data out that it runs on; the first that fits the data is the default."""
     kinds: ClassVar[tuple[str, ...]] = ("node",)
     """The kinds of data, as ``graph.kinds`` has them, that it learns from."""

@@ -42,7 +42,14 @@ class NodeClassifier(Algorithm):
         settings: :class:`~secure_fedgraph.algorithms.training.settings.TrainingSettings`.
     """
 
-    partitions: ClassVar[tuple[str, ...]] = ("louvain", "random", "label_skew", "file_order", "dirichlet")
+    partitions: ClassVar[tuple[str, ...]] = (
+        "louvain",
+        "louvain_compiled",
+        "random",
+        "label_skew",
+        "file_order",
+        "dirichlet",
+    )
     Settings: ClassVar[type[TrainingSettings]] = TrainingSettings
     settings: TrainingSettings
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -48,8 +49,8 @@ class NeighbourTable:
             )
         source, target = edge_index.long()
         # Sorting by (target, source) makes the table, and so every seeded sample, independent of edge order.
-        order = torch.argsort(target * num_nodes + source)
-        self.col = source[order]
+        keys = np.sort((target * num_nodes + source).numpy())
+        self.col = torch.from_numpy(np.remainder(keys, max(num_nodes, 1), out=keys))
         self.degree = torch.bincount(target, minlength=num_nodes)
         self.rowptr = torch.cat([self.degree.new_zeros(1), self.degree.cumsum(0)])
 
