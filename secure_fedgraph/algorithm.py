@@ -400,6 +400,14 @@ class Algorithm:
         """Class scores ``[nodes, classes]`` of a model on a graph."""
         raise NotImplementedError
 
+    def reach(self, schema: Schema) -> int | None:
+        """How many links from a node its scores read, where a layer averages over whole in-neighbourhoods.
+
+        Returns:
+            None where it does otherwise, or nobody knows: then scores of some nodes need the whole graph.
+        """
+        return None
+
     def predictions(
         self, state: State, round: RoundApi, inputs: Data, schema: Schema
     ) -> dict[str, torch.Tensor]:

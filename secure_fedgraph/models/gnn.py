@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.sample.trees import NeighbourTable
 
 
 def _level_sizes(positions: int, depth: int) -> list[int]:
@@ -22,6 +23,8 @@ def _level_sizes(positions: int, depth: int) -> list[int]:
     raise BadInput(f"{positions} positions are no tree of {depth} levels")
 
 
+AT_ONCE = 2**17
+"""Nodes whose layer is computed at once where no gradient is wanted."""
 SHORT = 1e-6
 """Rows shorter than this are not normalised."""
 
@@ -96,6 +99,8 @@ class GraphSage(nn.Module):
         Returns:
             Scores ``[nodes, classes]``.
         """
+        if not torch.is_grad_enabled():
+            return self._from_sums(x, NeighbourTable.of(edge_index, len(x)))
         source, target = edge_index
         degree = torch.bincount(target, minlength=x.shape[0]).clamp(min=1).unsqueeze(1)
         for depth, layer in enumerate(self._sage):
@@ -103,6 +108,20 @@ class GraphSage(nn.Module):
             summed = torch.zeros_like(messages).index_add_(0, target, messages[source])
             x = self._activate(layer.join(layer.own(x), summed / degree), depth)
         return self._scores(x)
+
+    def _from_sums(self, x: torch.Tensor, table: NeighbourTable) -> torch.Tensor:
+        """The same without gradients: some nodes at a time, and never a row a link."""
+        nodes = len(x)
+        parts = [slice(start, start + AT_ONCE) for start in range(0, nodes, AT_ONCE)] or [slice(0, 0)]
+        degree = table.degree.clamp(min=1).unsqueeze(1)
+        for depth, layer in enumerate(self._sage):
+            messages = layer.neighbour(x)
+            made = messages.new_empty(nodes, 2 * messages.shape[1])
+            for part in parts:
+                mean = table.sums(messages, part) / degree[part]
+                made[part] = self._activate(layer.join(layer.own(x[part]), mean), depth)
+            x = made
+        return torch.cat([self._scores(x[part]) for part in parts])
 
     def forward_tree(self, x: torch.Tensor, tree: Sequence[torch.Tensor]) -> torch.Tensor:
         """Class scores of the nodes at the root of a sampled tree.

@@ -182,6 +182,12 @@ class NodeClassifier(Algorithm):
             )
         return GraphSage(schema.features, schema.classes, settings.hidden)
 
+    def reach(self, schema: Schema) -> int | None:
+        """The layers of the built-in networks of nodes; None of others."""
+        averages = schema.kind != GraphSetDataset.kind and isinstance(self.model(schema), GraphSage | EgoSage)
+        as_here = type(self).predict is NodeClassifier.predict
+        return len(self.settings.fanout) if averages and as_here else None
+
     def start(self, schema: Schema, seed: int) -> nn.Module:
         """A model with seeded first weights.
 

@@ -112,7 +112,7 @@ class MeanLayers(nn.ModuleList):
 
     def over_graph(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Every node's embedding ``[nodes, width]``, from whole neighbourhoods."""
-        average = NeighbourTable(edge_index, len(x)).mean_matrix(x.dtype)
+        average = NeighbourTable.of(edge_index, len(x)).mean_matrix(x.dtype)
         for depth, layer in enumerate(self):
             x = self._activate(layer(x, average @ x), depth)
         return x
