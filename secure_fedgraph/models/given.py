@@ -124,7 +124,7 @@ def scores_of(model: nn.Module, graph: Data, generator: torch.Generator | None =
 
 def spare(model: nn.Module, x: Tensor) -> Tensor:
     """What a model may write to: itself for this package's own networks, which do not write, else a copy."""
-    return x if type(model).__module__.startswith(OURS) else x.clone()
+    return x if type(model).__module__.startswith(OURS) or not isinstance(x, Tensor) else x.clone()
 
 
 def reads(model: nn.Module) -> tuple[str, ...]:
