@@ -117,7 +117,7 @@ class Algorithm:
     rounds: ClassVar[int] = 50
     pools: ClassVar[bool] = False
     """Whether the algorithm pools all owners' data: a baseline that is not federated."""
-    partitions: ClassVar[tuple[str, ...]] = ("louvain", "random")
+    partitions: ClassVar[tuple[str, ...]] = ("louvain", "louvain_compiled", "random")
     """The ways of handing data out that it runs on; the first that fits the data is the default."""
     kinds: ClassVar[tuple[str, ...]] = ("node",)
     """The kinds of data, as ``graph.kinds`` has them, that it learns from."""
@@ -399,6 +399,14 @@ class Algorithm:
     def predict(self, params: State, graph: Data, schema: Schema) -> torch.Tensor:
         """Class scores ``[nodes, classes]`` of a model on a graph."""
         raise NotImplementedError
+
+    def reach(self, schema: Schema) -> int | None:
+        """How many links from a node its scores read, where a layer averages over whole in-neighbourhoods.
+
+        Returns:
+            None where it does otherwise, or nobody knows: then scores of some nodes need the whole graph.
+        """
+        return None
 
     def predictions(
         self, state: State, round: RoundApi, inputs: Data, schema: Schema

@@ -13,6 +13,7 @@ from scipy.stats import rankdata
 
 from secure_fedgraph.algorithm import TESTED
 from secure_fedgraph.graph.partition.result import EVERYBODY, TestSet
+from secure_fedgraph.graph.partition.sampled import interval, sampled
 from secure_fedgraph.models import personal
 
 if TYPE_CHECKING:
@@ -42,13 +43,37 @@ class Evaluator:
 
     Args:
         test_set: the test inputs and their labels.
+        drawn_from: how many test nodes there are, where it holds a sample of them.
     """
 
     test_set: TestSet
+    drawn_from: int | None = None
 
     def channels(self, algorithm: Algorithm) -> tuple[Channel, ...]:
         """The channels on which it asks, besides those that the algorithm declares."""
         return (algorithm.OWN_TESTS,) if self.test_set.own_tests else ()
+
+    @property
+    def tested(self) -> int:
+        """How many test nodes it holds."""
+        return sum(len(nodes) for nodes in self.test_set.tests.values())
+
+    def sampled(self, size: int, reach: int, seed: int) -> Evaluator:
+        """A referee who holds a sample of these test nodes: arguments as of :func:`sampled`."""
+        if self.tested <= size:
+            return self
+        return Evaluator(sampled(self.test_set, size, reach, seed), self.tested)
+
+    def facts(self, score: float | None) -> dict[str, Any]:
+        """What a result says about the sample, with the interval of a score; nothing of a whole test set.
+
+        Args:
+            score: ``global``, a share of the sample.
+        """
+        if self.drawn_from is None or score is None:
+            return {}
+        low, high = interval(score, self.tested)
+        return {"sample": {"nodes": self.tested, "of": self.drawn_from, "low": low, "high": high}}
 
     @property
     def commonest_class(self) -> float | None:

@@ -44,7 +44,7 @@ RULES: dict[str, Rule] = {
     "protocol.text": Rule(outside=()),
     "crypto":      Rule(outside=("cryptography", "numpy")),
     # computing on one party's graph: no federation
-    "graph":       Rule(may=("registry",)),
+    "graph":       Rule(may=("registry", "files")),
     "models":      Rule(may=("graph",)),
     # what a reader can learn; never an algorithm
     "privacy":     Rule(may=("protocol", "crypto", "files", "registry")),

@@ -91,7 +91,14 @@ class DFedGnn(Local):
     summary = "no server: peers on a ring mix their models with their neighbours', sealed"
     reference = "Pei et al. 2021"
     rounds = 200
-    partitions: ClassVar[tuple[str, ...]] = ("label_skew", "louvain", "random", "file_order", "dirichlet")
+    partitions: ClassVar[tuple[str, ...]] = (
+        "label_skew",
+        "louvain",
+        "louvain_compiled",
+        "random",
+        "file_order",
+        "dirichlet",
+    )
     clients: ClassVar[Mapping[str, int]] = {"cora": 5, "citeseer": 5, "dblp": 10}
     Settings: ClassVar[type[TrainingSettings]] = RingSettings
     settings: RingSettings

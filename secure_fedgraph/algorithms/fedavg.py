@@ -58,7 +58,8 @@ class FedAvg(NodeClassifier):
     def takes(self, channel: str, schema: Schema) -> Expected | None:
         """The weights, and the clip where it follows the clients."""
         if channel == self.UPDATE.name:
-            return (like(self.init(schema, 0)),)
+            start = parameters_of(self.model(schema))  # the same names and shapes as the first weights
+            return (like(start | adaptive_clip.start() if self._adaptive else start),)
         return super().takes(channel, schema)
 
     def released(self, state: State) -> State:

@@ -67,7 +67,7 @@ class FedSgc(Algorithm):
     reference = "Wu et al. 2019"
     rounds = 10
     data: ClassVar[str] = "pubmed"
-    partitions: ClassVar[tuple[str, ...]] = ("louvain", "random", "label_skew")
+    partitions: ClassVar[tuple[str, ...]] = ("louvain", "louvain_compiled", "random", "label_skew")
     Settings: ClassVar[type[SgcSettings]] = SgcSettings
     settings: SgcSettings
 

@@ -99,6 +99,10 @@ def experiment_options(command: Command, epsilon: Any = float) -> Command:
             default=None,
             help="Run although strictest leaves a channel in plaintext.",
         ),
+        click.option("--evaluate-every", type=int, help="Score every so many rounds, and the last."),
+        click.option(
+            "--evaluate-sample", type=int, help="Score so many test nodes, drawn once, with an interval."
+        ),
         click.option("--log", "logging", help="Also to mlflow:URI or tensorboard:FOLDER."),
         click.option("--out", type=click.Path(path_type=Path), help="Folder for results."),
         click.option("--overwrite", is_flag=True, help="Replace an earlier result in --out."),

@@ -97,6 +97,8 @@ class Experiment(BaseModel):
         ledger: a file that runs over the same data share, so that what they spend adds up.
         relation: the neighbouring relation of sensitivities.
         evaluation: ``referee`` (outside the guarantee), ``in_band``, or ``at_home`` (no score leaves).
+        evaluate_every: that many rounds from one score to the next; the last round always has one.
+        evaluate_sample: about that many test nodes are scored, drawn once; by default all.
         transcript: ``sizes`` and digests only, or every message in ``full``.
         isolated: every client in a process of its own.
         allow_plaintext: run although ``strictest`` leaves a channel in plaintext.
@@ -140,6 +142,8 @@ class Experiment(BaseModel):
     features: float | None = Field(None, gt=0)
     feature_range: tuple[float, float] = (0.0, 1.0)
     evaluation: Literal["referee", "in_band", "at_home"] = "referee"
+    evaluate_every: int = Field(1, ge=1)
+    evaluate_sample: int | None = Field(None, ge=1)
     transcript: Literal["sizes", "full"] = "sizes"
     isolated: bool = False
     allow_plaintext: bool = False

@@ -61,6 +61,7 @@ def protect(
         federation.names,
         experiment.rounds or algorithm.rounds,
         budget,
+        experiment.evaluate_every,
     )
     if experiment.planned:
         made = forecast.plan(experiment.make_policy, experiment.budget, experiment.ledger)
@@ -72,8 +73,13 @@ def protect(
 
 
 def split_of(
-    budget: Budget, policy: BoundPolicy, algorithm: Algorithm, rounds: int, clients: tuple[str, ...]
+    budget: Budget,
+    policy: BoundPolicy,
+    algorithm: Algorithm,
+    rounds: int,
+    clients: tuple[str, ...],
+    evaluate_every: int = 1,
 ) -> list[dict[str, float | str | int | None]]:
     """How a run's budget is spent: ``privacy.spending.planning.split`` of its bound policy."""
     channels = tuple(one.channel for one in policy.bounds.values())
-    return Forecast(algorithm, channels, clients, rounds, budget).split(policy)
+    return Forecast(algorithm, channels, clients, rounds, budget, evaluate_every).split(policy)

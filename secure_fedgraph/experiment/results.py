@@ -130,6 +130,8 @@ def execute(
         rounds=experiment.rounds,
         seed=experiment.seed,
         evaluation=experiment.evaluation,
+        evaluate_every=experiment.evaluate_every,
+        evaluate_sample=experiment.evaluate_sample,
         out=out,
         keep=keep or (everything if experiment.transcript == "full" else nothing),
         on_round=on_round,
@@ -175,6 +177,10 @@ def lead(experiment: Experiment, algorithm: Algorithm, federation: Federation) -
         parts.append(f"in the form {algorithm.form}: {algorithm.form.why}")
     if e.epsilon is not None:
         parts.append(f"epsilon {e.epsilon:g} at delta {e.delta:g} for one {e.unit} against the {e.against}")
+    if e.evaluate_every > 1:
+        parts.append(f"scored every {e.evaluate_every} rounds")
+    if e.evaluate_sample is not None and (tested := federation.referee.tested) > e.evaluate_sample:
+        parts.append(f"scored on about {e.evaluate_sample:,} of {tested:,} test nodes, drawn once")
     bound = _bound_strictest(experiment, algorithm, federation)
     if bound is not None and (left := [repr(name) for name in bound.unprotected]):
         parts.append(f"with {' and '.join(left)} left in plaintext, as was allowed")
@@ -439,7 +445,11 @@ def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str,
         "form_why": run.algorithm.form.why if run.algorithm.form else "",
         "federated": not run.algorithm.pools,
         "data": dict(run.federation.facts),
-        "evaluation": {"mode": run.evaluation, "note": NOTES[run.evaluation]},
+        "evaluation": _evaluation(
+            run.evaluation,
+            run.evaluate_every,
+            run.federation.referee.facts(run.accuracy.get("global")) if run.evaluation == "referee" else {},
+        ),
         "metric": run.algorithm.measure(run.federation.schema),
         "accuracy": run.accuracy,
         "commonest_class": run.federation.referee.commonest_class if run.evaluation == "referee" else None,
@@ -462,6 +472,17 @@ def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str,
         **({"findings": findings} if (findings := run.algorithm.findings(run.transcript)) else {}),
     }
     return schema.checked(schema.RunResult, result)
+
+
+def _evaluation(mode: str, every: int, sample: Mapping[str, Any]) -> dict[str, Any]:
+    """Who scored, how often, on which nodes."""
+    note = NOTES[mode]
+    if one := sample.get("sample"):
+        note += (
+            f"; scored on {one['nodes']:,} of {one['of']:,} test nodes, drawn once: by the last score all "
+            f"of them have between {one['low']:.4f} and {one['high']:.4f} (95 % interval)"
+        )
+    return {"mode": mode, "note": note, "every": every, **sample}
 
 
 def _budget(run: Run, experiment: Experiment) -> dict[str, Any] | None:
@@ -518,7 +539,14 @@ def _plan(run: Run) -> list[dict[str, Any]] | None:
     """How the budget is split, a row for each channel or randomised input that uses part of it."""
     if run.budget is None:
         return None
-    rows = split_of(run.budget, run.policy, run.algorithm, len(run.history), run.federation.names)
+    rows = split_of(
+        run.budget,
+        run.policy,
+        run.algorithm,
+        len(run.history),
+        run.federation.names,
+        run.evaluate_every,
+    )
     return [{**row, "epsilon": number(float(row["epsilon"] or 0))} for row in rows]
 
 
@@ -550,6 +578,7 @@ def mean_result(results: list[dict[str, Any]]) -> dict[str, Any]:
             "best_by_validation": _mean_of(results, "best_by_validation"),
             "best_on_test": _mean_of(results, "best_on_test"),
         },
+        "evaluation": _evaluation_of_all([r["evaluation"] for r in results]),
         "privacy": {unit: _largest([r["privacy"][unit] for r in results]) for unit in first["privacy"]},
         **{key: _dearest(results)[key] for key in ("budget", "plan")},
         "channels": [
@@ -566,6 +595,16 @@ def mean_result(results: list[dict[str, Any]]) -> dict[str, Any]:
         "weights": [r["weights"] for r in results],
     }
     return schema.checked(schema.RunResult, mean)
+
+
+def _evaluation_of_all(seeds: list[dict[str, Any]]) -> dict[str, Any]:
+    """Of several seeds: where scores are of samples, the interval holds every seed's."""
+    first = seeds[0]
+    if "sample" not in first:
+        return first
+    samples = [one["sample"] for one in seeds]
+    ends = {"low": min(one["low"] for one in samples), "high": max(one["high"] for one in samples)}
+    return _evaluation(first["mode"], first["every"], {"sample": {**samples[0], **ends}})
 
 
 def _size(epsilon: float | str | None) -> float:

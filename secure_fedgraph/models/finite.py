@@ -44,7 +44,10 @@ def all_finite(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def take_step(optimizer: torch.optim.Optimizer) -> None:
     """One step of an optimiser on finite gradients, after which parameters are finite too."""
     optimizer.step()
-    for p in (p for group in optimizer.param_groups for p in group["params"]):
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    if bool(torch.nn.utils.get_total_norm(parameters).isfinite()):
+        return
+    for p in parameters:  # squares of large values are infinite too
         if not bool(torch.isfinite(p.sum())):  # one pass, and no mask
             p.nan_to_num_()  # an infinite value becomes the largest float32
 

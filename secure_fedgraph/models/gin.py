@@ -13,6 +13,7 @@ from torch_geometric.nn import GINConv
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.models.molecules import Embedded
+from secure_fedgraph.models.parameters import blank_linear
 
 CONVOLUTIONS = "convolutions."
 """What the names of the convolutions' parameters begin with: the part that the released code shares."""
@@ -53,11 +54,11 @@ class Gin(nn.Module):
                 "each is at least 1"
             )
         self.hidden, self.dropout = hidden, dropout
-        linear: nn.Module = nn.utils.skip_init(nn.Linear, features, hidden)
+        linear: nn.Module = blank_linear(features, hidden)
         self.reduce: nn.Module = Embedded(atoms, hidden) if atoms else linear
         self.convolutions = nn.ModuleList(GINConv(_mlp(hidden), eps=0.0) for _ in range(layers))
-        self.between: nn.Module = nn.utils.skip_init(nn.Linear, hidden, hidden)
-        self.head: nn.Module = nn.utils.skip_init(nn.Linear, hidden, classes)
+        self.between: nn.Module = blank_linear(hidden, hidden)
+        self.head: nn.Module = blank_linear(hidden, classes)
         for convolution in self.convolutions:  # a constant, which is not sent
             convolution.register_buffer("eps", torch.zeros(1), persistent=False)
         for p in self.parameters():
@@ -107,6 +108,4 @@ class Gin(nn.Module):
 
 
 def _mlp(width: int) -> nn.Sequential:
-    return nn.Sequential(
-        nn.utils.skip_init(nn.Linear, width, width), nn.ReLU(), nn.utils.skip_init(nn.Linear, width, width)
-    )
+    return nn.Sequential(blank_linear(width, width), nn.ReLU(), blank_linear(width, width))

@@ -118,13 +118,13 @@ def scores_of(model: nn.Module, graph: Data, generator: torch.Generator | None =
         more["batch"] = graph.graph.clone()
     elif "batch" in taken and taken["batch"].default is inspect.Parameter.empty:
         more["batch"] = torch.zeros(len(graph.x), dtype=torch.long)
-    scores = model(graph.x.clone(), graph.edge_index.clone(), **more)
+    scores = model(spare(model, graph.x), spare(model, graph.edge_index), **more)
     return scores
 
 
 def spare(model: nn.Module, x: Tensor) -> Tensor:
-    """Features that a model may write to: themselves for this package's own networks, which do not."""
-    return x if type(model).__module__.startswith(OURS) else x.clone()
+    """What a model may write to: itself for this package's own networks, which do not write, else a copy."""
+    return x if type(model).__module__.startswith(OURS) or not isinstance(x, Tensor) else x.clone()
 
 
 def reads(model: nn.Module) -> tuple[str, ...]:

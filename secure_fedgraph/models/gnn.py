@@ -11,6 +11,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.sample.trees import NeighbourTable
+from secure_fedgraph.models.parameters import blank_linear
+from secure_fedgraph.models.sparse_rows import Features, SparseRows, chosen, compact_of
 
 
 def _level_sizes(positions: int, depth: int) -> list[int]:
@@ -22,6 +25,10 @@ def _level_sizes(positions: int, depth: int) -> list[int]:
     raise BadInput(f"{positions} positions are no tree of {depth} levels")
 
 
+FEW = 0.03
+"""Share of non-zeros up to which the first layer multiplies by them; above, dense products are faster."""
+AT_ONCE = 2**17
+"""Nodes whose layer is computed at once where no gradient is wanted."""
 SHORT = 1e-6
 """Rows shorter than this are not normalised."""
 
@@ -41,9 +48,16 @@ class SageLayer(nn.Module):
         super().__init__()
         if outputs % 2:
             raise BadInput(f"hidden width {outputs} is odd: a GraphSAGE layer has two equal halves")
-        self.own: nn.Module = nn.utils.skip_init(nn.Linear, inputs, outputs // 2, bias=False)
-        self.neighbour: nn.Module = nn.utils.skip_init(nn.Linear, inputs, outputs // 2, bias=False)
+        self.own = blank_linear(inputs, outputs // 2, bias=False)
+        self.neighbour = blank_linear(inputs, outputs // 2, bias=False)
         self.bias = nn.Parameter(torch.zeros(outputs))
+
+    def halves(self, x: Features) -> tuple[torch.Tensor, torch.Tensor]:
+        """Each row's own half, and what it sends to the nodes that it is a neighbour of."""
+        if isinstance(x, torch.Tensor):
+            return self.own(x), self.neighbour(x)
+        own, neighbour = x.linear(torch.cat([self.own.weight, self.neighbour.weight])).chunk(2, dim=1)
+        return own, neighbour
 
     def join(self, own: torch.Tensor, neighbours: torch.Tensor) -> torch.Tensor:
         """Both halves, with the bias."""
@@ -73,7 +87,7 @@ class GraphSage(nn.Module):
         super().__init__()
         widths = [features, *hidden]
         self.layers = nn.ModuleList(map(SageLayer, widths[:-1], widths[1:]))
-        self.head: nn.Module = nn.utils.skip_init(nn.Linear, widths[-1], classes)
+        self.head: nn.Module = blank_linear(widths[-1], classes)
         for p in self.parameters():
             nn.init.zeros_(p)  # never uninitialised memory; `parameters.glorot` draws the real start
 
@@ -96,6 +110,8 @@ class GraphSage(nn.Module):
         Returns:
             Scores ``[nodes, classes]``.
         """
+        if not torch.is_grad_enabled():
+            return self._from_sums(x, NeighbourTable.of(edge_index, len(x)))
         source, target = edge_index
         degree = torch.bincount(target, minlength=x.shape[0]).clamp(min=1).unsqueeze(1)
         for depth, layer in enumerate(self._sage):
@@ -104,22 +120,46 @@ class GraphSage(nn.Module):
             x = self._activate(layer.join(layer.own(x), summed / degree), depth)
         return self._scores(x)
 
-    def forward_tree(self, x: torch.Tensor, tree: Sequence[torch.Tensor]) -> torch.Tensor:
+    def _from_sums(self, x: torch.Tensor, table: NeighbourTable) -> torch.Tensor:
+        """The same without gradients: some nodes at a time, and never a row a link."""
+        nodes = len(x)
+        parts = [slice(start, start + AT_ONCE) for start in range(0, nodes, AT_ONCE)] or [slice(0, 0)]
+        degree = table.degree.clamp(min=1).unsqueeze(1)
+        rows = self.prepared(x)
+        for depth, layer in enumerate(self._sage):
+            if isinstance(rows, SparseRows):
+                own, messages = layer.halves(rows)
+            else:
+                own, messages = None, layer.neighbour(x)
+            made = messages.new_empty(nodes, 2 * messages.shape[1])
+            for part in parts:
+                mean = table.sums(messages, part) / degree[part]
+                mine = layer.own(x[part]) if own is None else own[part]
+                made[part] = self._activate(layer.join(mine, mean), depth)
+            rows = x = made
+        return torch.cat([self._scores(x[part]) for part in parts])
+
+    def prepared(self, x: torch.Tensor) -> Features:
+        """Features as :meth:`forward_tree` multiplies them fastest."""
+        return compact_of(x, FEW)
+
+    def forward_tree(self, x: Features, tree: Sequence[torch.Tensor]) -> torch.Tensor:
         """Class scores of the nodes at the root of a sampled tree.
 
         Args:
-            x: features ``[nodes, features]``.
+            x: features ``[nodes, features]``, as :meth:`prepared` gives them or as they are.
             tree: node ids ``[b]``, ``[b, f1]``, ``[b, f1, f2]``; -1 where there is no neighbour.
 
         Returns:
             Scores ``[b, classes]``.
         """
         distinct, place = torch.unique(torch.cat([level.reshape(-1) for level in tree]), return_inverse=True)
-        present = (distinct >= 0).unsqueeze(1)
-        rows = x[distinct.clamp(min=0)] * present
         places = place.split([level.numel() for level in tree])
         first, *later = self._sage
-        own, neighbour = first.own(rows), first.neighbour(rows)
+        own, neighbour = first.halves(chosen(x, distinct.clamp(min=0)))
+        if int(distinct[0]) < 0:
+            present = (distinct >= 0).unsqueeze(1)
+            own, neighbour = own * present, neighbour * present
         levels = [
             self._activate(
                 first.join(

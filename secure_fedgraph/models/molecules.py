@@ -13,6 +13,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import softmax
 
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.models.parameters import blank_linear
 
 Convolution = Literal["gcn", "gat", "sage"]
 HEADS = 2
@@ -64,10 +65,10 @@ class GraphConvolution(nn.Module):
         if kind == "gat" and outputs % HEADS:
             raise BadInput(f"hidden width {outputs}: gat has {HEADS} heads; give a multiple of {HEADS}")
         self.kind = kind
-        self.sent: nn.Module = nn.utils.skip_init(nn.Linear, inputs, outputs)
+        self.sent: nn.Module = blank_linear(inputs, outputs)
         self.bond = Embedded(bonds, outputs) if bonds else None
         if kind == "sage":
-            self.own: nn.Module = nn.utils.skip_init(nn.Linear, inputs, outputs, bias=False)
+            self.own: nn.Module = blank_linear(inputs, outputs, bias=False)
         if kind == "gat":
             self.attend = nn.Parameter(torch.zeros(2 * HEADS, outputs // HEADS))
 
@@ -139,9 +140,7 @@ class GraphNet(nn.Module):
         readout: int = 64,
     ) -> None:
         super().__init__()
-        self.enter: nn.Module = (
-            Embedded(atoms, hidden[0]) if atoms else nn.utils.skip_init(nn.Linear, features, hidden[0])
-        )
+        self.enter: nn.Module = Embedded(atoms, hidden[0]) if atoms else blank_linear(features, hidden[0])
         widths = [hidden[0], *hidden]
         self.layers = nn.ModuleList(
             GraphConvolution(convolution, width_in, width_out, bonds)
@@ -149,9 +148,9 @@ class GraphNet(nn.Module):
         )
         self.dropout = dropout
         self.inner = nn.ModuleList(
-            nn.utils.skip_init(nn.Linear, inputs, readout) for inputs in (hidden[0] + hidden[-1], readout)
+            blank_linear(inputs, readout) for inputs in (hidden[0] + hidden[-1], readout)
         )
-        self.head: nn.Module = nn.utils.skip_init(nn.Linear, readout, classes)
+        self.head: nn.Module = blank_linear(readout, classes)
         for p in self.parameters():
             nn.init.zeros_(p)  # never uninitialised memory; `parameters.glorot` draws the real start
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from secure_fedgraph.models.molecules import Convolution, GraphConvolution
+from secure_fedgraph.models.parameters import blank_linear
 
 Features = Literal["constant", "degree", "id_embedding"]
 OWN = "own"
@@ -63,9 +64,9 @@ class RatingNet(nn.Module):
         self.offset = nn.Parameter(torch.zeros(1))
         self.use_habits = use_habits
         if use_habits:
-            self.inner: nn.Module = nn.utils.skip_init(nn.Linear, HABITS, hidden[-1])
-            self.outer: nn.Module = nn.utils.skip_init(nn.Linear, hidden[-1], 1)
-            self.direct: nn.Module = nn.utils.skip_init(nn.Linear, HABITS, 1)
+            self.inner: nn.Module = blank_linear(HABITS, hidden[-1])
+            self.outer: nn.Module = blank_linear(hidden[-1], 1)
+            self.direct: nn.Module = blank_linear(HABITS, 1)
         for p in self.parameters():
             nn.init.zeros_(p)  # never uninitialised memory; `parameters.glorot` draws the real start
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
 
 SPARSE_BELOW = 0.1
 """Share of non-zeros up to which the sparse product is the faster one."""
@@ -63,8 +66,62 @@ class SparseRows:
         )
         return product
 
+    def linear(self, weight: Tensor) -> Tensor:
+        """The product with a linear layer's weights ``[outputs, columns]``.
+
+        The gradient is summed column by column, in the order of the rows.
+
+        >>> weight = torch.tensor([[1.0, 10.0]], requires_grad=True)
+        >>> SparseRows.of(torch.tensor([[0.0, 2.0], [3.0, 0.0]])).linear(weight).sum().backward()
+        >>> weight.grad.tolist()
+        [[3.0, 2.0]]
+        """
+        product: Tensor = _Linear.apply(weight, self)  # type: ignore[no-untyped-call]  # torch types no Function
+        return product
+
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, rows: SparseRows) -> Tensor:
+        ctx.rows, ctx.columns = rows, weight.shape[1]
+        return rows.times(weight.t().contiguous())
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        rows: SparseRows = ctx.rows
+        order = _by_column(rows.columns, ctx.columns)
+        row = torch.repeat_interleave(torch.arange(len(rows)), rows.starts.diff())[order]
+        starts = torch.zeros(ctx.columns + 1, dtype=torch.long)
+        torch.cumsum(torch.bincount(rows.columns, minlength=ctx.columns), 0, out=starts[1:])
+        values = None if rows.values is None else rows.values[order]
+        summed = F.embedding_bag(
+            row, gradient, starts, mode="sum", per_sample_weights=values, include_last_offset=True
+        )
+        return summed.t(), None
+
+
+def _by_column(column: Tensor, columns: int) -> Tensor:
+    """The non-zeros column after column, in each in the order that they have."""
+    short = column.to(torch.int16 if columns <= 2**15 else torch.int64)  # NumPy counts instead of comparing
+    return torch.from_numpy(np.argsort(short.numpy(), kind="stable"))
+
 
 Features = Tensor | SparseRows
+_COMPACT = WeakIdKeyDictionary()
+"""A matrix that is in use -> how often it was changed in place, and its rows as they multiply fastest."""
+
+
+def compact_of(x: Tensor, below: float = SPARSE_BELOW) -> Features:
+    """:func:`compact`, made once for as long as the tensor is in use and stays as it is.
+
+    Args:
+        below: share of non-zeros up to which rows are kept by them.
+    """
+    version, kept = _COMPACT.get(x, (None, None))
+    if version != x._version:
+        kept = SparseRows.of(x) if int(x.count_nonzero()) <= below * x.numel() else None
+        _COMPACT[x] = x._version, kept
+    return x if kept is None else kept
 
 
 def compact(x: Tensor) -> Features:

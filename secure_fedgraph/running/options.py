@@ -27,6 +27,8 @@ class Named(TypedDict, total=False):
     seed: int
     sampler: Sampler
     evaluation: str | None
+    evaluate_every: int
+    evaluate_sample: int | None
     out: Path | str | None
     keep: Keep
     on_round: OnRound | None
@@ -63,6 +65,10 @@ class RunOptions:
         evaluation: ``"referee"`` or ``"in_band"``; by default ``"in_band"`` where owners came with data of
             their own and no referee has any, and otherwise ``"referee"``. With ``"at_home"`` no score
             leaves an owner, so none costs anything, and the run has none.
+        evaluate_every: rounds from one score to the next; the last round always has one. Rounds between have
+            an entry without scores, and with ``"in_band"`` send none and are charged for none.
+        evaluate_sample: how many test nodes the referee scores, drawn once; by default all. Only for models
+            whose scores of some nodes do not need the whole graph.
         out: folder for the ledger, the transcript and the checkpoints; in memory without one.
         keep: which messages the transcript keeps in full.
         on_round: called with each round's scores; on resume with those of the earlier rounds first.
@@ -96,6 +102,8 @@ class RunOptions:
     seed: int = 0
     sampler: Sampler = everyone
     evaluation: str | None = None
+    evaluate_every: int = 1
+    evaluate_sample: int | None = None
     out: Path | str | None = None
     keep: Keep = nothing
     on_round: OnRound | None = None
@@ -112,8 +120,15 @@ class RunOptions:
     run: str | None = None
 
     def __post_init__(self) -> None:
-        for key, least in (("rounds", 1), ("seed", 0), ("checkpoint_every", 0)):
-            if (number := getattr(self, key)) is not None or key != "rounds":
+        whole = {
+            "rounds": 1,
+            "seed": 0,
+            "checkpoint_every": 0,
+            "evaluate_every": 1,
+            "evaluate_sample": 1,
+        }
+        for key, least in whole.items():
+            if (number := getattr(self, key)) is not None or key not in ("rounds", "evaluate_sample"):
                 check_whole(key, number, least)
         if self.evaluation is not None and self.evaluation not in MODES:
             raise BadInput(f"evaluation = {self.evaluation!r}: use one of {', '.join(MODES)}")
@@ -150,6 +165,15 @@ class RunOptions:
         for key in ("out", "ledger"):
             if not isinstance(getattr(self, key), str | Path | None):
                 raise wrong_type(key, getattr(self, key), "give a path")
+
+    def scores(self, number: int, last: int) -> bool:
+        """Whether a round is scored.
+
+        Args:
+            number: of the round, counted without a warm-up.
+            last: of the last round.
+        """
+        return number == last or not number % self.evaluate_every
 
     @property
     def folder(self) -> Path | None:

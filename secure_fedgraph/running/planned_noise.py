@@ -33,6 +33,7 @@ class Forecast:
         clients: their names; the pool's where the algorithm pools.
         rounds: how many are scored.
         budget: with as many holders as the data have.
+        evaluate_every: rounds from one score to the next, where clients send scores.
     """
 
     algorithm: Algorithm
@@ -40,6 +41,7 @@ class Forecast:
     clients: tuple[str, ...]
     rounds: int
     budget: Budget
+    evaluate_every: int = 1
 
     @property
     def paid(self) -> tuple[Channel, ...]:
@@ -122,7 +124,13 @@ class Forecast:
         return split(self.budget, bound, self.uses, self._occurrences(bound.policy))
 
     def _uses_in(self, rounds: int) -> dict[str, int]:
-        asked = {c.name: self.algorithm.uses(c, rounds, len(self.clients)) for c in self.paid}
+        scored = rounds // self.evaluate_every
+        scored += bool(rounds % self.evaluate_every) and rounds == self.rounds
+        of_scores = {self.algorithm.METRICS.name: scored}
+        asked = {
+            c.name: self.algorithm.uses(c, of_scores.get(c.name, rounds), len(self.clients))
+            for c in self.paid
+        }
         return {TRAINING: rounds, **asked}
 
     def _occurrences(self, policy: Policy) -> int:
@@ -168,7 +176,8 @@ def planned(
             f"resume it, give policies.{name}(norm=..., multiplier=...) with that noise"
         )
     rounds = algorithm.rounds if options.rounds is None else options.rounds
-    forecast = Forecast(algorithm, channels, federation.names, rounds, budget)
+    every = options.evaluate_every
+    forecast = Forecast(algorithm, channels, federation.names, rounds, budget, every)
     return forecast.plan(lambda noises: policy_with_noise(name, NORM, noises), ledger=shared).policy
 
 

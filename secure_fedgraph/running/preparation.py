@@ -102,6 +102,8 @@ class Prepared:
             "rounds": self.rounds,
             "seed": self.options.seed,
             "evaluation": self.evaluation,
+            **({"evaluate_every": every} if (every := self.options.evaluate_every) > 1 else {}),
+            **({"evaluate_sample": size} if (size := self.options.evaluate_sample) else {}),
         }
         events: dict[str, Any] = json.loads(json.dumps(facts, default=str))
         return events
@@ -122,6 +124,7 @@ def prepare(
         federation = federation.pooled()
     evaluation = options.evaluation or federation.evaluation
     federation.check(algorithm, evaluation)
+    federation = _with_sampled_tests(federation, algorithm, evaluation, options)
     configured = algorithm
     algorithm = fitted(algorithm, policy, federation, evaluation, options.allow_plaintext)
     if algorithm is not configured:
@@ -139,7 +142,9 @@ def prepare(
             break
         warnings.warn(said(suited, policy.name), FormWarning, stacklevel=3)
         algorithm, channels = suited, channels_of(suited, federation, evaluation)
-    if evaluation == "referee" and is_private(bound) and algorithm.combines(federation.schema):
+    # own models read two links by degrees, of which a sample's graph has not all
+    combined = evaluation == "referee" and is_private(bound) and options.evaluate_sample is None
+    if combined and algorithm.combines(federation.schema):
         bound = policy.bind((*channels, algorithm.COMBINED), federation.names)
     if bound.broadcasts is not None:
         bound = _limited(bound, algorithm, federation, options)
@@ -148,7 +153,9 @@ def prepare(
     _check_inside(bound, algorithm, federation)
     if options.budget is not None and not options.resume:  # noise by hand; a resumed run was warned before
         rounds = algorithm.rounds if options.rounds is None else options.rounds
-        forecast = Forecast(algorithm, channels, federation.names, rounds, options.budget)
+        forecast = Forecast(
+            algorithm, channels, federation.names, rounds, options.budget, options.evaluate_every
+        )
         forecast.warn_of_early_stop(bound, options.shared_ledger, options.sampler is not everyone)
     tolerant = any(
         one.carrier.tolerates_dropouts or one.channel.without_lost for one in bound.bounds.values()
@@ -164,6 +171,31 @@ def prepare(
             f"{' and '.join(unread)}: {algorithm.name}'s model does not read it", DataWarning, stacklevel=3
         )
     return Prepared(algorithm, federation, bound, options)
+
+
+def _with_sampled_tests(
+    federation: Federation, algorithm: Algorithm, evaluation: str, options: RunOptions
+) -> Federation:
+    """The federation with a referee who holds a sample of its test nodes, where one is asked for.
+
+    Raises:
+        BadInput: where nobody can score a sample.
+    """
+    size, tests = options.evaluate_sample, federation.referee.test_set
+    if size is None:
+        return federation
+    reach = algorithm.reach(federation.schema)
+    if evaluation != "referee" or not tests.tests or tests.inputs.get("edge_index") is None:
+        raise BadInput(
+            f"evaluate_sample = {size}: no referee scores test nodes of one graph in this run; leave it out"
+        )
+    if reach is None or algorithm.measure(federation.schema) != "accuracy":
+        raise BadInput(
+            f"evaluate_sample = {size}: {algorithm.name} as set scores no node without the whole graph; "
+            "leave it out, and give evaluate_every to score fewer rounds"
+        )
+    referee = federation.referee.sampled(size, reach, sub_seed(options.seed, "evaluation sample"))
+    return replace(federation, referee=referee)
 
 
 def _limited(

@@ -34,6 +34,7 @@ class Run:
     seconds: float
     evaluation: str
     budget: Budget | None = None
+    evaluate_every: int = 1
 
     def __repr__(self) -> str:
         last = {k: v for k, v in self.history[-1]["accuracy"].items() if isinstance(v, float)}

@@ -105,14 +105,15 @@ class Session:
         return Round(number, here, self.prepared.bound, self.courier, set_ups=self._set_ups)
 
     def scores(self, round: Round, state: State) -> dict[str, Any]:
-        """A round's row of the history: by the referee, in band, or without scores.
+        """A round's row of the history: by the referee, in band, or without scores where none are due.
 
         The referee works with copies: no guarantee covers what it reads, so nothing that it keeps on the
         algorithm or changes in the state may get into training.
         """
         algorithm, federation = self.prepared.algorithm, self.prepared.federation
         scores: dict[str, Any]
-        if self.prepared.evaluation == "at_home":
+        due = self.options.scores(round.number - algorithm.warm_up, self.prepared.rounds)
+        if self.prepared.evaluation == "at_home" or not due:
             scores = {}
         elif self.prepared.evaluation == "in_band":
             scores = dict(in_band(algorithm, state, round))
@@ -155,6 +156,7 @@ class Session:
             self._seconds(),
             self.prepared.evaluation,
             self.options.budget,
+            self.options.evaluate_every,
         )
 
     @property

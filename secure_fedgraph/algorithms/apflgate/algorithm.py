@@ -69,7 +69,14 @@ class ApflGate(Algorithm):
     data = "bbbp"
     clients: ClassVar[Mapping[str, int]] = {"bbbp": 16, "ciao": 28}
     kinds: ClassVar[tuple[str, ...]] = ("node", "graph", "ratings")
-    partitions: ClassVar[tuple[str, ...]] = ("louvain", "dirichlet", "by_category", "random", "label_skew")
+    partitions: ClassVar[tuple[str, ...]] = (
+        "louvain",
+        "dirichlet",
+        "by_category",
+        "random",
+        "label_skew",
+        "louvain_compiled",
+    )
     metric = "auc"
     personalises: ClassVar[bool] = True
     tracks: ClassVar[bool] = True

@@ -62,7 +62,7 @@ class FedEgo(NodeClassifier):
     summary = "mashed ego-graphs train global upper layers that every client mixes with its own"
     reference = "FedEgo, ACM TKDD 2023"
     rounds = 200
-    partitions: ClassVar[tuple[str, ...]] = ("label_skew", "louvain", "random")
+    partitions: ClassVar[tuple[str, ...]] = ("label_skew", "louvain", "louvain_compiled", "random")
     own_models: ClassVar[bool] = False
     needs_neighbours: ClassVar[str] = "a mash mixes nodes with their neighbours"
     clients: ClassVar[Mapping[str, int]] = {"cora": 5, "citeseer": 5, "dblp": 10}

@@ -76,7 +76,7 @@ class FedRidge(Algorithm):
     reference = "Vu and Slavkovic 2009"
     rounds = 1
     data: ClassVar[str] = "pubmed"
-    partitions: ClassVar[tuple[str, ...]] = ("louvain", "random", "label_skew")
+    partitions: ClassVar[tuple[str, ...]] = ("louvain", "louvain_compiled", "random", "label_skew")
     Settings: ClassVar[type[RidgeSettings]] = RidgeSettings
     settings: RidgeSettings
     record: ClassVar[Unit] = Unit.NODE

@@ -334,7 +334,7 @@ class FedSagePlus(Generates, FedSage):
         generator = client.generator(f"feedback/{answered}")
         targets, near = client.graph.x, None
         if self.settings.cross_target == "random_neighbourhood":
-            table = NeighbourTable(client.graph.edge_index, client.graph.num_nodes)
+            table = NeighbourTable.of(client.graph.edge_index, client.graph.num_nodes)
             near = random_neighbourhoods(table, len(z), generator)
         scale = 1 / (len(z) * CANDIDATES)
         side = self._side(client.schema)

@@ -58,7 +58,7 @@ class FedSgd(Algorithm):
     reference = "McMahan et al. 2017"
     rounds = 200
     data: ClassVar[str] = "pubmed"
-    partitions: ClassVar[tuple[str, ...]] = ("louvain", "random", "label_skew")
+    partitions: ClassVar[tuple[str, ...]] = ("louvain", "louvain_compiled", "random", "label_skew")
     Settings: ClassVar[type[SgdSettings]] = NodeSgdSettings
     settings: SgdSettings
     heads: ClassVar[Mapping[str, Callable[[SgdSettings], Head]]] = {"mlp": NodePerceptron, "sage": SageHead}

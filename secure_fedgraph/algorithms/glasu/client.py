@@ -109,7 +109,7 @@ class VerticalClient(Algorithm):
         if nodes > checks.MOST_NODES:
             raise BadInput(f"{nodes} nodes: index sets travel as float32, exact up to {checks.MOST_NODES}")
         links = client.memory.get(ALL_LINKS, client.graph.edge_index)
-        return NeighbourTable(links, nodes)
+        return NeighbourTable.of(links, nodes)
 
     @property
     def divides_links(self) -> bool:

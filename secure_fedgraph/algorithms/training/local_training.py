@@ -98,7 +98,7 @@ def loss_on(
 def _fresh_trees(client: ClientContext, graph: Data, settings: TrainingSettings) -> Trees:
     if settings.trains_alone:
         return lambda batch: own_tree(batch, len(settings.fanout), graph.get(PARTNER))
-    table = NeighbourTable(graph.edge_index, graph.num_nodes)
+    table = NeighbourTable.of(graph.edge_index, graph.num_nodes)
     generator = client.generator("neighbours")
     return lambda batch: table.sample_tree(batch, settings.fanout, generator)
 

@@ -42,7 +42,14 @@ class NodeClassifier(Algorithm):
         settings: :class:`~secure_fedgraph.algorithms.training.settings.TrainingSettings`.
     """
 
-    partitions: ClassVar[tuple[str, ...]] = ("louvain", "random", "label_skew", "file_order", "dirichlet")
+    partitions: ClassVar[tuple[str, ...]] = (
+        "louvain",
+        "louvain_compiled",
+        "random",
+        "label_skew",
+        "file_order",
+        "dirichlet",
+    )
     Settings: ClassVar[type[TrainingSettings]] = TrainingSettings
     settings: TrainingSettings
 
@@ -174,6 +181,12 @@ class NodeClassifier(Algorithm):
                 schema.features, schema.classes, settings.hidden[0], settings.fanout, dropout=settings.dropout
             )
         return GraphSage(schema.features, schema.classes, settings.hidden)
+
+    def reach(self, schema: Schema) -> int | None:
+        """The layers of the built-in networks of nodes; None of others."""
+        averages = schema.kind != GraphSetDataset.kind and isinstance(self.model(schema), GraphSage | EgoSage)
+        as_here = type(self).predict is NodeClassifier.predict
+        return len(self.settings.fanout) if averages and as_here else None
 
     def start(self, schema: Schema, seed: int) -> nn.Module:
         """A model with seeded first weights.

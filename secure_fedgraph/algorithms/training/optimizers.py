@@ -32,6 +32,9 @@ def bound_gradients(parameters: Iterable[nn.Parameter], largest: float) -> bool:
         Whether all of them were finite.
     """
     gradients = [p.grad for p in parameters if p.grad is not None]
+    norm = torch.nn.utils.get_total_norm(gradients)
+    if float(norm) <= largest:  # then each value is finite and no larger, and there is nothing to cut
+        return True
     sound = all(bool(torch.isfinite(gradient.sum())) for gradient in gradients)
     for gradient in gradients:  # each element first: squares of larger ones overflow
         gradient.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0).clamp_(-largest, largest)

@@ -75,11 +75,28 @@ class DataFacts(Part):
     partition: PartitionFacts = PartitionFacts()
 
 
+class TestSample(Part):
+    """Test nodes that were drawn once, of which scores are shares."""
+
+    nodes: Count
+    of: Count
+    """How many test nodes there are."""
+    low: Annotated[float, Field(ge=0, le=1)]
+    """With ``high``, a 95 % interval (Wilson) of what ``accuracy.global`` is on all of them."""
+    high: Annotated[float, Field(ge=0, le=1)]
+
+
 class Evaluation(Part):
     """Who scored the model, and what that means for the guarantee."""
 
+    sometimes = ("sample",)
+
     mode: str = ""
     note: str = ""
+    every: Annotated[int, Field(ge=1)] = 1
+    """Rounds from one score to the next; the last round has one."""
+    sample: TestSample | None = None
+    """Where only some test nodes were scored."""
 
 
 class Claim(Part):

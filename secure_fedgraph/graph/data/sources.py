@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # where files lie is asked without torch
     from torch_geometric.data import Data
 
 VARIABLE = "SECURE_FEDGRAPH_DATA"
+CACHE = "SECURE_FEDGRAPH_CACHE"
 _SECONDS = 10.0
 
 
@@ -84,6 +85,9 @@ class Raw:
 
 
 def cache_folder() -> Path:
+    """``$SECURE_FEDGRAPH_CACHE`` where it is set, else the user's cache folder."""
+    if given := os.environ.get(CACHE):
+        return Path(given).expanduser()
     return platformdirs.user_cache_path("secure-fedgraph", appauthor=False)
 
 

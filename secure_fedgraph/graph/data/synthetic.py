@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput, unknown_name
+from secure_fedgraph.graph.sample.links import ascending
 
 _DRAWS = 40
 SPREAD = 0.2
@@ -71,8 +72,8 @@ def citation(
         if dense
         else _words(y, classes, features, words_per_node, topic, rng)
     )
-    both = np.concatenate([links, links[::-1]], axis=1)
-    both = both[:, np.lexsort((both[1], both[0]))]
+    keys = np.sort(np.concatenate([links[0] * nodes + links[1], links[1] * nodes + links[0]]))
+    both = np.stack(np.divmod(keys, nodes))
     return Data(x=torch.from_numpy(x), y=torch.from_numpy(y), edge_index=torch.from_numpy(both))
 
 
@@ -98,7 +99,7 @@ def _links(
         stay = (rng.random(missing) < homophily) | (size >= mass[-1])
         second = _pick(mass, np.where(stay, inside, outside))
         low, high = np.minimum(first, second), np.maximum(first, second)
-        keys = np.union1d(keys, (low * nodes + high)[low != high])
+        keys = ascending(np.concatenate([keys, (low * nodes + high)[low != high]]))
     return by_class[np.stack([keys // nodes, keys % nodes])]
 
 

@@ -7,6 +7,7 @@ of size, and move single nodes until every owner has a few of each class.
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import networkx as nx
 import numpy as np
@@ -16,11 +17,14 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.partition.kept import WORTH_KEEPING, kept_or_made, key_of
 from secure_fedgraph.graph.sample.links import undirected_links
 
 Nodes = NDArray[np.int64]
 PER_CLASS = 2
 """Nodes of each class that every owner gets, if the graph has enough."""
+MOST_LINKS = 2_000_000
+"""Links of the largest graph whose communities networkx looks for: it takes minutes and gigabytes there."""
 
 
 def assign(
@@ -50,13 +54,60 @@ def assign(
     Returns:
         ``[N]`` owners, 0 to M - 1; every owner has at least one node.
     """
-    links = undirected_links(graph.edge_index).numpy()
+    links = undirected_links(graph.edge_index)
     runs = (3 if links.shape[1] <= 100_000 else 1) if restarts is None else restarts
+    check_settings(delta, inside, runs)
+    if links.shape[1] > MOST_LINKS:
+        raise BadInput(
+            f"partition louvain: the graph has {links.shape[1]:,} links, and this search in Python is for "
+            f"{MOST_LINKS:,} at most: use partition louvain_compiled, or random"
+        )
+    nodes = int(graph.num_nodes or 0)
+    known = known_labels(graph) if classes else np.full(nodes, -1, dtype=np.int64)
+
+    def make() -> Nodes:
+        owner_of = _owners_along(links.numpy(), nodes, owners, seed, delta, inside, runs)
+        return repair(owner_of, known, links.numpy(), owners) if classes else owner_of
+
+    if links.shape[1] < WORTH_KEEPING:
+        return torch.from_numpy(make())
+    settings = {
+        "rule": "louvain",
+        "owners": owners,
+        "seed": seed,
+        "delta": float(delta),
+        "inside": inside,
+        "runs": runs,
+        "classes": classes,
+        "networkx": nx.__version__,
+    }
+    key = key_of(links, known, settings, (Path(__file__),))
+    return torch.from_numpy(kept_or_made(key, nodes, owners, make))
+
+
+def check_settings(delta: float, inside: str, runs: int = 1) -> None:
+    """Refuses settings of a partition along communities that are out of range.
+
+    Raises:
+        BadInput: naming them.
+    """
     if delta < 0 or runs < 1:
         raise BadInput(f"delta is {delta} and restarts is {runs}; give 0 or more nodes and 1 or more runs.")
     if inside not in ("arbitrary", "nearby"):
         raise BadInput(f"inside is {inside!r}; give 'arbitrary' or 'nearby'.")
-    nodes = int(graph.num_nodes or 0)
+
+
+def known_labels(graph: Data) -> Nodes:
+    """``[N]`` the classes that owners learn from: of training nodes, where the graph has a ``train_mask``."""
+    masked = graph.get("train_mask") is not None
+    labels: Nodes = (torch.where(graph.train_mask, graph.y, -1) if masked else graph.y).numpy()
+    return labels
+
+
+def _owners_along(
+    links: Nodes, nodes: int, owners: int, seed: int, delta: float, inside: str, runs: int
+) -> Nodes:
+    """The owners of the run of Louvain that loses the fewest links."""
     slack = min(float(delta), nodes / owners / 4)
     whole = nx.Graph()
     whole.add_nodes_from(range(nodes))
@@ -71,12 +122,8 @@ def assign(
                 members = _breadth_first(whole.subgraph(members.tolist()), members)
             size = max(1, int(nodes / owners - slack))
             pieces += [members[start : start + size] for start in range(0, len(members), size)]
-        assignments.append(_fill(pieces, nodes, owners, slack))
-    owner_of = min(assignments, key=lambda owner: int((owner[links[0]] != owner[links[1]]).sum()))
-    if classes:
-        known = graph.y if graph.get("train_mask") is None else torch.where(graph.train_mask, graph.y, -1)
-        owner_of = _repair(owner_of, known.numpy(), links, owners)
-    return torch.from_numpy(owner_of)
+        assignments.append(fill(pieces, nodes, owners, slack))
+    return min(assignments, key=lambda owner: int((owner[links[0]] != owner[links[1]]).sum()))
 
 
 def _breadth_first(part: nx.Graph, roots: Nodes) -> Nodes:
@@ -87,7 +134,7 @@ def _breadth_first(part: nx.Graph, roots: Nodes) -> Nodes:
     return np.fromiter(order, dtype=np.int64)
 
 
-def _fill(pieces: list[Nodes], nodes: int, owners: int, slack: float) -> Nodes:
+def fill(pieces: list[Nodes], nodes: int, owners: int, slack: float) -> Nodes:
     """Largest piece first into the current owner; on to the next when it does not fit or is full.
 
     The published rule leaves two cases open, neither of which occurs on the paper's graphs. Owners filled
@@ -118,14 +165,13 @@ def _fill(pieces: list[Nodes], nodes: int, owners: int, slack: float) -> Nodes:
     return owner_of
 
 
-def _repair(owner_of: Nodes, y: Nodes, links: Nodes, owners: int) -> Nodes:
+def repair(owner_of: Nodes, y: Nodes, links: Nodes, owners: int) -> Nodes:
     """Move nodes, one at a time, from the owner with most of a class to one with fewer than ``PER_CLASS``.
 
     A donor keeps ``PER_CLASS`` of that class. It gives the node whose move loses the fewest links; the
     smallest index breaks ties.
     """
     owner_of = owner_of.copy()
-    ends = np.concatenate([links, links[::-1]], axis=1)
     count = np.zeros((owners, int(y.max()) + 1), dtype=np.int64)
     known = y >= 0
     np.add.at(count, (owner_of[known], y[known]), 1)
@@ -134,9 +180,15 @@ def _repair(owner_of: Nodes, y: Nodes, links: Nodes, owners: int) -> Nodes:
             donor = int(count[:, label].argmax())
             if count[donor, label] <= PER_CLASS:
                 break
-            other_end = owner_of[ends[1]]
-            lost = np.bincount(ends[0], (other_end == donor) - 1.0 * (other_end == owner), minlength=len(y))
-            candidates = np.flatnonzero((owner_of == donor) & (y == label))
+            candidate = (owner_of == donor) & (y == label)
+            lost = np.zeros(len(y))
+            for here, there in (links, links[::-1]):
+                near = candidate[here]
+                other_end = owner_of[there[near]]
+                lost += np.bincount(
+                    here[near], (other_end == donor) - 1.0 * (other_end == owner), minlength=len(y)
+                )
+            candidates = np.flatnonzero(candidate)
             moved = candidates[lost[candidates].argmin()]
             owner_of[moved] = owner
             count[donor, label] -= 1

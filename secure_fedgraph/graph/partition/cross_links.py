@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch_geometric.data import Data
 
-from secure_fedgraph.graph.sample.links import undirected_links
+from secure_fedgraph.graph.sample.links import distinct_pairs, undirected_links
 
 
 def note_cross_links(graph: Data, owners: Sequence[Data]) -> None:
@@ -37,11 +37,13 @@ def note_cross_links(graph: Data, owners: Sequence[Data]) -> None:
     for number in reversed(range(len(owners))):
         home[owners[number].node_id] = number
     links = undirected_links(graph.edge_index)
-    ends = torch.cat([links, links.flip(0)], dim=1)
-    ends = ends[:, (home[ends] >= 0).all(dim=0)]
+    held = home >= 0
     for number, own in enumerate(owners):
         place = torch.full((nodes,), -1)
         place[own.node_id] = torch.arange(len(own.node_id))
-        crossing = ends[:, (place[ends[0]] >= 0) & (place[ends[1]] < 0)]
-        own.cross_links = torch.unique(torch.stack([place[crossing[0]], crossing[1]]), dim=1)
+        mine = place >= 0
+        theirs = held & ~mine
+        both_ways = (links, links.flip(0))
+        crossing = torch.cat([way[:, mine[way[0]] & theirs[way[1]]] for way in both_ways], dim=1)
+        own.cross_links = distinct_pairs(torch.stack([place[crossing[0]], crossing[1]]))
         own.home = home[own.node_id] == number

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput, unknown_name
+from secure_fedgraph.graph.partition import compiled
 from secure_fedgraph.graph.partition.communities import assign
 from secure_fedgraph.graph.sample.links import edge_values, undirected_links
 
@@ -100,7 +101,19 @@ def louvain(graph: Data, owners: int, seed: int, **settings: Any) -> NodeAssignm
     return from_assignment("louvain", graph, assign(graph, owners, seed, **settings), owners)
 
 
-PARTITIONS: dict[str, Callable[..., NodeAssignment]] = {"louvain": louvain, "random": random_parts}
+def louvain_compiled(graph: Data, owners: int, seed: int, **settings: Any) -> NodeAssignment:
+    """The same along communities that compiled code finds; ``compiled.assign`` has the settings."""
+    _check(graph, owners)
+    return from_assignment(
+        "louvain_compiled", graph, compiled.assign(graph, owners, seed, **settings), owners
+    )
+
+
+PARTITIONS: dict[str, Callable[..., NodeAssignment]] = {
+    "louvain": louvain,
+    "louvain_compiled": louvain_compiled,
+    "random": random_parts,
+}
 
 
 def partition(name: str, graph: Data, owners: int, seed: int, **settings: Any) -> NodeAssignment:

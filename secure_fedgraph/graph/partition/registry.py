@@ -10,6 +10,7 @@ from typing import Any
 
 from secure_fedgraph.errors import BadInput, unknown_name
 from secure_fedgraph.graph.kinds import Dataset, GraphDataset, GraphSetDataset, RatingsDataset
+from secure_fedgraph.graph.partition import compiled
 from secure_fedgraph.graph.partition.agents import file_order_agents, random_agents
 from secure_fedgraph.graph.partition.by_category import by_category
 from secure_fedgraph.graph.partition.communities import assign
@@ -46,6 +47,11 @@ class Partitioning:
 PARTITIONS: dict[str, Partitioning] = {
     "louvain": Partitioning(
         partial(subgraphs, "louvain"), "disjoint parts along communities (FedSage)", settings_of=assign
+    ),
+    "louvain_compiled": Partitioning(
+        partial(subgraphs, "louvain_compiled"),
+        "the same for graphs of any size: communities by compiled code",
+        settings_of=compiled.assign,
     ),
     "random": Partitioning(
         partial(subgraphs, "random"), "disjoint parts at random", settings_of=random_parts

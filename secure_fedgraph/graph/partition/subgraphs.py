@@ -25,7 +25,7 @@ def subgraphs(rule: str, graph: Data, clients: int, seed: int, **settings: Any) 
     section 5.1); where the graph has masks, these name the test nodes.
 
     Args:
-        rule: ``louvain`` or ``random``.
+        rule: ``louvain``, ``louvain_compiled`` or ``random``.
         graph: ``x``, ``edge_index``, ``y``; all three masks or none.
         clients: how many owners.
         seed: for the parts and for each owner's split, by sub-seeds.

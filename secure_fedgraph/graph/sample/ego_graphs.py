@@ -74,7 +74,7 @@ def ego_table(
         raise BadInput(f"slots is {slots!r}: use one of {', '.join(SLOTS)}")
     centres = torch.arange(int(graph.num_nodes or 0))
     if slots == "sampled":
-        tree = NeighbourTable(graph.edge_index, len(centres)).sample_tree(centres, fanout, generator)
+        tree = NeighbourTable.of(graph.edge_index, len(centres)).sample_tree(centres, fanout, generator)
     else:
         links = graph.edge_index
         if priorities is None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 
+import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
 
 from secure_fedgraph.errors import BadInput
 
@@ -14,6 +17,10 @@ PARTNER = "partner"
 """The entry of a graph that names for each node its only neighbour, where nodes are trained on alone."""
 MISSING = -1
 """The index that stands for "no neighbour": callers put a zero vector in its place."""
+
+
+_TABLES = WeakIdKeyDictionary()
+"""Links of a graph that is still in use -> how often they were changed in place, and their table."""
 
 
 class NeighbourTable:
@@ -48,10 +55,25 @@ class NeighbourTable:
             )
         source, target = edge_index.long()
         # Sorting by (target, source) makes the table, and so every seeded sample, independent of edge order.
-        order = torch.argsort(target * num_nodes + source)
-        self.col = source[order]
+        keys = np.sort((target * num_nodes + source).numpy())
+        self.col = torch.from_numpy(np.remainder(keys, max(num_nodes, 1), out=keys))
         self.degree = torch.bincount(target, minlength=num_nodes)
         self.rowptr = torch.cat([self.degree.new_zeros(1), self.degree.cumsum(0)])
+
+    @classmethod
+    def of(cls, edge_index: Tensor, num_nodes: int) -> NeighbourTable:
+        """The table of a graph's links, sorted once for as long as the tensor is in use and stays as it is.
+
+        >>> links = torch.tensor([[1, 2], [0, 0]])
+        >>> NeighbourTable.of(links, 3) is NeighbourTable.of(links, 3)
+        True
+        """
+        version, table = _TABLES.get(edge_index, (None, None))
+        if table is None or version != edge_index._version or table.num_nodes != num_nodes:
+            table = cls(edge_index, num_nodes)
+            _TABLES[edge_index] = edge_index._version, table
+        made: NeighbourTable = table
+        return made
 
     @property
     def num_nodes(self) -> int:
@@ -85,6 +107,24 @@ class NeighbourTable:
         offset = (uniform * degree.unsqueeze(-1)).long()
         slot = (self.rowptr[known].unsqueeze(-1) + offset).clamp(max=self.col.numel() - 1)
         return torch.where(degree.unsqueeze(-1) > 0, self.col[slot], MISSING)
+
+    def sums(self, x: Tensor, rows: slice = slice(None)) -> Tensor:
+        """The sums of all neighbours' rows of ``x``, ``[rows, width]``; no gradient flows.
+
+        Neighbours are added one after the other, as ``index_add_`` over sorted links adds them, and no row is
+        copied: ``[edges, width]`` would not fit where a graph has many links.
+
+        >>> table = NeighbourTable(torch.tensor([[1, 2], [0, 0]]), num_nodes=3)
+        >>> table.sums(torch.tensor([[1.0], [2.0], [4.0]])).flatten().tolist()
+        [6.0, 0.0, 0.0]
+        """
+        start, stop, _ = rows.indices(self.num_nodes)
+        ends = self.rowptr[start : stop + 1]
+        first, last = int(ends[0]), int(ends[-1])
+        summed: Tensor = F.embedding_bag(
+            self.col[first:last], x.detach(), ends - first, mode="sum", include_last_offset=True
+        )
+        return summed
 
     def sample_tree(self, nodes: Tensor, fanouts: Sequence[int], generator: torch.Generator) -> list[Tensor]:
         """Sample hop after hop: ``[b], [b, f1], [b, f1, f2], ...``; children of ``-1`` are ``-1``."""

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from secure_fedgraph.models.ego.model import MeanLayers, Reduction, blank, distinct_nodes, dropped, kaiming
+from secure_fedgraph.models.parameters import blank_linear
 from secure_fedgraph.models.sparse_rows import Features, chosen, compact
 
 
@@ -53,8 +54,8 @@ class EgoFree(nn.Module):
         self.fanout = tuple(fanout)
         self.dropout = dropout
         self.reduction = GraphReduction(features, width, len(self.fanout))
-        self.layers = nn.ModuleList(nn.utils.skip_init(nn.Linear, width, width) for _ in self.fanout)
-        self.head: nn.Module = nn.utils.skip_init(nn.Linear, width, classes, bias=False)
+        self.layers = nn.ModuleList(blank_linear(width, width) for _ in self.fanout)
+        self.head: nn.Module = blank_linear(width, classes, bias=False)
         blank(self)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:

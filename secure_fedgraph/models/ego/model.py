@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.sample.ego_graphs import level_sizes
 from secure_fedgraph.graph.sample.trees import NeighbourTable
+from secure_fedgraph.models.parameters import blank_linear
 from secure_fedgraph.models.sparse_rows import Features, chosen, compact, product
 
 REDUCTION = "reduction."
@@ -54,8 +55,8 @@ class MeanLayer(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.neighbour: nn.Module = nn.utils.skip_init(nn.Linear, width, width)
-        self.own: nn.Module = nn.utils.skip_init(nn.Linear, width, width, bias=False)
+        self.neighbour: nn.Module = blank_linear(width, width)
+        self.own: nn.Module = blank_linear(width, width, bias=False)
 
     def forward(self, own: Tensor, mean: Tensor) -> Tensor:
         """``own`` and ``mean`` are ``[..., width]``."""
@@ -112,7 +113,7 @@ class MeanLayers(nn.ModuleList):
 
     def over_graph(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Every node's embedding ``[nodes, width]``, from whole neighbourhoods."""
-        average = NeighbourTable(edge_index, len(x)).mean_matrix(x.dtype)
+        average = NeighbourTable.of(edge_index, len(x)).mean_matrix(x.dtype)
         for depth, layer in enumerate(self):
             x = self._activate(layer(x, average @ x), depth)
         return x
@@ -164,7 +165,7 @@ class EgoSage(nn.Module):
         self.dropout = dropout
         self.reduction = Reduction(features, width, clip)
         self.layers = MeanLayers(width, len(self.fanout), linear)
-        self.head: nn.Module = nn.utils.skip_init(nn.Linear, width, classes, bias=False)
+        self.head: nn.Module = blank_linear(width, classes, bias=False)
         blank(self)
 
     @property

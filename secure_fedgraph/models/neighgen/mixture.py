@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.models.neighgen.model import Generated
+from secure_fedgraph.models.parameters import blank_linear
 
 SHARPNESS = 20.0
 """Of the weights by cosines: those of a node with its own class's mean and others' lie about 0.1 apart."""
@@ -36,7 +37,7 @@ class PrototypeMixture(nn.Module):
         if prototypes.dim() != 2 or not len(prototypes):
             raise BadInput(f"prototypes have shape {tuple(prototypes.shape)}: give one row or more")
         self.latent, self.candidates, self.features = latent, candidates, prototypes.shape[1]
-        self.weigh = nn.utils.skip_init(nn.Linear, latent, candidates * len(prototypes))
+        self.weigh = blank_linear(latent, candidates * len(prototypes))
         for p in self.weigh.parameters():
             nn.init.zeros_(p)
         self.register_buffer("prototypes", prototypes, persistent=False)

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.models.parameters import blank_linear
 
 
 @dataclass(frozen=True)
@@ -262,7 +263,7 @@ def _rows(h: Tensor, rows: Tensor) -> Tensor:
 
 
 def _linear(inputs: int, outputs: int) -> nn.Linear:
-    layer = cast(nn.Linear, nn.utils.skip_init(nn.Linear, inputs, outputs))
+    layer = cast(nn.Linear, blank_linear(inputs, outputs))
     for p in layer.parameters():
         nn.init.zeros_(p)  # never uninitialised memory; `parameters.glorot` draws the real start
     return layer
