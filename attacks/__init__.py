@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from secure_fedgraph.attacks.active import GeneratorOracle, PlantedUnits
+from secure_fedgraph.attacks.active import ConstantAnswers, GeneratorOracle, PlantedUnits
 from secure_fedgraph.attacks.attack import Attack, Blind, Control, Guess, Judge, Knowledge
 from secure_fedgraph.attacks.feature_sums import SummedMembers
 from secure_fedgraph.attacks.mashes.labels import MashLabels
@@ -23,7 +23,10 @@ from secure_fedgraph.attacks.released import (
     NodeMembership,
 )
 from secure_fedgraph.attacks.released.class_shares import ModelClassShares
+from secure_fedgraph.attacks.released.influence import LinkTeller
+from secure_fedgraph.attacks.released.ownership import ModelOwner, UpdateOwner
 from secure_fedgraph.attacks.rounds import CohortDifferencing, OwnShareSubtraction, RedrawnNoise
+from secure_fedgraph.attacks.scores import ScoredSizes
 from secure_fedgraph.attacks.vertical.labels import GradientClusters, GradientLabels
 from secure_fedgraph.attacks.vertical.lists import ListLinks, ListLinksByOwner
 from secure_fedgraph.attacks.vertical.rows import AlikeRows, OthersRows
@@ -69,6 +72,7 @@ __all__ = [
     "Attack",
     "Blind",
     "CohortDifferencing",
+    "ConstantAnswers",
     "Control",
     "EmbeddingCounts",
     "EmbeddingDecoder",
@@ -86,6 +90,7 @@ __all__ = [
     "Knowledge",
     "LabelCounts",
     "LinkStealing",
+    "LinkTeller",
     "ListLinks",
     "ListLinksByOwner",
     "MashAverage",
@@ -95,6 +100,7 @@ __all__ = [
     "MashMixing",
     "MashSingle",
     "ModelClassShares",
+    "ModelOwner",
     "NeighbourSums",
     "NodeLikelihoodRatio",
     "NodeMembership",
@@ -104,11 +110,13 @@ __all__ = [
     "RedrawnNoise",
     "ReluBatch",
     "RoundDifferencing",
+    "ScoredSizes",
     "SingleSample",
     "SingletonMotifs",
     "SubsetAlgebra",
     "SummedMembers",
     "UpdateClassShares",
+    "UpdateOwner",
     "VocabularySupport",
     "families",
 ]

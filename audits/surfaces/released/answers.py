@@ -8,9 +8,11 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 from torch import nn
+from torch_geometric.data import Data
 
 from secure_fedgraph.algorithms.training.node_classifier import NodeClassifier
 from secure_fedgraph.attacks.released import ANSWERS, EMBEDDED, Answers, Embedded
+from secure_fedgraph.attacks.released.influence import SERVICE, Service
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.judgement import Maker
 from secure_fedgraph.audits.surfaces.released.models import cut, logs, published, without_links
@@ -28,6 +30,24 @@ def answers(finished: FinishedRun) -> dict[str, Answers]:
         owner: Answers(models.of(owner)(graph), models.of(owner)(without_links(graph)))
         for owner, graph in finished.federation.owners.items()
     }
+
+
+def service(finished: FinishedRun) -> dict[str, Service]:
+    """Owner -> a service that answers by its links for features that are sent to it."""
+    models = published(finished)
+    if not models:
+        return {}
+
+    def of(owner: str, graph: Data) -> Service:
+        answering, asked = models.of(owner), copy.copy(graph)
+
+        def ask(features: np.ndarray) -> np.ndarray:
+            asked.x = torch.from_numpy(features)
+            return answering(asked)
+
+        return Service(ask, graph.x.numpy().copy())
+
+    return {owner: of(owner, graph) for owner, graph in finished.federation.owners.items()}
 
 
 def embedded(finished: FinishedRun) -> dict[str, Embedded]:
@@ -69,4 +89,4 @@ def _released(finished: FinishedRun) -> nn.Module | None:
     return model
 
 
-MAKERS: Mapping[str, Maker] = {ANSWERS: answers, EMBEDDED: embedded}
+MAKERS: Mapping[str, Maker] = {ANSWERS: answers, EMBEDDED: embedded, SERVICE: service}
