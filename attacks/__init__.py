@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from secure_fedgraph.attacks.active import GeneratorOracle, PlantedUnits
+from secure_fedgraph.attacks.active import ConstantAnswers, GeneratorOracle, PlantedUnits
 from secure_fedgraph.attacks.attack import Attack, Blind, Control, Guess, Judge, Knowledge
+from secure_fedgraph.attacks.feature_sums import SummedMembers
 from secure_fedgraph.attacks.mashes.labels import MashLabels
 from secure_fedgraph.attacks.mashes.mixing import MashMixing
 from secure_fedgraph.attacks.mashes.noise import MashAverage
@@ -15,13 +16,22 @@ from secure_fedgraph.attacks.neighbour_sums import NeighbourSums
 from secure_fedgraph.attacks.neighgen import GeneratorBatch, GeneratorColumns, GeneratorSingle
 from secure_fedgraph.attacks.neighgen_embeddings import EmbeddingCounts, EmbeddingDecoder, EmbeddingLinks
 from secure_fedgraph.attacks.prototypes import RoundDifferencing, SingletonMotifs, SubsetAlgebra
-from secure_fedgraph.attacks.released import EmbeddingInversion, LinkStealing
-from secure_fedgraph.attacks.released_shadow import NodeMembership
+from secure_fedgraph.attacks.released import (
+    EmbeddingInversion,
+    LinkStealing,
+    NodeLikelihoodRatio,
+    NodeMembership,
+)
+from secure_fedgraph.attacks.released.class_shares import ModelClassShares
+from secure_fedgraph.attacks.released.influence import LinkTeller
+from secure_fedgraph.attacks.released.ownership import ModelOwner, UpdateOwner
 from secure_fedgraph.attacks.rounds import CohortDifferencing, OwnShareSubtraction, RedrawnNoise
+from secure_fedgraph.attacks.scores import ScoredSizes
 from secure_fedgraph.attacks.vertical.labels import GradientClusters, GradientLabels
 from secure_fedgraph.attacks.vertical.lists import ListLinks, ListLinksByOwner
 from secure_fedgraph.attacks.vertical.rows import AlikeRows, OthersRows
 from secure_fedgraph.attacks.weights import LabelCounts, VocabularySupport
+from secure_fedgraph.attacks.weights.class_shares import UpdateClassShares
 from secure_fedgraph.attacks.weights.graph_structure import GraphStructure
 from secure_fedgraph.attacks.weights.relu_batch import ReluBatch
 from secure_fedgraph.attacks.weights.single import SingleSample
@@ -62,6 +72,7 @@ __all__ = [
     "Attack",
     "Blind",
     "CohortDifferencing",
+    "ConstantAnswers",
     "Control",
     "EmbeddingCounts",
     "EmbeddingDecoder",
@@ -79,6 +90,7 @@ __all__ = [
     "Knowledge",
     "LabelCounts",
     "LinkStealing",
+    "LinkTeller",
     "ListLinks",
     "ListLinksByOwner",
     "MashAverage",
@@ -87,7 +99,10 @@ __all__ = [
     "MashLabels",
     "MashMixing",
     "MashSingle",
+    "ModelClassShares",
+    "ModelOwner",
     "NeighbourSums",
+    "NodeLikelihoodRatio",
     "NodeMembership",
     "OthersRows",
     "OwnShareSubtraction",
@@ -95,10 +110,13 @@ __all__ = [
     "RedrawnNoise",
     "ReluBatch",
     "RoundDifferencing",
+    "ScoredSizes",
     "SingleSample",
     "SingletonMotifs",
     "SubsetAlgebra",
     "SummedMembers",
+    "UpdateClassShares",
+    "UpdateOwner",
     "VocabularySupport",
     "families",
 ]

@@ -28,8 +28,7 @@ from typing import Any
 from secure_fedgraph.attacks.attack import CLIENT, OUTSIDER, SERVER, Guess
 from secure_fedgraph.attacks.mashes.mixing import IDENTITIES
 from secure_fedgraph.attacks.prototypes import CHANGE, GRAPHS
-from secure_fedgraph.attacks.released import LINKS, WORDS
-from secure_fedgraph.attacks.released_shadow import MEMBERS
+from secure_fedgraph.attacks.released import LINKS, MEMBERS, WORDS
 from secure_fedgraph.attacks.sparse_rows import FEATURES
 from secure_fedgraph.attacks.weights.graph_structure import TRAINED_GRAPHS
 from secure_fedgraph.attacks.weights.single import SINGLE

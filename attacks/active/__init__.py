@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from secure_fedgraph.attacks.active.constant_answers import ConstantAnswers
 from secure_fedgraph.attacks.active.oracle import GeneratorOracle
 from secure_fedgraph.attacks.active.planted_units import PlantedUnits
 
-__all__ = ["GeneratorOracle", "PlantedUnits"]
+__all__ = ["ConstantAnswers", "GeneratorOracle", "PlantedUnits"]

@@ -51,8 +51,15 @@ def readers(experiment: Experiment, attacks: Iterable[type[Attack]]) -> list[typ
     It need not be in use as configured: a control may put it there, and where none does the cell says that
     the attack is blind.
     """
-    declared = {channel.name for channel in algorithm_named(experiment.algorithm).channels}
+    declared = declared_channels(experiment)
     return [attack for attack in attacks if declared & set(attack.reads())]
+
+
+def declared_channels(experiment: Experiment) -> set[str]:
+    """The algorithm's channels by name, and that of owners' scores where the experiment has them sent."""
+    kind = algorithm_named(experiment.algorithm)
+    scores = {kind.METRICS.name} if experiment.evaluation == "in_band" else set()
+    return {channel.name for channel in kind.channels} | scores
 
 
 def adversaries(attacks: Iterable[type[Attack]], named: str | None = None) -> tuple[str, ...]:
@@ -133,7 +140,7 @@ def variants(
         controls: these only, by name; None: all that the attacks declare.
     """
     attacks, kind = tuple(attacks), algorithm_named(experiment.algorithm)
-    used = {channel.name for channel in kind.channels}
+    used = declared_channels(experiment)
     configured = {"training": experiment.make_algorithm().settings.model_dump()}
     by_name: dict[str, Variant] = {}
     for attack in attacks:
@@ -164,7 +171,7 @@ def left_out(
 ) -> list[tuple[type[Attack], str, str]]:
     """Attacks, the controls that :func:`variants` made no run for, and why not: a setting is not there."""
     kind, omitted = algorithm_named(experiment.algorithm), []
-    used = {channel.name for channel in kind.channels}
+    used = declared_channels(experiment)
     for attack in (one for one in attacks if used & set(one.reads())):
         for control in attack.controls:
             reason = _why_not(kind, control)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from secure_fedgraph.attacks import (
     Attack,
@@ -14,15 +15,15 @@ from secure_fedgraph.attacks import (
     Guess,
     Knowledge,
     LinkStealing,
+    NodeLikelihoodRatio,
     NodeMembership,
 )
-from secure_fedgraph.attacks.released import ANSWERS, EMBEDDED, Answers, Embedded
-from secure_fedgraph.attacks.released_shadow import CANDIDATES
+from secure_fedgraph.attacks.released import ANSWERS, CANDIDATES, EMBEDDED, Answers, Embedded
 from secure_fedgraph.audits import scoring
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid import choices, grid
-from secure_fedgraph.audits.surfaces import released_knowledge
 from secure_fedgraph.audits.surfaces.registry import JUDGES, MAKERS, knowledge
+from secure_fedgraph.audits.surfaces.released import shadows
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.experiment.results import execute, run_result
 from secure_fedgraph.experiment.schema.score_verdict import SINGLE_OWNERS
@@ -30,7 +31,7 @@ from secure_fedgraph.experiment.schema.score_verdict import SINGLE_OWNERS
 GENERATED: dict[str, Any] = {"data": "synthetic-citation", "dataset": {"nodes": 300, "features": 100}}
 LEARNED = ["rounds=20", "training.learning_rate=0.01"]
 NOISED = [*LEARNED, "protection.norm=0.1", "protection.multiplier=1.0"]
-ALL = (LinkStealing(), EmbeddingInversion(), NodeMembership())
+ALL = (LinkStealing(), EmbeddingInversion(), NodeMembership(), NodeLikelihoodRatio())
 
 
 def made(base: dict[str, Any], policy: str, *changes: str) -> FinishedRun:
@@ -150,9 +151,9 @@ def test_g2_residual_answers_alone_give_less(cases: Any) -> None:
 
 def test_the_coins_are_fair_and_what_is_out_is_out_with_its_links(cases: Any) -> None:
     case = cases["plaintext"]
-    for owner, coin in released_knowledge.coins(case).items():
+    for owner, coin in shadows.coins(case).items():
         graph = case.federation.owners[owner]
-        held = released_knowledge._held(graph, released_knowledge.torch.from_numpy(coin))
+        held = shadows.held(graph, torch.from_numpy(coin))
         out = graph.train_mask.numpy() & ~coin
         assert 0.3 < coin[graph.train_mask.numpy()].mean() < 0.7
         assert not held.train_mask.numpy()[out].any()
@@ -160,7 +161,7 @@ def test_the_coins_are_fair_and_what_is_out_is_out_with_its_links(cases: Any) ->
         among = ~np.isin(graph.edge_index.numpy(), np.flatnonzero(out)).any(0)
         assert held.edge_index.shape[1] == among.sum()
     for one in MAKERS[CANDIDATES](case).values():
-        assert (one.inside.sum(0) == released_knowledge.SHADOWS // 2).all()
+        assert (one.inside.sum(0) == shadows.SHADOWS // 2).all()
 
 
 @pytest.mark.parametrize("policy", ["plaintext", "masked"])
@@ -204,7 +205,7 @@ def test_blind_where_no_classifier_of_nodes_is_released(cases: Any) -> None:
     )
     for attack in ALL:
         for aim in ("run", "residual"):
-            with pytest.raises(Blind, match="no classifier of nodes was released"):
+            with pytest.raises(Blind, match="no model that classifies nodes was released"):
                 attacked(empty, attack, aim)
     assert [MAKERS[name](empty) for name in (ANSWERS, EMBEDDED, CANDIDATES)] == [{}, {}, {}]
 

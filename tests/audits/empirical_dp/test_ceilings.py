@@ -17,8 +17,7 @@ from secure_fedgraph.attacks.attack import Guess
 from secure_fedgraph.attacks.mashes.mixing import IDENTITIES
 from secure_fedgraph.attacks.neighgen import FEATURES
 from secure_fedgraph.attacks.prototypes import CHANGE
-from secure_fedgraph.attacks.released import LINKS, WORDS
-from secure_fedgraph.attacks.released_shadow import MEMBERS
+from secure_fedgraph.attacks.released import LINKS, MEMBERS, WORDS
 from secure_fedgraph.attacks.rounds import FIRST_UPDATE
 from secure_fedgraph.audits.dp_bounds import DELTAS, FEWEST, Claims, most
 from secure_fedgraph.audits.grid import report

@@ -9,10 +9,11 @@ from typing import ClassVar
 import numpy as np
 
 from secure_fedgraph.attacks.attack import OUTSIDER, Attack, Blind, Control, Guess, Knowledge
+from secure_fedgraph.attacks.regression import fitted
+from secure_fedgraph.attacks.released.reading import NO_MODEL, OnReleased
 from secure_fedgraph.protocol import View
 
 LINKS, WORDS = "links from answers", "words from embeddings"
-NO_FOLDER = "the folder of a finished run keeps none"
 ANSWERS, EMBEDDED = "answers of the released model", "embeddings of the released model"
 
 
@@ -44,17 +45,7 @@ class Embedded:
     words: np.ndarray | None = field(default=None, repr=False)
 
 
-class _Released(Attack):
-    """What attacks on a released model share: they read no message."""
-
-    family = "released"
-    adversaries = (OUTSIDER,)
-    channel = "update"
-    first_rounds = 0
-    depends_on = ("rounds", "training.learning_rate", "training.epochs")
-
-
-class LinkStealing(_Released):
+class LinkStealing(OnReleased):
     """G1: linked nodes get alike answers.
 
     The model averages neighbours, so two linked nodes' log-probabilities are near each other: the score of a
@@ -90,7 +81,7 @@ class LinkStealing(_Released):
         return _pairs({owner: one.without_links for owner, one in _answers(self, knowledge).items()})
 
 
-class EmbeddingInversion(_Released):
+class EmbeddingInversion(OnReleased):
     """G2: a decoder that was trained on a shadow graph reads words out of embeddings.
 
     The outsider has the released model and nodes of the same kind, embeds them, and fits a linear decoder
@@ -130,33 +121,16 @@ class EmbeddingInversion(_Released):
         facts: Mapping[str, Embedded] = knowledge.facts[EMBEDDED]
         shadow = facts.get("")
         if shadow is None or shadow.words is None:
-            raise Blind(
-                f"{self.id}: no classifier of nodes was released ({NO_FOLDER}), or there is no shadow graph"
-            )
-        decode = _decoder(np.asarray(part(shadow), dtype=np.float64), shadow.words.astype(np.float64))
-        values = {owner: decode(part(one)) for owner, one in facts.items() if owner}
+            raise Blind(f"{self.id}: {NO_MODEL}, or its last layer is not apart, or there is no shadow graph")
+        decode = fitted(np.asarray(part(shadow), dtype=np.float64), shadow.words.astype(np.float64))
+        values = {owner: np.clip(decode(part(one)), 0, 1) for owner, one in facts.items() if owner}
         return Guess(WORDS, values, {owner: (owner,) for owner in values}, 0)
-
-
-def _decoder(inputs: np.ndarray, words: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """The linear map with least generalised cross-validation error over ridges (Golub et al. 1979)."""
-    middle, scale, usual = inputs.mean(0), inputs.std(0) + 1e-6, words.mean(0)
-    left, sizes, right = np.linalg.svd((inputs - middle) / scale, full_matrices=False)
-    seen, best = left.T @ (words - usual), (np.inf, np.zeros(0))
-    outside = np.square(words - usual).sum() - np.square(seen).sum()
-    for ridge in 10.0 ** np.arange(-1, 6):
-        kept = sizes**2 / (sizes**2 + ridge)
-        error = outside + np.square((1 - kept)[:, None] * seen).sum()
-        best = min(best, (error / (len(inputs) - kept.sum()) ** 2, kept), key=lambda one: one[0])
-    kept = best[1]
-    weights = right.T @ ((kept / np.maximum(sizes, 1e-12))[:, None] * seen)
-    return lambda rows: np.clip((rows - middle) / scale @ weights + usual, 0, 1)
 
 
 def _answers(attack: Attack, knowledge: Knowledge) -> Mapping[str, Answers]:
     answers: Mapping[str, Answers] = knowledge.facts[ANSWERS]
     if not answers:
-        raise Blind(f"{attack.id}: no classifier of nodes was released ({NO_FOLDER})")
+        raise Blind(f"{attack.id}: {NO_MODEL}")
     return answers
 
 

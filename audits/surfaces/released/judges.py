@@ -7,13 +7,12 @@ from collections.abc import Mapping
 import numpy as np
 
 from secure_fedgraph.attacks.attack import Blind, Guess
-from secure_fedgraph.attacks.released import LINKS, WORDS
-from secure_fedgraph.attacks.released_shadow import MEMBERS
+from secure_fedgraph.attacks.released import LINKS, MEMBERS, WORDS
 from secure_fedgraph.audits import intervals, scoring
 from secure_fedgraph.audits.empirical_dp.neighbourhoods import around
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.judgement import Judge, Judgement
-from secure_fedgraph.audits.surfaces.released_knowledge import coins
+from secure_fedgraph.audits.surfaces.released.shadows import coins
 from secure_fedgraph.evaluation import roc_auc
 
 RESAMPLES = 200

@@ -1,0 +1,71 @@
+"""I1: how many test nodes an owner has, from the scores that it sends."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from secure_fedgraph.attacks.attack import SERVER, Attack, Blind, Guess, Knowledge
+from secure_fedgraph.protocol import View
+
+TEST_SIZES = "numbers of test nodes"
+METRICS = "metrics"
+"""The channel of owners' scores (``Algorithm.METRICS``), open where ``evaluation=in_band``."""
+MOST = 2000
+"""Numbers of test nodes that are tried: beyond, fractions are nearer to each other than scores are exact."""
+EXACT = 2e-7
+"""How far a score that travels as a 32-bit number is from its fraction, at most, for a score of 1."""
+STOPS = {
+    SERVER: "evaluation=at_home, where no score leaves an owner, or masked, which hides single scores; noise on "
+    "scores at its price"
+}
+
+
+class ScoredSizes(Attack):
+    """I1: an owner's accuracies of several rounds are fractions with one denominator, its number of test nodes.
+
+    A score of 0.6833333 says 41 of 60, or 82 of 120. The accuracies of a few rounds together leave one number
+    that makes all of them fractions: the smallest one. It is exact unless all right answers share a divisor.
+
+    The size of an owner's data is what payoffs by size, weights in an average and messages by the batch give
+    away too; here nobody declared it.
+    """
+
+    id = "i1-test-sizes"
+    title = "how many test nodes an owner has, from the scores it sends"
+    subject = "numbers of test nodes"
+    family = "scores"
+    summary = "the number of an owner's test nodes, from the accuracies that it sends"
+    channel = METRICS
+    cost = "one division for each size that is tried"
+    depends_on = ("rounds", "evaluation")
+    stops: ClassVar = STOPS
+
+    def run(self, view: View, knowledge: Knowledge) -> Guess:
+        """A number of test nodes for each owner ``[1]``; 0 where it has none."""
+        uploads = self.single_uploads(view)
+        shares: dict[str, list[np.ndarray]] = {}
+        for seen in uploads:
+            if "accuracy" in seen.values:
+                shares.setdefault(seen.clients[0], []).append(seen.values["accuracy"].ravel())
+        values = {owner: np.array([denominator(np.concatenate(mine))]) for owner, mine in shares.items()}
+        if not values:
+            raise Blind(f"{self.id}: owners send another score than the share of right answers")
+        return Guess(TEST_SIZES, values, {owner: (owner,) for owner in values}, len(uploads))
+
+    def residual(self, view: View, knowledge: Knowledge) -> Guess:
+        """Nothing: a sum of several owners' shares is no fraction of one owner's number of nodes."""
+        raise Blind(f"{self.id}: a sum of several owners' shares has no denominator that is one owner's")
+
+
+def denominator(shares: np.ndarray) -> int:
+    """The smallest number that makes all shares fractions of it; 0 for no share, or where none up to 2000 does.
+
+    >>> denominator(np.array([41 / 60, 1 / 4], dtype=np.float32))
+    60
+    """
+    tried = np.arange(1, MOST + 1)
+    parts = np.asarray(shares, dtype=np.float64)[:, None] * tried
+    fits = (np.abs(parts - parts.round()) <= EXACT * tried).all(0)
+    return int(tried[fits][0]) if len(shares) and np.any(shares) and fits.any() else 0

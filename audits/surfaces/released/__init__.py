@@ -1,0 +1,1 @@
+"""What outsiders with published models are granted, and the judges of what they guess."""
