@@ -117,9 +117,8 @@ def main() -> None:
     for one in table:
         apart = "" if one["difference"] is None else f"{one['difference']:+.3f}"
         error = "" if one["error"] is None else f" ± {one['error']:.3f}"
-        print(
-            f"| {one['row']} | {one['seeds']} | {one['global']:.3f} | {one['personal']:.3f} | {apart}{error} |"
-        )
+        scores = f"{one['global']:.3f} | {one['personal']:.3f}"
+        print(f"| {one['row']} | {one['seeds']} | {scores} | {apart}{error} |")
 
 
 if __name__ == "__main__":
