@@ -8,7 +8,7 @@ import pytest
 from test_report_page import run_json
 
 from secure_fedgraph.experiment.schema import RunResult, as_read
-from secure_fedgraph.report.first_screens.run import first_screen, seen_by_server
+from secure_fedgraph.report.first_screens.run import bound, first_screen, seen_by_server
 
 
 def result(uploads: int = 6, singly: int = 0, epsilon: Any = "inf", **changes: Any) -> RunResult:
@@ -45,12 +45,6 @@ def test_an_older_file_tells_of_no_uploads() -> None:
 def test_the_budgets_unit_comes_first_and_a_links_zero_is_no_bound_of_noise() -> None:
     claim = run_json()["privacy"]["client"]
     privacy = {"edge": {**claim, "epsilon": 0.0}, "node": {**claim, "epsilon": 2.0}, "client": claim}
-    assert first_screen(result(privacy=privacy), "FedRidge")["bound"]["unit"] == "one node"  # type: ignore[index]
-    only_links = first_screen(result(privacy={"edge": {**claim, "epsilon": 0.0}}), "FedRidge")["bound"]
-    assert only_links["epsilon"] is None  # type: ignore[index]
-
-
-def test_an_owners_own_model_stands_beside_the_score() -> None:
-    scores = {**run_json()["accuracy"], "own_global": 0.7, "personal": 0.9}
-    rows = first_screen(result(accuracy=scores, commonest_class=0.3), "FedRidge")["beside"]
-    assert [value for value, _ in rows] == ["70.0\u202f%", "90.0\u202f%", "30.0\u202f%"]  # type: ignore[attr-defined]
+    found = bound(result(privacy=privacy))
+    assert found.unit == "one node"
+    assert bound(result(privacy={"edge": {**claim, "epsilon": 0.0}})).epsilon is None

@@ -125,6 +125,7 @@ def test_of_one_policy_that_holds_every_attack_is_drawn() -> None:
     assert hero.drawn.table.rows[0] == ["training labels by class", "–", "–"]
     assert "vocabulary: 0.30, trivial guess 0.60, no better than a trivial guess." in hero.drawn.picture.alt
     assert "--policy masked,plaintext" in told.hint
+    assert opening([HIDDEN, weak]).hint == ""  # the other policy was asked for, and is named where it failed
 
 
 def test_what_was_refused_or_never_ran_is_said() -> None:
@@ -184,3 +185,16 @@ def test_what_is_left_stands_beside_the_attacks_that_read_nobody() -> None:
     told = opening([HIDDEN, left], [guess("masked", union, aim=LEFT)], ("masked",))
     assert [hero.state for hero in told.heroes] == ["nothing", "together"]
     assert "Training nodes of all owners together" in told.heroes[1].drawn.picture.alt
+
+
+def test_links_are_drawn_as_right_missed_and_invented() -> None:
+    graph = {"centre": 5, "nodes": [2, 5, 7, 9], "true": [[2, 5], [5, 7]], "guess": [[5, 7], [5, 9]]}
+    d1 = {"attack": "d1-index-lists", "subject": "links from lists of sampled nodes"}
+    target = {"owner": "owner-0", "true": [], "guess": [], "graph": graph}
+    told = opening(
+        [scored("plaintext", 0.9, True, **d1), cell("masked", "blind", **d1)],
+        [guess("plaintext", target, "links from lists", **d1)],
+    )
+    before, after = (hero.drawn.picture for hero in told.heroes)
+    assert "1 of 2 read, 1 invented" in before.alt and "none of 2 read" in after.alt
+    assert all(before.svg.count(f">link {kind}<") == 1 for kind in ("right", "missed", "invented"))

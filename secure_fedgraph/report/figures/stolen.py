@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from secure_fedgraph.report.figures.ego_graphs import INVENTED, MISSED, RIGHT, Sample, paint_graph
+from secure_fedgraph.report.figures.ego_graphs import INVENTED, LOOKS, MISSED, RIGHT, Sample, paint_graph
 from secure_fedgraph.report.figures.svg import GUESS, INK, MUTED, SAFE, TRUE, Picture, draw
 
 WIDE, TALL = 5.2, 2.35
@@ -19,6 +21,8 @@ WIDE, TALL = 5.2, 2.35
 MOST_NAMES = 4
 """Of words that are listed below a strip."""
 NOTHING = "nothing was read"
+LINK_KINDS = (MISSED, INVENTED, RIGHT)
+"""Of links, in the order in which they are drawn."""
 
 
 class Panel(Protocol):
@@ -190,7 +194,7 @@ class Links:
     tall = 1.35
 
     def paint(self, axes: Axes) -> None:
-        paint_graph(axes, self.sample, (MISSED, INVENTED, RIGHT) if self.read else (MISSED,))
+        paint_graph(axes, self.sample, LINK_KINDS if self.read else (MISSED,))
         axes.set_title(f"{self.title}: {self._counted()}")
 
     def _counted(self) -> str:
@@ -229,12 +233,15 @@ def stolen(name: str, caption: str, panels: Sequence[Panel], reader: str) -> Pic
         several = figure.subplots(len(panels), 1, squeeze=False, height_ratios=[one.tall for one in panels])
         for axes, panel in zip(several[:, 0], panels, strict=True):
             panel.paint(axes)
-        handles = [
+        handles: list[Artist] = [
             Patch(fill=False, edgecolor=TRUE, linewidth=1.6, label="true"),
             Patch(color=GUESS, label=f"read by {reader}"),
         ]
-        if any(isinstance(panel, Bars | Words) for panel in panels):
-            figure.legend(handles=handles, loc="outside lower left", ncols=2, fontsize=8.5)
+        if not any(isinstance(panel, Bars | Words) for panel in panels):
+            handles = []
+        if any(isinstance(panel, Links) for panel in panels):
+            handles += [Line2D([], [], **LOOKS[kind], label=f"link {kind}") for kind in LINK_KINDS]
+        figure.legend(handles=handles, loc="outside lower left", ncols=3, fontsize=8.5, handlelength=2.6)
 
     alt = f"{caption}. {' '.join(panel.said() for panel in panels)}"
     return draw(name, alt, paint, WIDE, 0.4 + TALL * sum(panel.tall for panel in panels))

@@ -64,7 +64,7 @@ def audit_opening(audit: AuditResult, policies: Sequence[str]) -> AuditOpening:
         heroes,
         [] if about is None else _figures(audit, under, about),
         each_reader(audit.cells, policies, about.policy if about else ""),
-        "" if about is None else _hint(about, len(under)),
+        "" if about is None else _hint(about, len(policies)),
     )
 
 
@@ -139,7 +139,8 @@ def _reads(under: Sequence[ReadUnder], about: ReadUnder, runs: Mapping[str, list
         if seen:
             read, sent = sum(one.singly for one in seen), sum(one.uploads or 0 for one in seen)
             noise = ", with noise in them" if all(one.noised for one in seen) else ""
-            lines.append(f"The server read {read} of {sent} single uploads under {policy}{noise}.")
+            told = f"{text.count(read)} of {text.count(sent)}"
+            lines.append(f"The server read {told} single uploads under {policy}{noise}.")
     return KeyFigure(
         f"Attacks that read a single owner, under {about.policy}",
         f"{about.leaking} of {about.tried}",

@@ -74,7 +74,7 @@ def _numbers(ran: Sequence[Point], key: str) -> Table:
             span = row.interval.get(key)
             rows.append(
                 [
-                    f"{algorithm}, {policy}",
+                    f"{name_of(algorithm)}, {policy}",
                     f"{float(row.epsilon):g}",
                     f"{score_of(row, key):.4f}",
                     f"{span[0]:.4f} to {span[1]:.4f}" if span else "one seed",
