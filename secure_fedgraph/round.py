@@ -354,7 +354,7 @@ class Round:
         return TolerantAsk(ask, self._courier.leave_out, reasons, self._courier.roster)
 
 
-def _with_parts(given: Given, parts: Mapping[str, wire.Tree]) -> dict[str, Given]:
+def _with_parts(given: Given, parts: Mapping[str, wire.Tree]) -> dict[str, wire.Tree]:
     """What each client is given, with what a carrier adds: one object for those with the same addition."""
     whole = {id(part): {**given, **part} for part in {id(part): part for part in parts.values()}.values()}
     return {name: whole[id(part)] for name, part in parts.items()}

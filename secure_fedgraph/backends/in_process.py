@@ -2,41 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from secure_fedgraph.client import Client
-from secure_fedgraph.privacy.spending.ledger import Ledger
 from secure_fedgraph.protocol import DirectCalls
 from secure_fedgraph.protocol.transport import Answer, Lost
+
+OneExchange = Callable[[], AbstractContextManager[None]]
+"""Opens what is closed once an exchange's charges are on disk (:meth:`Ledger.exchange`)."""
 
 
 class InProcess(DirectCalls):
     """Clients in this process, reached as bytes through their doors; each keeps its memory itself.
 
     Guarantees:
-        - no reply of an exchange is handed on before every charge of that exchange is on disk: one fsync for
-          all of them.
+        - no reply of an exchange is handed on before ``one_exchange`` is closed, hence before every charge
+          of that exchange is on disk: one fsync for all of them.
 
     Args:
         clients: those of the run.
-        ledger: where they charge; by default one in memory.
+        one_exchange: of the ledger where they charge; by default each charge is on disk when it is made.
     """
 
-    def __init__(self, clients: Sequence[Client], ledger: Ledger | None = None) -> None:
+    def __init__(self, clients: Sequence[Client], one_exchange: OneExchange = nullcontext) -> None:
         super().__init__({client.name: client.handle for client in clients})
         self._clients = clients
-        self._ledger = Ledger() if ledger is None else ledger
+        self._one_exchange = one_exchange
         self.lost: dict[str, Lost] = {}
         """Empty: the clients' process is this one."""
 
     def exchange(self, requests: Mapping[str, bytes]) -> dict[str, bytes]:
         """Calls the doors one after the other."""
-        with self._ledger.exchange():
+        with self._one_exchange():
             return super().exchange(requests)
 
     def reach(self, requests: Mapping[str, bytes]) -> dict[str, Answer]:
         """The same, with its error in the place of the reply where a client refuses or fails."""
-        with self._ledger.exchange():
+        with self._one_exchange():
             return super().reach(requests)
 
     @property

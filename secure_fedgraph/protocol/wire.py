@@ -139,10 +139,10 @@ def decode(body: bytes | memoryview, *, views: bool = False) -> Tree:
         version, entries = _HEAD.unpack_from(view, 3)
         if version != VERSION:
             raise HostileMessage(f"message format {version} is not known here; this side speaks {VERSION}")
-        at, described = 6, []
+        at, described = 6, list[tuple[str, int, tuple[int, ...], int]]()
         for _ in range(entries):
-            at, *entry = _read_entry(view, at)
-            described.append(entry)
+            at, name, code, shape, size = _read_entry(view, at)
+            described.append((name, code, shape, size))
     except struct.error:
         raise _ends_early(view) from None
     if len({name for name, *_ in described}) != entries:

@@ -221,7 +221,7 @@ class Session:
             self._after,
             prepared.layouts,
         )
-        return InProcess(clients, self._ledger)
+        return InProcess(clients, self._ledger.exchange)
 
     def _charges(self) -> tuple[Charge, ...]:
         """All charges of this run, from every process, before and after a kill."""

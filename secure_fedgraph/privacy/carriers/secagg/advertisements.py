@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -49,7 +49,7 @@ class KeyAdvertisements:
         names = tuple(sorted(adverts))
         for name in names:
             check_advert(name, adverts[name], sums=sums)
-        return cls(names, **{key: np.stack([adverts[name][key] for name in names]) for key in FIELDS})
+        return cls(names, *(np.stack([adverts[name][key] for name in names]) for key in FIELDS))
 
     @classmethod
     def from_tree(cls, tree: Tree, sums: int = 1) -> KeyAdvertisements:
@@ -67,7 +67,7 @@ class KeyAdvertisements:
         if not whole or len(tree) != 4 or list(listed) != sorted(set(listed)):
             raise HostileMessage("the keys of a masked sum cannot be read")
         check_no_copies(tree["public"])
-        return cls(listed, **{key: tree[key] for key in FIELDS})
+        return cls(listed, *(tree[key] for key in FIELDS))
 
     def to_tree(self) -> Tree:
         """As it is handed to every client."""
@@ -100,7 +100,8 @@ class KeyAdvertisements:
     def row(self, name: str, key: str) -> bytes:
         """One client's bytes."""
         rows: np.ndarray = getattr(self, key)
-        return rows[self.places[name]].tobytes()
+        raw: bytes = rows[self.places[name]].tobytes()
+        return raw
 
 
 def check_advert(
@@ -123,9 +124,7 @@ def check_advert(
     try:
         verify(identity, signature, statement(scope, name, public, committed))
         for start in range(0, len(public), 32):
-            AgreementKey.generate().shared_with(
-                public[start : start + 32], b"masked: a key that agrees on nothing"
-            )
+            _probe().shared_with(public[start : start + 32], b"masked: a key that agrees on nothing")
     except HostileMessage as error:
         raise HostileMessage(f"{name} advertised keys that are not its own to use: {error}") from None
 
@@ -139,6 +138,12 @@ def check_no_copies(public: np.ndarray) -> None:
     rows = public.reshape(-1, 32)  # of all sums of a set-up: no key serves twice
     if len({row.tobytes() for row in rows}) < len(rows):
         raise HostileMessage("the keys of a masked sum have one key twice: a client copied another's")
+
+
+@cache
+def _probe() -> AgreementKey:
+    """Any key of the server's: what it agrees on is used for nothing."""
+    return AgreementKey.generate()
 
 
 def copies(adverts: Mapping[str, Tree]) -> dict[str, str]:

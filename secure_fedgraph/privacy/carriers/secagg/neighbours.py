@@ -105,6 +105,7 @@ def opens_whole(numbers: SumThresholds, present: int, signed: int, bad: int) -> 
     return present - signed + bad < min(numbers.shares, numbers.degree)
 
 
+@lru_cache(maxsize=8)
 def circle(names: tuple[str, ...], seed: bytes) -> tuple[str, ...]:
     """The names in the order of a hash with the seed: who is near on this circle is a neighbour."""
     return tuple(sorted(names, key=lambda name: hashlib.sha256(seed + name.encode()).digest()))

@@ -14,6 +14,8 @@ from secure_fedgraph.errors import BadInput, HostileMessage
 
 PRIME = 2**255 - 19
 BYTES = 32
+UNREDUCED = 64
+"""Coefficients of a polynomial that are taken in before a reduction."""
 TRIES = 256
 """Sets of shares that are tried before a secret counts as wrongly shared or wrongly returned."""
 
@@ -175,8 +177,10 @@ def _trimmed(polynomial: list[int]) -> list[int]:
 
 def _evaluate(polynomial: Sequence[int], point: int) -> int:
     total = 0
-    for coefficient in polynomial:
-        total = (total * point + coefficient) % PRIME
+    for start in range(0, len(polynomial), UNREDUCED):
+        for coefficient in polynomial[start : start + UNREDUCED]:
+            total = total * point + coefficient  # points are small: reducing less often is cheaper
+        total %= PRIME
     return total
 
 

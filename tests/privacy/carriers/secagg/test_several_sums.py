@@ -250,7 +250,7 @@ class TestALyingServer:
         part = server.part(name)
         for number in range(3):
             server.upload(name, server.place(), {**part, client.SUM: number})
-        with pytest.raises(Refused, match="3 of the 3 sums .* were abandoned"):
+        with pytest.raises(Refused, match=r"3 of the 3 sums .* were abandoned"):
             server.upload(name, server.place(), {**part, client.SUM: 3})
 
     def test_a_key_that_serves_two_sums(self):
