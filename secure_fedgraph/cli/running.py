@@ -38,8 +38,12 @@ from secure_fedgraph.experiment.results import (
 )
 from secure_fedgraph.experiment.run_logs.opening import logged
 from secure_fedgraph.experiment.schema import RunResult, as_read
+from secure_fedgraph.report import text as words
 from secure_fedgraph.report.page import write_report
+from secure_fedgraph.running.outlook import Outlook
 
+LONG = 30.0
+"""Work that takes more seconds than this is announced."""
 NO_NOISE_GIVEN = " (the default, since no noise was given: --epsilon, or --norm and --multiplier, choose it)"
 
 
@@ -159,7 +163,13 @@ def _run_seeds(
             with logged(one, folder.name) as log:
                 on_round = partial(_each, advance, log.round)
                 finished = execute(
-                    one, folder, on_round, checkpoints=True, on_start=started, on_form=first_line
+                    one,
+                    folder,
+                    on_round,
+                    checkpoints=True,
+                    on_start=started,
+                    on_form=first_line,
+                    on_outlook=partial(_foresee, screen, len(seeds) - len(results)),
                 )
                 results.append(run_result(finished, one, command))
                 released.keep(finished, folder)
@@ -172,6 +182,18 @@ def _run_seeds(
     finish(out)
     page = write_report(out)
     screen.finish(result, tables.run_tables(as_read(RunResult, result)), page)
+
+
+def _foresee(screen: Screen, seeds: int, rest: Outlook) -> None:
+    """Says what long work will cost, once its first rounds show it."""
+    if rest.left <= LONG:
+        return
+    more = f", and as much again for each of {seeds - 1} more seeds" if seeds > 1 else ""
+    screen.note(
+        f"{rest.rounds} rounds are left: about {words.seconds(float(round(rest.left)))}{more}; "
+        f"{words.size(rest.up)} up and {words.size(rest.down)} down in the whole run, "
+        f"{words.size(rest.memory)} of memory so far"
+    )
 
 
 def _each(advance: Callable[..., None], log: Callable[[dict[str, Any]], None], row: dict[str, Any]) -> None:

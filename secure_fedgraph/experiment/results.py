@@ -42,6 +42,7 @@ from secure_fedgraph.protocol.transcript import SERVER, Keep, everything, nothin
 from secure_fedgraph.round import Sampler, everyone
 from secure_fedgraph.running.loop import train
 from secure_fedgraph.running.options import OnRound, RunOptions
+from secure_fedgraph.running.outlook import Outlook
 from secure_fedgraph.running.preparation import Prepared, channels_of, fitted
 from secure_fedgraph.running.reached import Connect
 from secure_fedgraph.running.run import Run
@@ -82,6 +83,7 @@ def execute(
     on_start: Callable[[], None] | None = None,
     plays: Callable[[type[Any]], type[Any]] | None = None,
     on_form: Callable[[str], None] = lambda text: None,
+    on_outlook: Callable[[Outlook], None] | None = None,
     federation: Federation | None = None,
     connect: Connect | None = None,
     sampler: Sampler = everyone,
@@ -94,6 +96,7 @@ def execute(
             the federation that the experiment names, in this process.
         sampler: picks the cohort of a round.
         run_name: the run's public name; drawn by default.
+        on_outlook: called once, after the first two scored rounds, with what the rest will cost.
         on_form: called after all checks with one line: what is about to run, and in which form.
         checkpoints: write checkpoints, and resume from an existing one.
         on_start: as :func:`~secure_fedgraph.running.loop.train`'s.
@@ -136,6 +139,7 @@ def execute(
         keep=keep or (everything if experiment.transcript == "full" else nothing),
         on_round=on_round,
         on_start=started,
+        on_outlook=on_outlook,
         isolated=experiment.isolated,
         dropouts=Dropouts(experiment.dropouts, experiment.seed) if experiment.dropouts else None,
         answer_within=experiment.answer_within if experiment.isolated else RunOptions.answer_within,

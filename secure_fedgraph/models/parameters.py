@@ -31,7 +31,7 @@ def blank_linear(inputs: int, outputs: int, bias: bool = True) -> nn.Linear:
     >>> type(blank_linear(2, 3)), blank_linear(2, 3).weight.shape
     (<class 'torch.nn.modules.linear.Linear'>, torch.Size([3, 2]))
     """
-    made = _Blank(inputs, outputs, bias=bias)
+    made: nn.Linear = _Blank(inputs, outputs, bias=bias)
     made.__class__ = nn.Linear  # who asks for its type, as Opacus does, sees what it is
     return made
 

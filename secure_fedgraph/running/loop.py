@@ -66,4 +66,5 @@ def train(
             if number > prepared.algorithm.warm_up:
                 history.append(session.scores(round, state))
             session.keep(number, state, history)
+            session.foresee(number)
         return session.end(state, history)

@@ -15,6 +15,7 @@ from secure_fedgraph.privacy.spending.budget import Budget
 from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.protocol.transcript import Keep, nothing
 from secure_fedgraph.round import Sampler, everyone
+from secure_fedgraph.running.outlook import Outlook
 from secure_fedgraph.running.reached import Connect
 
 OnRound = Callable[[dict[str, Any]], None]
@@ -33,6 +34,7 @@ class Named(TypedDict, total=False):
     keep: Keep
     on_round: OnRound | None
     on_start: Callable[[], None] | None
+    on_outlook: Callable[[Outlook], None] | None
     isolated: bool
     answer_within: float
     resume: bool
@@ -73,6 +75,7 @@ class RunOptions:
         keep: which messages the transcript keeps in full.
         on_round: called with each round's scores; on resume with those of the earlier rounds first.
         on_start: called after all checks have passed and before the first message is sent.
+        on_outlook: called once, after the first two scored rounds, with what the rest will cost.
         isolated: run every client in a process of its own. The same seed opens the same values as in one
             process: bit for bit with one thread (with more threads torch changes its order of addition, in
             both modes). The transcript then lacks what clients open from their peers, which stays in their
@@ -108,6 +111,7 @@ class RunOptions:
     keep: Keep = nothing
     on_round: OnRound | None = None
     on_start: Callable[[], None] | None = None
+    on_outlook: Callable[[Outlook], None] | None = None
     isolated: bool = False
     answer_within: float = PATIENCE
     resume: bool = False
@@ -150,7 +154,7 @@ class RunOptions:
                 "connect: clients on other machines have processes and ledgers of their own; leave "
                 "isolated and ledger out"
             )
-        for key in ("sampler", "keep", "on_round", "on_start", "connect"):
+        for key in ("sampler", "keep", "on_round", "on_start", "on_outlook", "connect"):
             function = getattr(self, key)
             if not callable(function) and not (function is None and key not in ("sampler", "keep")):
                 raise wrong_type(key, function, "give a function")

@@ -124,6 +124,10 @@ def prepare(
         federation = federation.pooled()
     evaluation = options.evaluation or federation.evaluation
     federation.check(algorithm, evaluation)
+    if evaluation == "at_home" and options.evaluate_every > 1:
+        raise BadInput(
+            f"evaluate_every = {options.evaluate_every}: with evaluation at_home nobody scores; leave it out"
+        )
     federation = _with_sampled_tests(federation, algorithm, evaluation, options)
     configured = algorithm
     algorithm = fitted(algorithm, policy, federation, evaluation, options.allow_plaintext)

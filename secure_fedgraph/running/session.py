@@ -22,6 +22,7 @@ from secure_fedgraph.protocol.memory import copied
 from secure_fedgraph.protocol.transcript import REFEREE
 from secure_fedgraph.protocol.transport import Lost
 from secure_fedgraph.round import Round, SetUps, set_up
+from secure_fedgraph.running.outlook import ROUNDS, outlook
 from secure_fedgraph.running.preparation import Prepared
 from secure_fedgraph.running.reached import Reached
 from secure_fedgraph.running.run import Run
@@ -40,6 +41,7 @@ class Session:
         self._started, self._stack = time.perf_counter(), ExitStack()
         self._reached: Reached | None = None
         self._set_ups = SetUps()
+        self._round_ended = self._started
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:  # if one part fails to open, the parts before it are closed
@@ -141,6 +143,14 @@ class Session:
         if due and not self._clients.lost:
             mark = self._ledger.mark()
             self._kept.commit(number, state, history, self._seconds(), self._clients, mark)
+
+    def foresee(self, number: int) -> None:
+        """Says once what the rest of the run will cost, after the first rounds that are like the others."""
+        now = time.perf_counter()
+        took, self._round_ended = now - self._round_ended, now
+        due = number == max(self.to_do[0], self.prepared.algorithm.warm_up + 1) + ROUNDS - 1
+        if due and number < self.prepared.last and self.options.on_outlook is not None:
+            self.options.on_outlook(outlook(self.transcript, number, self.prepared.last, took))
 
     def end(self, state: State, history: list[dict[str, Any]]) -> Run:
         """What the run leaves."""

@@ -263,7 +263,7 @@ def _rows(h: Tensor, rows: Tensor) -> Tensor:
 
 
 def _linear(inputs: int, outputs: int) -> nn.Linear:
-    layer = cast(nn.Linear, blank_linear(inputs, outputs))
+    layer = blank_linear(inputs, outputs)
     for p in layer.parameters():
         nn.init.zeros_(p)  # never uninitialised memory; `parameters.glorot` draws the real start
     return layer

@@ -162,6 +162,11 @@ def test_a_sample_that_cannot_be_scored_is_refused(algorithm: Any, options: dict
         sfg.train(algorithm, DATA, "masked", rounds=1, evaluate_sample=10, **options)
 
 
+def test_an_interval_of_scores_that_nobody_makes_is_refused() -> None:
+    with pytest.raises(BadInput, match="evaluate_every = 2"):
+        sfg.train(sfg.FedSage(), DATA, "masked", rounds=4, evaluation="at_home", evaluate_every=2)
+
+
 def test_own_networks_are_given_the_graph_itself_and_others_a_copy() -> None:
     """The table of a graph's links is kept by the tensor, and a foreign model may write to what it gets."""
     given = []

@@ -1,0 +1,54 @@
+"""What the rest of a run will cost, by its first rounds."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from dataclasses import dataclass
+
+from secure_fedgraph.protocol import Transcript
+from secure_fedgraph.protocol.transcript import SERVER
+
+ROUNDS = 2
+"""Scored rounds before the rest is foreseen: the first does what is done once."""
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What a whole run will come to, if its rounds go on as the last one went.
+
+    Args:
+        left: seconds until it ends.
+        rounds: how many are left.
+        up, down: bytes of the whole run on the wire, to and from the server; the referee's are not counted.
+        memory: bytes of this process's memory so far, at most.
+    """
+
+    left: float
+    rounds: int
+    up: int
+    down: int
+    memory: int
+
+
+def outlook(transcript: Transcript, number: int, last: int, seconds: float) -> Outlook:
+    """The outlook after a round.
+
+    Args:
+        transcript: of the run so far.
+        number: the round's.
+        last: the last round's.
+        seconds: that the round took.
+    """
+    rounds = last - number
+    by_side = {"up": 0, "down": 0}
+    for one in transcript.sent:
+        side = "up" if one.recipient == SERVER else "down" if one.sender == SERVER else None
+        if side is not None:
+            by_side[side] += one.bytes * (1 + rounds * (one.round == number))
+    return Outlook(rounds * seconds, rounds, **by_side, memory=_memory())
+
+
+def _memory() -> int:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
