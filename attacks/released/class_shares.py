@@ -56,7 +56,9 @@ class ModelClassShares(OnReleased):
     id = "g5-class-shares"
     title = "the share of each class in training data, from a published model"
     subject = "class shares from a published model"
-    summary = "the share of each class in an owner's training data, from its published model and shadow models"
+    summary = (
+        "the share of each class in an owner's training data, from its published model and shadow models"
+    )
     cost = "24 shadow models: half a minute on Cora"
     grants = (
         "nodes of the same kind with labels and links: half of the nodes that nobody trained on, of which "

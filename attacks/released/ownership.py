@@ -120,7 +120,10 @@ class ModelOwner(OnReleased):
     subject = "whose a training node is, from personal models"
     summary = "which owner each training node belongs to, from the owners' own published models"
     cost = "one question about all training nodes for each model"
-    grants = (*NODES, "each owner's own model, as it would publish it; for what is left, the labels it answers")
+    grants = (
+        *NODES,
+        "each owner's own model, as it would publish it; for what is left, the labels it answers",
+    )
     needs = (OWN_ANSWERS,)
     controls = (Control("trained to the end", {"rounds": 20, "training.learning_rate": 0.01}),)
     stops: ClassVar[Mapping[str, str]] = {

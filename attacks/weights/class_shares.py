@@ -97,7 +97,9 @@ class UpdateClassShares(Attack):
         rng = np.random.default_rng(0)
         groups = rng.integers(0, len(shadows.shares), (SUMS, many))
         own = shadows.updates[channel]
-        means = [{name: np.mean([own[k][name] for k in group], axis=0) for name in own[0]} for group in groups]
+        means = [
+            {name: np.mean([own[k][name] for k in group], axis=0) for name in own[0]} for group in groups
+        ]
         estimate = self._fitted(shadows, means, shadows.shares[groups].mean(1), before)
         mean = {name: np.asarray(value) / many for name, value in seen.values.items()}
         (row,) = estimate(self._traits(mean, before, shadows)[None])
