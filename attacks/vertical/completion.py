@@ -27,15 +27,15 @@ class ModelCompletion(Attack):
 
     It is handed the embeddings at the top, which training has pulled apart by class, and somehow got the
     labels of a few training nodes of each class. It fits a classifier to these, lets it label all nodes that
-    it has embeddings of, fits it to all of them, and so on. No gradient is read: the attack stays where gradients
-    are noised or withheld.
+    it has embeddings of, fits it to all of them, and so on. No gradient is read: the attack stays where
+    gradients are noised or withheld.
 
     Scored beside the same completion from what the owner had before: its own features, averaged over its own
     links.
 
     References:
-        Fu et al., Label Inference Attacks Against Vertical Federated Learning, USENIX Security 2022, section 4
-        (passive attack by model completion; there MixMatch takes the place of self-training).
+        Fu et al., Label Inference Attacks Against Vertical Federated Learning, USENIX Security 2022, section
+        4 (passive attack by model completion; there MixMatch takes the place of self-training).
     """
 
     id = "d8-model-completion"
@@ -67,7 +67,7 @@ class ModelCompletion(Attack):
     }
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
-        """A class for each node ``[nodes]``; -1 for nodes of no batch, and for those whose label was granted."""
+        """A class for each node ``[nodes]``; -1 for nodes of no batch, and where the label was granted."""
         rows = embeddings(self.id, view, knowledge, LATEST)
         known: np.ndarray | None = knowledge.facts[LABELLED]
         if known is None:
@@ -82,7 +82,7 @@ class ModelCompletion(Attack):
         return Guess(COMPLETED, {ALL: labels}, {ALL: tuple(view.public["clients"])}, len(rows.nodes))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
-        """Nothing: embeddings are handed out as they are, and where they are not there is nothing to complete."""
+        """Nothing: embeddings are handed out as they are."""
         raise Blind(f"{self.id}: what is handed out is the aggregate of all owners already")
 
 

@@ -1,4 +1,4 @@
-"""D7 on GLASU: groups of nodes with one label, by somebody who knows neither the classifier nor the classes."""
+"""D7 on GLASU: groups of nodes with one label, without the classifier or the classes."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class BlindGroups(_Gradients):
 
     :meth:`run` groups the directions of gradients, which point away from the label's row of a classifier
     that nobody knows. The number of groups is the one whose silhouette is best. :meth:`residual` does
-    the same with embeddings: the aggregate at the top, which every owner and the server are handed with the order
-    to update, under every policy. It is what is left where no gradient is handed out.
+    the same with embeddings: the aggregate at the top, which every owner and the server are handed with the
+    order to update, under every policy. It is what is left where no gradient is handed out.
 
     Groups have no names. They are scored under the best assignment of one class to each, so splitting a
     class costs what it splits off.
@@ -51,8 +51,8 @@ class BlindGroups(_Gradients):
     needs = (TRAINING, NODES)
     cost = "k-means for 2 to 20 groups"
     stops: ClassVar[Mapping[str, str]] = {
-        SERVER: "from gradients, with labels at one owner masked, homomorphic or strictest; the embeddings at "
-        "the top go back through the server under every policy",
+        SERVER: "from gradients, with labels at one owner masked, homomorphic or strictest; the embeddings "
+        "at the top go back through the server under every policy",
         LAST: "nothing built: owners train by the gradient, and compute with the embeddings",
     }
 
@@ -116,7 +116,7 @@ def _grouped(points: np.ndarray) -> np.ndarray:
 
 
 def _silhouette(points: np.ndarray, of: np.ndarray) -> float:
-    """The mean over points of how much nearer the own group's mean is than the next one's (Rousseeuw 1987)."""
+    """How much nearer a point's own group's mean is than the next one's (Rousseeuw 1987)."""
     kept = np.unique(of)
     if len(kept) < 2:
         return -1.0

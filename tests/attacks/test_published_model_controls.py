@@ -1,4 +1,4 @@
-"""The controls of G4 to G7 and A7: members, classes, owners and links, from published models and from updates."""
+"""The controls of G4 to G7 and A7: members, classes, owners and links."""
 
 from __future__ import annotations
 

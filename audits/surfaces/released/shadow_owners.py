@@ -144,7 +144,7 @@ def _summary(answering: Answering, graph: Data) -> np.ndarray:
 
 
 def _halves(finished: FinishedRun) -> tuple[Data, Data] | None:
-    """The nodes that nobody trained on, in two halves, each with the links in it; None where there are few."""
+    """The nodes that nobody trained on, in two halves, each with its links; None where there are few."""
     rng, parts = np.random.default_rng(sub_seed(finished.seed, "shadow owners")), ([], [])  # type: ignore[var-annotated]
     if finished.federation.schema.kind != GraphDataset.kind:
         return None
