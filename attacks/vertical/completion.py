@@ -98,7 +98,7 @@ def completed(rows: np.ndarray, known: np.ndarray, classes: int) -> np.ndarray:
     [0, 0, 1, 1]
     """
     given, one_hot = np.flatnonzero(known >= 0), np.eye(classes)
-    labels = fitted(rows[given], one_hot[known[given]])(rows).argmax(1)
+    labels: np.ndarray = fitted(rows[given], one_hot[known[given]])(rows).argmax(1)
     for _ in range(SWEEPS):
         labels[given] = known[given]
         labels = fitted(rows, one_hot[labels])(rows).argmax(1)

@@ -152,7 +152,7 @@ def test_a7_negative_noise_leaves_the_owner_unknown() -> None:
 
 
 def test_g6_positive_personal_models_say_whose_a_node_is() -> None:
-    case = made("local", "plaintext", *EPOCHS)
+    case = made("local", "plaintext", "rounds=20", "training.learning_rate=0.003", "clients=3")
     score = judged(case, ModelOwner(), "outsider")
     assert score.leaks
     assert judged(case, ModelOwner(), "outsider", "residual").value < score.value
