@@ -15,7 +15,7 @@ from secure_fedgraph.audits import intervals
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.judgement import Judge, Judgement, Maker
 from secure_fedgraph.audits.scoring import Score, ScoreKind
-from secure_fedgraph.audits.surfaces.vertical_knowledge import by_columns
+from secure_fedgraph.audits.surfaces.vertical.knowledge import by_columns
 from secure_fedgraph.graph.seeds import sub_seed
 
 EACH = 4
