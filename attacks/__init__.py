@@ -27,6 +27,8 @@ from secure_fedgraph.attacks.released.influence import LinkTeller
 from secure_fedgraph.attacks.released.ownership import ModelOwner, UpdateOwner
 from secure_fedgraph.attacks.rounds import CohortDifferencing, OwnShareSubtraction, RedrawnNoise
 from secure_fedgraph.attacks.scores import ScoredSizes
+from secure_fedgraph.attacks.vertical.completion import ModelCompletion
+from secure_fedgraph.attacks.vertical.label_groups import BlindGroups
 from secure_fedgraph.attacks.vertical.labels import GradientClusters, GradientLabels
 from secure_fedgraph.attacks.vertical.lists import ListLinks, ListLinksByOwner
 from secure_fedgraph.attacks.vertical.rows import AlikeRows, OthersRows
@@ -40,7 +42,7 @@ from secure_fedgraph.registry import Registry, check_subclass, classes_below
 
 
 def _own() -> dict[str, type[Attack]]:
-    """Ordered by catalogue code, A1 to G3; attacks of one code keep the order of their module."""
+    """Ordered by catalogue code, A1 to I2; attacks of one code keep the order of their module."""
     classes = classes_below(sys.modules[__name__], Attack, "id")  # type: ignore[type-abstract]
     return dict(sorted(classes.items(), key=lambda item: item[0].split("-")[0]))
 
@@ -71,6 +73,7 @@ __all__ = [
     "AlikeRows",
     "Attack",
     "Blind",
+    "BlindGroups",
     "CohortDifferencing",
     "ConstantAnswers",
     "Control",
@@ -100,6 +103,7 @@ __all__ = [
     "MashMixing",
     "MashSingle",
     "ModelClassShares",
+    "ModelCompletion",
     "ModelOwner",
     "NeighbourSums",
     "NodeLikelihoodRatio",

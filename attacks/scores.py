@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -16,14 +17,11 @@ MOST = 2000
 """Numbers of test nodes that are tried: beyond, fractions are nearer to each other than scores are exact."""
 EXACT = 2e-7
 """How far a score that travels as a 32-bit number is from its fraction, at most, for a score of 1."""
-STOPS = {
-    SERVER: "evaluation=at_home, where no score leaves an owner, or masked, which hides single scores; noise on "
-    "scores at its price"
-}
+STOPS = {SERVER: "evaluation=at_home, where no score leaves an owner, or masked, which hides single scores"}
 
 
 class ScoredSizes(Attack):
-    """I1: an owner's accuracies of several rounds are fractions with one denominator, its number of test nodes.
+    """I1: an owner's accuracies are fractions with one denominator, its number of test nodes.
 
     A score of 0.6833333 says 41 of 60, or 82 of 120. The accuracies of a few rounds together leave one number
     that makes all of them fractions: the smallest one. It is exact unless all right answers share a divisor.
@@ -40,7 +38,7 @@ class ScoredSizes(Attack):
     channel = METRICS
     cost = "one division for each size that is tried"
     depends_on = ("rounds", "evaluation")
-    stops: ClassVar = STOPS
+    stops: ClassVar[Mapping[str, str]] = STOPS
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """A number of test nodes for each owner ``[1]``; 0 where it has none."""
@@ -60,7 +58,7 @@ class ScoredSizes(Attack):
 
 
 def denominator(shares: np.ndarray) -> int:
-    """The smallest number that makes all shares fractions of it; 0 for no share, or where none up to 2000 does.
+    """The smallest number that makes all shares fractions of it; 0 where none up to 2000 does.
 
     >>> denominator(np.array([41 / 60, 1 / 4], dtype=np.float32))
     60

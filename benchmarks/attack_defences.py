@@ -185,6 +185,27 @@ DEFENCES = (
         (("f2-own-share-subtraction", "coalition"),),
     ),
     Defence(
+        "shadow-owners-masked",
+        SAGE,
+        "masked",
+        (),
+        (("a7-class-shares", "server"), ("a7-node-owner", "server")),
+    ),
+    Defence(
+        "scores-masked",
+        {**SAGE, "rounds": 10, "evaluation": "in_band"},
+        "masked",
+        (),
+        (("i1-test-sizes", "server"), ("i2-constant-answers", "server")),
+    ),
+    Defence(
+        "influence-noised",
+        SAGE,
+        "local_dp",
+        ("rounds=20", "protection.norm=1.0", "protection.multiplier=4.0"),
+        (("g4-node-likelihood-ratio", "outsider"), ("g7-link-teller", "outsider")),
+    ),
+    Defence(
         "released-noised",
         SAGE,
         "local_dp",

@@ -136,6 +136,55 @@ CASES = (
         ),
     ),
     Case(
+        "shadow-owners",
+        {"algorithm": "fedsage", **FREE, "rounds": 5},
+        (
+            Asked("a7-class-shares", choices.AS_CONFIGURED, least=None),
+            Asked("a7-node-owner", choices.AS_CONFIGURED, least=None),
+        ),
+    ),
+    Case(
+        "ridge",
+        {"algorithm": "fedridge", **FREE, "rounds": 1},
+        (
+            Asked("a7-class-shares", choices.AS_CONFIGURED, least=None),
+            Asked("a7-node-owner", choices.AS_CONFIGURED, 0.99),
+            Asked("g4-node-likelihood-ratio", choices.AS_CONFIGURED, 0.9, adversary="outsider"),
+        ),
+    ),
+    Case(
+        "influence",
+        {"algorithm": "fedsage", **FREE, "rounds": 20},
+        tuple(
+            Asked(name, choices.AS_CONFIGURED, least=None, adversary="outsider")
+            for name in ("g4-node-likelihood-ratio", "g7-link-teller")
+        ),
+    ),
+    Case(
+        "personal",
+        {"algorithm": "local", **FREE, "clients": 10, "rounds": 10},
+        tuple(
+            Asked(name, choices.AS_CONFIGURED, least=None, adversary="outsider")
+            for name in ("g5-class-shares", "g6-node-owner")
+        ),
+    ),
+    Case(
+        "scores",
+        {"algorithm": "fedsage", **FREE, "rounds": 10, "evaluation": "in_band"},
+        (
+            Asked("i1-test-sizes", choices.AS_CONFIGURED),
+            Asked("i2-constant-answers", f"{choices.AS_CONFIGURED}, i2 plays"),
+        ),
+    ),
+    Case(
+        "columns",
+        {"algorithm": "glasu", **FREE, "rounds": 4},
+        (
+            Asked("d7-blind-groups", "labels at one owner", 0.99),
+            Asked("d8-model-completion", "labels at one owner, twenty rounds", None, adversary="last client"),
+        ),
+    ),
+    Case(
         "neighgen",
         {"algorithm": "fedsage+", **FREE, "rounds": 1},
         (
@@ -192,8 +241,13 @@ def run(case: Case, seeds: int, out: Path) -> list[dict[str, Any]]:
     """The cells of a case: its controls and its configured run."""
     chosen = load(None, {**case.config, "policy": case.policy}, list(case.changes))
     kinds = [ATTACKS[one.attack] for one in case.asked]
-    named = {one.control.split(",")[0] for one in case.asked}
-    names = named if any(kind.controls for kind in kinds) else None
+    declared = {one.name for kind in kinds for one in kind.controls}
+    # an active attack's control has who plays it after the name
+    names = sorted(
+        name
+        for name in declared
+        if any(one.control == name or one.control.startswith(f"{name}, ") for one in case.asked)
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that nothing protects it is the point
         found = grid.audit(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -28,8 +29,7 @@ class ConstantAnswers(Attack):
     there are classes the server has all of them. Training goes on undisturbed. Masks hide single scores; the
     sum of scores is then the exact sum of shares.
 
-    Names, shapes and sizes of the model are as they should be; a client that bounds how far a broadcast may be
-    from the last one (``docs/attacks/weights.md``, limits of broadcasts) refuses it.
+    Names and shapes of the model are as they should be, and all numbers are finite.
     """
 
     id = "i2-constant-answers"
@@ -43,9 +43,8 @@ class ConstantAnswers(Attack):
     cost = "a round for each class"
     controls = (Control("a round for each of ten classes", {"rounds": 10}),)
     depends_on = ("rounds", "evaluation")
-    stops: ClassVar = {
-        SERVER: "evaluation=at_home, where no score leaves an owner; limits of broadcasts; masks leave the "
-        "share over all owners"
+    stops: ClassVar[Mapping[str, str]] = {
+        SERVER: "evaluation=at_home, where no score leaves an owner; masks leave the share over all owners"
     }
 
     @classmethod

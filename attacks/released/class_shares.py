@@ -49,19 +49,22 @@ class ModelClassShares(OnReleased):
     among nodes that nobody trained on: where owners' data are a random part of all, these are the same.
 
     References:
-        Ateniese et al., Hacking Smart Machines with Smarter Ones, 2015; Ganju et al., CCS 2018; Suri and Evans,
-        Formalizing and Estimating Distribution Inference Risks, PETS 2022 (black-box shadow models).
+        Ateniese et al., Hacking Smart Machines with Smarter Ones, 2015; Ganju et al., CCS 2018; Suri and
+        Evans, Formalizing and Estimating Distribution Inference Risks, PETS 2022 (black-box shadow models).
     """
 
     id = "g5-class-shares"
     title = "the share of each class in training data, from a published model"
     subject = "class shares from a published model"
-    summary = "the share of each class in an owner's training data, from its published model and shadow models"
+    summary = (
+        "the share of each class in an owner's training data, from its published model and shadow models"
+    )
     cost = "24 shadow models: half a minute on Cora"
     grants = (
         "nodes of the same kind with labels and links: half of the nodes that nobody trained on, of which "
         "training data of shadow models are made; the other half is asked about",
-        "the algorithm with its settings, and how many training nodes an owner has on average; where models are "
+        "the algorithm with its settings, and how many training nodes an owner has on average; where "
+        "models are "
         "personal, the model of each owner, as it would publish it",
     )
     needs = (MEAN_ANSWERS,)

@@ -23,7 +23,8 @@ class Service:
     """A prediction service with a published model and one owner's links.
 
     Args:
-        ask: ``[nodes, words]`` features -> ``[nodes, classes]`` log-probabilities of all nodes, by the owner's links.
+        ask: ``[nodes, words]`` features -> ``[nodes, classes]`` log-probabilities of all nodes, by the
+            owner's links.
         features: ``[nodes, words]`` as the asker has them.
     """
 
@@ -39,9 +40,10 @@ class LinkTeller(OnReleased):
     probabilities of another node move is the influence of one on the other. The score of a pair is the
     smaller of both directions: a node with many links moves far ones too, and is hardly moved itself.
 
-    **What is granted** is more than for G1: not only answers, but answers to features that the asker chooses, as
-    often as the owner has nodes. That is the setting of the paper, where one party holds the features and the
-    other the links, and buys predictions from it. A service that looks features up itself grants none of it.
+    **What is granted** is more than for G1: not only answers, but answers to features that the asker chooses,
+    as often as the owner has nodes. That is the setting of the paper, where one party holds the features and
+    the other the links, and buys predictions from it. A service that looks features up itself grants none of
+    it.
 
     References:
         Wu et al., LinkTeller: Recovering Private Edges from Graph Neural Networks via Influence Analysis, S&P
@@ -55,7 +57,8 @@ class LinkTeller(OnReleased):
     summary = "an owner's links, from the influence of one node's features on answers about others"
     cost = "one question about all of an owner's nodes for each node: half a minute on Cora"
     grants = (
-        "a prediction service with the published model and an owner's links, which answers about all nodes for "
+        "a prediction service with the published model and an owner's links, which answers about all "
+        "nodes for "
         "features that the asker sends, once for each node; for what is left, with labels only",
         "the features of that owner's nodes",
     )

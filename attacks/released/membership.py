@@ -135,8 +135,8 @@ class NodeLikelihoodRatio(OnReleased):
     def _guess(self, knowledge: Knowledge, *, links: bool) -> Guess:
         values = {}
         for owner, one in _candidates(self, knowledge).items():
-            asked = ((one.target, one.shadows),) if links else ()
-            asked += ((one.alone, one.shadows_alone),)
+            asked = [(one.target, one.shadows)] if links else []
+            asked.append((one.alone, one.shadows_alone))
             target = np.stack([_confidence(mine) for mine, _ in asked], axis=-1)
             shadows = np.stack([_confidence(theirs) for _, theirs in asked], axis=-1)
             values[owner] = likelihood_ratio(target, shadows, one.inside)

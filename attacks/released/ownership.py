@@ -44,9 +44,9 @@ class UpdateOwner(Attack):
     owner's update on top; the evidence of all rounds adds up, less what the owners' updates say in the mean,
     and less half of what it says about all nodes of the class.
 
-    Ridge regression's uploads are moments. A node that is in a sum of ``z z^T`` is in its row space, and where
-    an owner has fewer nodes than a record has numbers, others are not: the evidence is minus ``z^T (sum +
-    ridge)^-1 z``.
+    Ridge regression's uploads are moments. A node that is in a sum of ``z z^T`` is in its row space, and
+    where an owner has fewer nodes than a record has numbers, others are not: the evidence is minus ``z^T (sum
+    + ridge)^-1 z``.
 
     References:
         CC-MIA, Cross-Client Membership Inference in Federated Graph Learning, 2025 (arXiv 2507.19964).
@@ -120,7 +120,10 @@ class ModelOwner(OnReleased):
     subject = "whose a training node is, from personal models"
     summary = "which owner each training node belongs to, from the owners' own published models"
     cost = "one question about all training nodes for each model"
-    grants = (*NODES, "each owner's own model, as it would publish it; for what is left, the labels it answers")
+    grants = (
+        *NODES,
+        "each owner's own model, as it would publish it; for what is left, the labels it answers",
+    )
     needs = (OWN_ANSWERS,)
     controls = (Control("trained to the end", {"rounds": 20, "training.learning_rate": 0.01}),)
     stops: ClassVar[Mapping[str, str]] = {

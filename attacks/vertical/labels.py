@@ -56,7 +56,7 @@ class _Gradients(Attack):
     family = "glasu"
     adversaries = (SERVER, LAST)
     channel = _SENT
-    also_reads = (_SUMMED, *_FORWARD)
+    also_reads: ClassVar[tuple[str, ...]] = (_SUMMED, *_FORWARD)
     first_rounds = 1
     controls = (_ONE_HOLDER,)
     depends_on = ("algorithm", "training.backward", "training.batch")

@@ -47,9 +47,9 @@ class UpdateClassShares(Attack):
     ``a4-label-counts`` is exact, but needs a single plain step.
 
     References:
-        Ganju et al., Property Inference Attacks on Fully Connected Neural Networks using Permutation Invariant
-        Representations, CCS 2018; Melis et al., Exploiting Unintended Feature Leakage in Collaborative
-        Learning, S&P 2019; Ateniese et al. 2015.
+        Ganju et al., Property Inference Attacks on Fully Connected Neural Networks using Permutation
+        Invariant Representations, CCS 2018; Melis et al., Exploiting Unintended Feature Leakage in
+        Collaborative Learning, S&P 2019; Ateniese et al. 2015.
     """
 
     id = "a7-class-shares"
@@ -65,7 +65,8 @@ class UpdateClassShares(Attack):
     grants = (
         "nodes of the same kind with labels and links: half of the nodes that nobody trained on, of which "
         "shadow owners are made; the other half is asked about",
-        "the algorithm with its settings, and how many training nodes an owner has on average, which are public",
+        "the algorithm with its settings, and how many training nodes an owner has on average, which "
+        "are public",
     )
     needs = (SHADOW_OWNERS,)
     controls = (Control("one epoch of Adam at 0.01", {"rounds": 1, "training.learning_rate": 0.01}),)
@@ -97,7 +98,9 @@ class UpdateClassShares(Attack):
         rng = np.random.default_rng(0)
         groups = rng.integers(0, len(shadows.shares), (SUMS, many))
         own = shadows.updates[channel]
-        means = [{name: np.mean([own[k][name] for k in group], axis=0) for name in own[0]} for group in groups]
+        means = [
+            {name: np.mean([own[k][name] for k in group], axis=0) for name in own[0]} for group in groups
+        ]
         estimate = self._fitted(shadows, means, shadows.shares[groups].mean(1), before)
         mean = {name: np.asarray(value) / many for name, value in seen.values.items()}
         (row,) = estimate(self._traits(mean, before, shadows)[None])

@@ -35,10 +35,10 @@ def sizes(guess: Guess, finished: FinishedRun) -> Judgement:
 
 
 def class_shares(guess: Guess, finished: FinishedRun) -> Judgement:
-    """The share of test labels that are put into the right class; classes that nobody asked about count as none.
+    """The share of test labels that are put into the right class; a class nobody asked about counts as none.
 
-    Trivial: equal classes; the mean of the other owners' shares. The truth about several owners is the mean of
-    their shares.
+    Trivial: equal classes; the mean of the other owners' shares. The truth about several owners is the mean
+    of their shares.
     """
     classes, tested = finished.federation.schema.classes, _tested(finished)
     counts = {o: np.bincount(y, minlength=classes).astype(float) for o, y in tested.items() if len(y)}

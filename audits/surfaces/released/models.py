@@ -59,7 +59,9 @@ def published(finished: FinishedRun) -> Models:
     """
     algorithm, schema = finished.algorithm, finished.federation.schema
     if own_models(algorithm, schema) and "config" in finished.result:
-        return once(("again", id(finished.transcript)), finished, lambda: rerun(finished, finished.federation))
+        return once(
+            ("again", id(finished.transcript)), finished, lambda: rerun(finished, finished.federation)
+        )
     if finished.released is None or own_models(algorithm, schema):
         return Models()
     return _models(algorithm, finished.released, {}, schema)
@@ -99,7 +101,7 @@ def _own_models_sent(algorithm: Algorithm, transcript: Transcript) -> dict[str, 
     for note in transcript.opened:
         if (note.channel, note.reader) == (channel.name, REFEREE) and note.kept:
             values = wire.decode(transcript.body(note.number))
-            latest[note.contributors[0]] = {name: torch.as_tensor(one) for name, one in values.items()}
+            latest[note.contributors[0]] = {name: torch.tensor(np.array(one)) for name, one in values.items()}
     return latest
 
 

@@ -40,7 +40,7 @@ def evidence(finished: FinishedRun) -> Evidence | None:
         if isinstance(algorithm, FedRidge):
             return _in_row_space(algorithm, finished, upload)
         after = {name: before[name] + np.asarray(step) for name, step in upload.items() if name in before}
-        state = {name: torch.as_tensor(value).float() for name, value in {**before, **after}.items()}
+        state = {name: torch.tensor(np.array(value)).float() for name, value in {**before, **after}.items()}
         return _sure(finished, lambda graph: logs(algorithm.predict(state, graph, schema)))
 
     return Evidence(_labels(finished), fits)
@@ -82,13 +82,11 @@ def _right(finished: FinishedRun, answering: Answering) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def _in_row_space(
-    algorithm: FedRidge, finished: FinishedRun, upload: Mapping[str, np.ndarray]
-) -> np.ndarray:
+def _in_row_space(algorithm: FedRidge, finished: FinishedRun, upload: Mapping[str, np.ndarray]) -> np.ndarray:
     """Minus ``z^T (sum + ridge)^-1 z``; of class sums alone the product with the sum of the node's class."""
     schema, owners = finished.federation.schema, finished.federation.owners.values()
     z = torch.cat([algorithm.records(g, schema)[g.train_mask] for g in owners]).double()
-    total = {name: torch.as_tensor(value) for name, value in upload.items()}
+    total = {name: torch.tensor(np.array(value)) for name, value in upload.items()}
     contribution = algorithm.in_use[0].unit_contribution
     second, classes = moments_of(total, contribution)  # type: ignore[arg-type]
     if second is None:
@@ -118,9 +116,7 @@ def owners_of_nodes(guess: Guess, finished: FinishedRun) -> Judgement:
         metric="owners named right",
         kind=ScoreKind.UNBOUNDED,  # one node is in one owner's data, and the others' say whose it is not
         value=float(hits.mean()),
-        **intervals.bounds(
-            lambda error: intervals.clustered_share(hits, true * table.shape[1] + y, error)
-        ),
+        **intervals.bounds(lambda error: intervals.clustered_share(hits, true * table.shape[1] + y, error)),
         baselines={
             "the owner with most nodes": float(table.sum(1).max() / len(y)),
             "the owner with most of the node's class": float(table.max(0).sum() / len(y)),

@@ -40,7 +40,11 @@ def shadow_owners(finished: FinishedRun) -> ShadowOwners | None:
     They take part in a run of the same algorithm, settings and seed, so the first request is the same. None
     where there are no nodes without training nodes among them, or no uploads that could be compared.
     """
-    algorithm, federation, classes = finished.algorithm, finished.federation, finished.federation.schema.classes
+    algorithm, federation, classes = (
+        finished.algorithm,
+        finished.federation,
+        finished.federation.schema.classes,
+    )
     channels = {one.name for one in algorithm.in_use} & set(READ)
     if federation.schema.kind != GraphDataset.kind or not channels:
         return None
@@ -75,7 +79,7 @@ def shadow_owners(finished: FinishedRun) -> ShadowOwners | None:
                 updates[channel] = [by_owner[name] for name in owners]
 
         def ask(parameters: Mapping[str, np.ndarray]) -> np.ndarray:
-            state = {name: torch.as_tensor(value).float() for name, value in parameters.items()}
+            state = {name: torch.tensor(np.array(value)).float() for name, value in parameters.items()}
             return mean_answer(lambda graph: logs(algorithm.predict(state, graph, federation.schema)), asked)
 
         return ShadowOwners(updates, shares, ask if sends_model else None)
@@ -140,7 +144,7 @@ def _summary(answering: Answering, graph: Data) -> np.ndarray:
 
 
 def _halves(finished: FinishedRun) -> tuple[Data, Data] | None:
-    """The nodes that nobody trained on, in two halves, each with the links in it; None where there are few."""
+    """The nodes that nobody trained on, in two halves, each with its links; None where there are few."""
     rng, parts = np.random.default_rng(sub_seed(finished.seed, "shadow owners")), ([], [])  # type: ignore[var-annotated]
     if finished.federation.schema.kind != GraphDataset.kind:
         return None
@@ -150,7 +154,9 @@ def _halves(finished: FinishedRun) -> tuple[Data, Data] | None:
         for half, kept in zip(parts, (rest & first, rest & ~first), strict=True):
             half.append(_only(graph, kept))
     pool, asked = (_joined(half) for half in parts)
-    return (pool, asked) if min(pool.num_nodes, asked.num_nodes) >= finished.federation.schema.classes else None
+    return (
+        (pool, asked) if min(pool.num_nodes, asked.num_nodes) >= finished.federation.schema.classes else None
+    )
 
 
 def _only(graph: Data, kept: torch.Tensor) -> Data:
@@ -196,7 +202,10 @@ def _copies(pool: Data, nodes: np.ndarray) -> Data:
     for place, node in enumerate(nodes.tolist()):
         where[node].append(place)
     pairs = [
-        (a, b) for u, v in zip(source.tolist(), target.tolist(), strict=True) for a in where[u] for b in where[v]
+        (a, b)
+        for u, v in zip(source.tolist(), target.tolist(), strict=True)
+        for a in where[u]
+        for b in where[v]
     ]
     links = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T.contiguous()
     all_in, none = torch.ones(len(nodes), dtype=torch.bool), torch.zeros(len(nodes), dtype=torch.bool)

@@ -16,7 +16,7 @@ from secure_fedgraph.audits.empirical_dp.neighbourhoods import around
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.judgement import Judge, Judgement
 from secure_fedgraph.audits.scoring import Score, ScoreKind
-from secure_fedgraph.audits.surfaces.vertical_knowledge import begun
+from secure_fedgraph.audits.surfaces.vertical.knowledge import begun
 
 SAME = 1e-6
 """The error of an exact entry, at most, relative to the largest entry of the true rows."""

@@ -1,0 +1,103 @@
+"""The controls of I1 and I2: what the scores that owners send say about their test nodes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from secure_fedgraph.attacks import Attack, Blind, ConstantAnswers, ScoredSizes
+from secure_fedgraph.attacks.active.constant_answers import BIAS, playing
+from secure_fedgraph.attacks.scores import denominator
+from secure_fedgraph.audits import scoring
+from secure_fedgraph.audits.finished_run import FinishedRun
+from secure_fedgraph.audits.grid import choices, grid
+from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
+from secure_fedgraph.experiment.config import load
+from secure_fedgraph.experiment.results import execute, run_result
+
+GENERATED: dict[str, Any] = {
+    "data": "synthetic-citation",
+    "dataset": {"nodes": 200, "features": 40},
+    "evaluation": "in_band",
+    "rounds": 5,
+}
+
+
+@lru_cache
+def made(policy: str = "plaintext", planted: bool = False, *changes: str) -> FinishedRun:
+    chosen = load(None, {**GENERATED, "policy": policy}, changes)
+    plays = playing if planted else None
+    run = execute(chosen, None, keep=lambda channel, round: True, plays=plays)
+    return FinishedRun.of(run, chosen.seed, run_result(run, chosen))
+
+
+def judged(case: FinishedRun, attack: Attack, aim: str = "run") -> scoring.Score:
+    guess = getattr(attack, aim)(case.transcript.view("server"), knowledge(attack, case))
+    return JUDGES[guess.about](guess, case).score
+
+
+def test_i1_positive_scores_are_fractions_of_the_number_of_test_nodes() -> None:
+    score = judged(made("plaintext", False, "rounds=20"), ScoredSizes())
+    assert score.value == 1
+    assert score.leaks
+
+
+def test_i1_negative_one_score_of_all_is_blind() -> None:
+    with pytest.raises(Blind, match="masked"):
+        judged(made("masked"), ScoredSizes())
+    with pytest.raises(Blind, match="no denominator"):
+        judged(made("masked"), ScoredSizes(), "residual")
+
+
+@pytest.mark.parametrize("attack", [ScoredSizes(), ConstantAnswers()])
+def test_negative_where_no_score_leaves_an_owner(attack: Attack) -> None:
+    case = made("plaintext", True, "evaluation=at_home")
+    assert "metrics" not in case.transcript.public["channels"]
+    audited = grid.audit(
+        load(None, {**GENERATED, "evaluation": "at_home"}, []), ["plaintext"], [type(attack)]
+    )
+    assert {cell["outcome"] for cell in audited.cells} == {"blind"}
+
+
+def test_denominators_by_hand() -> None:
+    exact = np.array([3 / 7, 5 / 7], dtype=np.float32)
+    assert denominator(exact) == 7
+    assert denominator(exact + 0.01) != 7
+    assert denominator(np.zeros(3)) == 0
+
+
+def test_i2_positive_planted_models_are_scored_at_the_class_shares() -> None:
+    score = judged(made("plaintext", True), ConstantAnswers())
+    assert score.value == 1
+    assert score.leaks
+
+
+def test_i2_negative_an_honest_servers_scores_say_no_share() -> None:
+    with pytest.raises(Blind, match="no class could be planted"):
+        judged(made(), ConstantAnswers())
+
+
+def test_i2_residual_under_masks_the_mean_share_is_exact() -> None:
+    case = made("masked", True)
+    with pytest.raises(Blind, match="masked"):
+        judged(case, ConstantAnswers())
+    assert judged(case, ConstantAnswers(), "residual").value > 0.999
+
+
+def test_planting_leaves_training_as_it_was() -> None:
+    honest, planted = made(), made("plaintext", True)
+    broadcast = [
+        [seen.values[BIAS].tolist() for seen in case.transcript.view("server").asked("update")]
+        for case in (honest, planted)
+    ]
+    assert broadcast[0] == broadcast[1]
+
+
+def test_the_grid_runs_them_where_scores_are_sent() -> None:
+    experiment = load(None, {**GENERATED, "policy": "plaintext", "rounds": 4}, [])
+    chosen = choices.choose(["scores"])
+    assert choices.readers(experiment, chosen) == chosen
+    assert choices.readers(load(None, {**GENERATED, "evaluation": "referee"}, []), chosen) == []

@@ -1,0 +1,84 @@
+"""The controls of D7 and D8: labels of a split by columns without the classifier."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import pytest
+
+import secure_fedgraph as sfg
+from secure_fedgraph.algorithms import ALGORITHMS
+from secure_fedgraph.attacks import Attack, Blind, BlindGroups, Guess, ModelCompletion
+from secure_fedgraph.attacks.attack import LAST
+from secure_fedgraph.attacks.vertical.completion import COMPLETED
+from secure_fedgraph.attacks.vertical.label_groups import GROUPS
+from secure_fedgraph.audits import scoring
+from secure_fedgraph.audits.finished_run import FinishedRun
+from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
+
+
+@lru_cache
+def go(policy: str = "plaintext", rounds: int = 1, rate: float = 0.05) -> FinishedRun:
+    federation = sfg.federate(
+        "synthetic-citation", clients=3, seed=0, partition="vertical", split={"labels": "one"},
+        nodes=200, features=60,
+    )  # fmt: skip
+    algorithm = ALGORITHMS["glasu-one-label-holder"](
+        sampler="public", public_nodes=200, hidden=16, steps=20, learning_rate=rate, dropout=0.0
+    )
+    chosen = getattr(sfg.policies, policy)()
+    run = sfg.train(algorithm, federation, chosen, rounds=rounds, keep=lambda channel, round: True)
+    return FinishedRun.of(run, 0)
+
+
+def judged(case: FinishedRun, attack: Attack, who: str, aim: str = "run") -> scoring.Score:
+    view = case.transcript.view(*case.parties(who))
+    guess: Guess = getattr(attack, aim)(view, knowledge(attack, case))
+    return JUDGES[guess.about](guess, case).score
+
+
+@pytest.mark.parametrize("who", ["server", LAST])
+def test_d7_positive_gradients_fall_into_as_many_groups_as_there_are_classes(who: str) -> None:
+    case = go()
+    score = judged(case, BlindGroups(), who)
+    assert score.value > 0.99
+    assert score.details["groups"] == case.federation.schema.classes
+    assert score.leaks
+
+
+def test_d7_negative_the_server_reads_no_gradient_under_masks() -> None:
+    with pytest.raises(Blind, match="d7-blind-groups"):
+        judged(go("masked"), BlindGroups(), "server")
+
+
+def test_d7_negative_embeddings_of_an_untrained_network_say_little() -> None:
+    score = judged(go(rate=1e-6), BlindGroups(), LAST, "residual")
+    assert score.value < 0.6
+
+
+def test_d7_residual_embeddings_group_labels_better_than_chance() -> None:
+    score = judged(go(rounds=8), BlindGroups(), "server", "residual")
+    assert score.value > score.baselines["groups drawn by chance"]
+
+
+def test_d8_negative_an_untrained_network_is_no_better_than_own_features() -> None:
+    assert not judged(go(rate=1e-6), ModelCompletion(), LAST).leaks
+
+
+def test_d8_positive_trained_embeddings_complete_the_labels() -> None:
+    case = go(rounds=8)
+    score = judged(case, ModelCompletion(), LAST)
+    assert score.value > score.baselines["own features"]
+    with pytest.raises(Blind, match="aggregate of all owners"):
+        judged(case, ModelCompletion(), LAST, "residual")
+
+
+def test_the_judges_leave_out_what_was_not_guessed() -> None:
+    case = go()
+    y = case.federation.owners["owner-0"].y.numpy()
+    everybody = {"all": case.federation.names}
+    trains = case.federation.owners["owner-0"].train_mask.numpy()
+    shifted = np.where(trains, (y + 1) % (y.max() + 1), -1)
+    assert JUDGES[GROUPS](Guess(GROUPS, {"all": shifted}, everybody, 0), case).score.value == 1
+    assert JUDGES[COMPLETED](Guess(COMPLETED, {"all": shifted}, everybody, 0), case).score.value == 0
