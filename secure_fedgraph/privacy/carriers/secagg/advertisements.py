@@ -41,7 +41,7 @@ class KeyAdvertisements:
     public: np.ndarray
     commitment: np.ndarray
     signature: np.ndarray
-    part: tuple[bytes, int] | None = field(default=None, repr=False)
+    part: tuple[bytes, int] | None = field(default=None, repr=False, kw_only=True)
 
     @classmethod
     def of(cls, adverts: Mapping[str, Tree], sums: int = 1) -> KeyAdvertisements:
@@ -78,7 +78,7 @@ class KeyAdvertisements:
         keys = slice(32 * number, 32 * number + 32)
         part = self.digest, number
         return KeyAdvertisements(
-            self.names, self.public[:, keys], self.commitment[:, keys], self.signature, part
+            self.names, self.public[:, keys], self.commitment[:, keys], self.signature, part=part
         )
 
     @cached_property
