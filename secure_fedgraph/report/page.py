@@ -12,6 +12,7 @@ from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment.schema import AuditResult, CompareResult, DemoResult, RunResult, read
 from secure_fedgraph.report import text
 from secure_fedgraph.report.figures.svg import Picture
+from secure_fedgraph.report.first_screens.key_figure import factor
 from secure_fedgraph.report.sections.audit_page import audit_story
 from secure_fedgraph.report.sections.compare_page import compare_story
 from secure_fedgraph.report.sections.demo_page import demo_story
@@ -132,5 +133,6 @@ def _environment() -> Environment:
     for tell in (text.percent, text.share, text.count, text.size, text.seconds, text.epsilon):
         environment.filters[tell.__name__] = tell
     environment.filters["scientific"] = text.scientific
+    environment.filters["factor"] = factor
     environment.tests["bounded"] = text.bounded
     return environment

@@ -61,7 +61,9 @@ def test_a_sum_that_is_left_is_drawn_and_named() -> None:
     assert [hero.state for hero in told.heroes] == ["leaks", "together"]
     assert "all owners together" in told.heroes[1].drawn.picture.alt
     assert told.heroes[1].drawn.caption.endswith("reads the sum of all owners, and no single one")
-    assert told.figures[0].state == "together" and "1 of 1 read all owners together." in told.figures[0].lines
+    card = told.figures[0]
+    assert (card.state, card.title) == ("together", "Attacks that read all owners together, under masked")
+    assert "0 of 1 read a single owner." in card.lines
 
 
 def test_a_node_in_a_sum_is_not_called_hidden() -> None:

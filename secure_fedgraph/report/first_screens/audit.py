@@ -18,7 +18,7 @@ from secure_fedgraph.report.first_screens.readers import (
     each_reader,
     read_under,
 )
-from secure_fedgraph.report.first_screens.run import beside, bound, seen_by_server
+from secure_fedgraph.report.first_screens.run import beside, bound, seen_by_server, worse_than
 from secure_fedgraph.report.first_screens.thefts import Hero, Names, before_and_after
 from secure_fedgraph.report.grouping import AS_CONFIGURED, subject_of
 from secure_fedgraph.report.measures import measure_of
@@ -102,7 +102,10 @@ def _sentence(cells: Sequence[Cell], before: ReadUnder | None, after: ReadUnder 
     first = f"{text.under(before.policy)}, {_who(cells, before)} {before.outcome(briefly=True)}."
     if after is None:
         return first
-    return f"{first} {text.under(after.policy)}, the same attacks {after.outcome(again=True, briefly=True)}."
+    attacks = "the same attacks"
+    if after.refused:  # an attack that never ran has not failed
+        attacks = f"{after.tried} of these {after.tried + after.refused} attacks ran and"
+    return f"{first} {text.under(after.policy)}, {attacks} {after.outcome(again=True, briefly=True)}."
 
 
 def _hint(about: ReadUnder, policies: int) -> str:
@@ -126,11 +129,14 @@ def _figures(audit: AuditResult, under: Sequence[ReadUnder], about: ReadUnder) -
 
 def _reads(under: Sequence[ReadUnder], about: ReadUnder, runs: Mapping[str, list[RunResult]]) -> KeyFigure:
     """How many attacks read single owners, and how many uploads the server could read one by one."""
-    lines = [f"{about.together} of {about.tried} read all owners together."] if about.together else []
+    sums = bool(about.together and not about.leaking)
+    lines = [f"{about.leaking} of {about.tried} read a single owner."] if sums else []
+    if about.together and not sums:
+        lines.append(f"{about.together} of {about.tried} read all owners together.")
     if about.refused:
         lines.append(f"{about.refused} more had nothing to attack: training was refused before round 1.")
     lines += [
-        f"Under {one.policy}: {one.leaking} of {one.tried}."
+        f"Under {one.policy}: {one.leaking} of {one.tried}{' read a single owner' if sums else ''}."
         for one in under
         if one is not about and one.state != "refused"
     ]
@@ -141,9 +147,10 @@ def _reads(under: Sequence[ReadUnder], about: ReadUnder, runs: Mapping[str, list
             noise = ", with noise in them" if all(one.noised for one in seen) else ""
             told = f"{text.count(read)} of {text.count(sent)}"
             lines.append(f"The server read {told} single uploads under {policy}{noise}.")
+    whom = "all owners together" if sums else "a single owner"
     return KeyFigure(
-        f"Attacks that read a single owner, under {about.policy}",
-        f"{about.leaking} of {about.tried}",
+        f"Attacks that read {whom}, under {about.policy}",
+        f"{about.together if sums else about.leaking} of {about.tried}",
         "attacks",
         BY_STATE.get(about.state, "plain"),
         lines,
@@ -159,7 +166,7 @@ def _noise(results: Sequence[RunResult], about: ReadUnder) -> KeyFigure:
     if len(epsilons) < len(bounds):
         what = "what sums show" if about.state == "together" else "what is sent"
         return KeyFigure(
-            title, "no ε", "", "plain", [f"No noise was added that covers {what}: no ε bounds it."]
+            title, "no bound", "", "plain", [f"No noise was added that covers {what}, so no ε bounds it."]
         )
     worst = next(one for one in bounds if one.epsilon == max(epsilons))
     return KeyFigure(
@@ -192,6 +199,8 @@ def _accuracy(runs: Mapping[str, list[RunResult]], about: ReadUnder) -> KeyFigur
         if policy != about.policy and measure_of(results[0]) == measure
     ]
     others += [f"{value} {name}" for value, name in beside(mine[0], measure)]
+    if worse := worse_than(mine[0], measure):
+        others.insert(0, f"That is {worse}.")
     title = f"{measure.title[:1].upper()}{measure.title[1:]}, under {about.policy}"
     return KeyFigure(title, _score(mine), "", "plain", others)
 

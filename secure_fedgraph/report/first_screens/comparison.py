@@ -243,7 +243,7 @@ def _noise(choice: Choice, whose: str) -> KeyFigure:
         "The budget",
         f"ε = {float(row.epsilon):g}",
         f"for {whose}",
-        "nothing",
+        "nothing" if choice.verdict == WORTH else "plain",
         [*lines, *_briefly(row.larger_units)],
     )
 

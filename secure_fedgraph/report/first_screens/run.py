@@ -81,7 +81,8 @@ def first_screen(result: RunResult, name: str) -> dict[str, object]:
 
 def _sentence(result: RunResult, name: str, measure: Measure, seen: Seen) -> str:
     score = measure.write(result.accuracy.get(measure.key))
-    parts = [f"{name} scores {score} ({measure.title})"]
+    worse = worse_than(result, measure)
+    parts = [f"{name} scores {score} ({measure.title})" + (f", {worse}" if worse else "")]
     if seen.uploads:
         parts.append(f"the server read {seen.figure} single uploads")
     sums = seen.uploads and not seen.singly
@@ -89,6 +90,22 @@ def _sentence(result: RunResult, name: str, measure: Measure, seen: Seen) -> str
         str(bound(result).short or f"no noise bounds what {'their sums show' if sums else 'they show'}")
     )
     return text.sentence("; ".join(parts))
+
+
+def worse_than(result: RunResult, measure: Measure) -> str:
+    """What a model is worse than, as the end of a sentence: the commonest class, or an owner's own model.
+
+    Empty where it is worse than neither, or where that cannot be told.
+    """
+    score = result.accuracy.get(measure.key)
+    if score is None or measure.key != "global":
+        return ""
+    if result.commonest_class is not None and score < result.commonest_class:
+        return f"less than always naming the commonest class ({text.percent(result.commonest_class)})"
+    alone = result.accuracy.get("own_global")
+    if alone is not None and score < alone:
+        return f"less than an owner’s own model ({text.percent(alone)})"
+    return ""
 
 
 def beside(result: RunResult, measure: Measure) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ from secure_fedgraph.report.figures.stolen import Bars, Panel, Words, stolen
 from secure_fedgraph.report.sections.parts import Story
 
 OPEN, MASKS, BUDGET = "Without protection", "With masks alone", "With masks and noise"
+READS = "the server reads label counts and words"
 
 
 def demo_story(result: DemoResult) -> Story:
@@ -22,7 +23,13 @@ def demo_story(result: DemoResult) -> Story:
         (BUDGET, result.protected, "leaks" if _reads(result.protected) else "nothing"),
     ]
     drawn = [
-        _picture("open", f"{OPEN}: the server reads both", result.open, node, result.data.features),
+        _picture(
+            "open",
+            f"{OPEN}: the server reads label counts and words",
+            result.open,
+            node,
+            result.data.features,
+        ),
         _picture("budget", _under_budget(result), result.protected, node, result.data.features),
     ]
     alone, private, free = result.prices
@@ -72,7 +79,7 @@ def _reads(scene: Scene) -> bool:
 
 
 def _under_budget(result: DemoResult) -> str:
-    read = "the server still reads something" if _reads(result.protected) else "the server reads nothing"
+    read = "the server still reads something" if _reads(result.protected) else "the same attacks read nothing"
     return f"{BUDGET}: {read}"
 
 
