@@ -181,7 +181,9 @@ CASES = (
         {"algorithm": "glasu", **FREE, "rounds": 4},
         (
             Asked("d7-blind-groups", "labels at one owner", 0.99),
-            Asked("d8-model-completion", "labels at one owner, twenty rounds", None, adversary="last client"),
+            Asked(
+                "d8-model-completion", "labels at one owner for twenty rounds", None, adversary="last client"
+            ),
         ),
     ),
     Case(

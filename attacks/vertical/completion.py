@@ -50,7 +50,7 @@ class ModelCompletion(Attack):
     cost = "eleven ridge regressions"
     controls = (
         Control(
-            "labels at one owner, twenty rounds",
+            "labels at one owner for twenty rounds",
             {
                 "rounds": 20,
                 "algorithm": "glasu-one-label-holder",

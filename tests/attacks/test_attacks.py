@@ -200,6 +200,8 @@ def test_every_attack_says_what_it_is(kind: Any) -> None:
                 "a4-label-counts",
                 "a5-planted-units",
                 "a6-graph-structure",
+                "a7-node-owner",
+                "a7-class-shares",
             ],
         ),
         (["a4", "a1", "a4"], ["a4-label-counts", "a1-vocabulary-support"]),

@@ -215,7 +215,7 @@ def test_the_attacks_run_in_the_grid_and_keep_no_message() -> None:
     found = grid.audit(
         load(None, small, []),
         ["plaintext"],
-        choices.choose(["released"]),
+        choices.choose(["g1", "g2", "g3"]),
         [0],
         controls=["trained to the end"],
     )
