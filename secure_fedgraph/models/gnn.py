@@ -110,7 +110,8 @@ class GraphSage(nn.Module):
         Returns:
             Scores ``[nodes, classes]``.
         """
-        if not torch.is_grad_enabled():
+        # a trace (export) needs operations that depend on no value
+        if not torch.is_grad_enabled() and not torch.jit.is_tracing():
             return self._from_sums(x, NeighbourTable.of(edge_index, len(x)))
         source, target = edge_index
         degree = torch.bincount(target, minlength=x.shape[0]).clamp(min=1).unsqueeze(1)

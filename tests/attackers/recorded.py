@@ -35,7 +35,7 @@ from hostile import damaged
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
-from secure_fedgraph.backends.in_process import InProcess
+from secure_fedgraph.backends.in_process import InProcess, OneExchange
 from secure_fedgraph.client import Client
 from secure_fedgraph.errors import Refused, SecureFedGraphError
 from secure_fedgraph.privacy.policies import RECIPES, policy_with_noise
@@ -169,8 +169,10 @@ def visited(pair: Pair, visit: Visit) -> None:
     """Runs a pair, with a visit at every request."""
 
     class Visited(InProcess):
-        def __init__(self, clients: Sequence[Client]) -> None:
-            super().__init__(clients)
+        def __init__(
+            self, clients: Sequence[Client], one_exchange: OneExchange = contextlib.nullcontext
+        ) -> None:
+            super().__init__(clients, one_exchange)
             self._seen = 0
             self._doors = {client.name: self._door(client) for client in clients}
 

@@ -33,7 +33,8 @@ from secure_fedgraph.experiment.compare import (
     run_point,
 )
 from secure_fedgraph.experiment.config import load
-from secure_fedgraph.report.sections.compare_page import _curve, _verdicts
+from secure_fedgraph.report.first_screens.comparison import compare_opening
+from secure_fedgraph.report.sections.compare_page import _verdicts
 
 WORDS = """--data synthetic-citation --clients 3 --rounds 2 --workers 2 --quiet
     --set dataset.nodes=60 --set dataset.features=16
@@ -235,11 +236,11 @@ def test_baselines_that_coincide_are_one_line():
     ]
     alone = scored("no collaboration", [0.4])
     bare = [{**scored("no privacy", [0.8]), "algorithm": a} for a in ("fedsage", "fedavg")]
-    drawn = _curve(points_of([*budgets, alone, *bare]), "global", "client")
-    assert drawn is not None and drawn.svg.count(">no privacy<") == 1
+    drawn = compare_opening(points_of([*budgets, alone, *bare]), "global", "client").curve
+    assert drawn is not None and drawn.svg.count(">no privacy 80.0 %<".replace(" %", "\u202f%")) == 1
     other = [bare[0], {**bare[1], "accuracy": {"global": 0.7}}]
-    apart = _curve(points_of([*budgets, alone, *other]), "global", "client")
-    assert apart is not None and ">no privacy, at best<" in apart.svg
+    apart = compare_opening(points_of([*budgets, alone, *other]), "global", "client").curve
+    assert apart is not None and ">no privacy, at best" in apart.svg
 
 
 def test_errors_count_downwards():

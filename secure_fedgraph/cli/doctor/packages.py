@@ -34,6 +34,7 @@ MODULES = {
     "graphdatascience": "graphdatascience",
     "openmined-psi": "private_set_intersection",
     "pillow": "PIL",
+    "scikit-network": "sknetwork",
     "pyyaml": "yaml",
     "torch-geometric": "torch_geometric",
 }
