@@ -111,7 +111,8 @@ class GraphSage(nn.Module):
             Scores ``[nodes, classes]``.
         """
         # a trace (export) needs operations that depend on no value
-        if not torch.is_grad_enabled() and not torch.jit.is_tracing():
+        traced: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+        if not (torch.is_grad_enabled() or traced):
             return self._from_sums(x, NeighbourTable.of(edge_index, len(x)))
         source, target = edge_index
         degree = torch.bincount(target, minlength=x.shape[0]).clamp(min=1).unsqueeze(1)
