@@ -1,7 +1,7 @@
 """The race: ours beside other systems and a loop by hand, whole processes side by side in one run.
 
     python benchmarks/race.py [--openfgl CHECKOUT] [--only fedsage+] [--repeats 3] [--out runs/race]
-                              [--table | --json]
+                              [--table | --json] [--keep | --check]
 
 Every contestant is a process of its own with one thread. It runs twice, short and long: the difference over
 the rounds between is a round, the rest is its start (imports, reading and dividing Cora, set-up). CPU is user
@@ -11,7 +11,9 @@ here. Each measurement is kept as it is made (``DIR/measured.jsonl``), so a race
 
 OpenFGL runs from a checkout, unchanged (``race_contestants/openfgl.py`` says what is stood in for). What is
 not installed is left out by name. Sums alone, masked and encrypted, beside Flower's SecAgg+ and TenSEAL's
-CKKS are a race of their own: ``secure_aggregation.py``.
+CKKS are a race of their own: ``secure_aggregation.py``. ``--keep`` leaves the table in
+``benchmarks/results/race.json`` and writes ``docs/speed.md`` from it; ``--check`` measures nothing, and ends
+with status 1 where the page has other figures than the file.
 """
 
 from __future__ import annotations
@@ -19,10 +21,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -32,9 +34,12 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from written_pages import with_part, write_or_check
 
 ROOT = Path(__file__).resolve().parent.parent
 HERE = ROOT / "benchmarks" / "race_contestants"
+KEPT, PAGE = ROOT / "benchmarks" / "results" / "race.json", ROOT / "docs" / "speed.md"
+BEGIN = "<!-- written by benchmarks/race.py -->"
 BY_HAND, OURS, OPENFGL = "by hand", "ours", "OpenFGL"
 RATE, TRAINING_NODES = 0.2, 1624
 """Of noisy steps: the share of Cora's training nodes that each takes."""
@@ -142,20 +147,21 @@ def measure(command: list[str]) -> dict[str, float]:
         SystemExit: where it fails.
     """
     own = {"PYTHONPATH": str(ROOT), **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")}
-    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **own}, text=True
-    ) as process:
-        printed, said = process.communicate()
-    wall, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+    started = time.perf_counter()
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = subprocess.Popen(command, stdout=out, stderr=err, env={**os.environ, **own})
+        _, status, used = os.wait4(process.pid, 0)  # of this process and of those that it waited for
+        wall, process.returncode = time.perf_counter() - started, os.waitstatus_to_exitcode(status)
+        out.seek(0), err.seek(0)
+        printed, said = out.read().decode(), err.read().decode(errors="replace")
     if process.returncode:
         sys.exit(f"{' '.join(command)}\nended with {process.returncode}:\n{said[-2000:]}")
     told = json.loads(printed.strip().splitlines()[-1])
     if "schema" in told:  # a result of ours
         each = told["bytes"]["up"] / told["config"]["clients"] / told["config"]["rounds"]
         told = {"accuracy": told["accuracy"]["global"], "bytes": each}
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return {"cpu": cpu, "wall": wall, "memory": after.ru_maxrss / 1024, **told}
+    cpu = used.ru_utime + used.ru_stime
+    return {"cpu": cpu, "wall": wall, "memory": used.ru_maxrss / 1024, **told}
 
 
 def left_out(name: str, places: Places) -> str | None:
@@ -220,13 +226,20 @@ def rows(events: list[Event], places: Places) -> Iterator[dict[str, Any]]:
                 "unit": event.unit,
                 "contestant": name,
                 "repeats": len(last),
-                "start": short - one * work * event.short,
+                "start": max(short - one * work * event.short, 0.0),
                 "one": one,
                 "whole": long,
-                **{key: median(m[key] for m in last) for key in ("wall", "memory", "bytes", "accuracy")},
+                **{key: median(m[key] for m in last) for key in ("wall", "bytes", "accuracy")},
+                "memory": median(of_memory)
+                if (of_memory := [m["memory"] for m in last if "memory" in m])
+                else None,
             }
             first = first or row
             yield {**row, "one_ratio": one / first["one"], "whole_ratio": long / first["whole"]}
+
+
+def _megabytes(row: Mapping[str, Any]) -> str:
+    return "" if row["memory"] is None else f"{row['memory']:.0f}"
 
 
 def show(table: list[dict[str, Any]]) -> None:
@@ -251,10 +264,26 @@ def show(table: list[dict[str, Any]]) -> None:
         for row in mine:
             shown.add_row(
                 row["contestant"], f"{row['start']:.1f}", f"{row['one']:.3f}", f"{row['one_ratio']:.2f}",
-                f"{row['whole']:.1f}", f"{row['whole_ratio']:.2f}", f"{row['memory']:.0f}",
-                f"{row['bytes']:,.0f}", f"{row['accuracy']:.3f}",
+                f"{row['whole']:.1f}", f"{row['whole_ratio']:.2f}", _megabytes(row),
+                f"{row['bytes'] / 1000:,.0f}", f"{row['accuracy']:.3f}",
             )  # fmt: skip
         console.print(shown)
+
+
+def page(table: list[dict[str, Any]]) -> str:
+    """``docs/speed.md`` with these figures."""
+    lines = []
+    for name in dict.fromkeys(row["event"] for row in table):
+        mine = [row for row in table if row["event"] == name]
+        lines += ["", f"### {name[0].upper()}{name[1:]}", ""]
+        lines += [f"| | start, s | {mine[0]['unit']}, s | ratio | whole, s | ratio | memory, MB | score |"]
+        lines += ["|---" * 8 + "|"]
+        lines += [
+            f"| {row['contestant']} | {row['start']:.1f} | {row['one']:.3f} | {row['one_ratio']:.2f} "
+            f"| {row['whole']:.1f} | {row['whole_ratio']:.2f} | {_megabytes(row)} | {row['accuracy']:.3f} |"
+            for row in mine
+        ]
+    return with_part(PAGE.read_text(encoding="utf-8"), BEGIN, [*lines, ""])
 
 
 def prepared(out: Path) -> Path:
@@ -278,7 +307,13 @@ def main() -> None:
     asked.add_argument("--out", type=Path, default=Path("runs/race"))
     asked.add_argument("--table", action="store_true", help="print what was measured, and run nothing")
     asked.add_argument("--json", action="store_true")
+    asked.add_argument("--keep", action="store_true", help="keep the table, and write the page from it")
+    asked.add_argument(
+        "--check", action="store_true", help="measure nothing; status 1 where the page differs"
+    )
     given = asked.parse_args()
+    if given.check:
+        write_or_check(PAGE, page(json.loads(KEPT.read_text())), check=True)
     events = [event for event in EVENTS if given.only.lower() in event.name.lower()]
     if not events:
         sys.exit(f"--only {given.only}: no event is named so; they are {', '.join(e.name for e in EVENTS)}")
@@ -289,6 +324,9 @@ def main() -> None:
     if not given.table:
         race(events, places, given.repeats)
     table = list(rows(events, places))
+    if given.keep:
+        KEPT.write_text(json.dumps(table, indent=1) + "\n")
+        write_or_check(PAGE, page(table), check=False)
     if given.json:
         print(json.dumps(table, indent=1))
         return
