@@ -232,9 +232,12 @@ class Ledger:
         self._charges: list[Charge] = []
         self._lock = Lock()
         self._between_processes: FileLock | None = None
-        self._in_exchange = 0
-        """The thread whose charges one fsync puts on disk at the end; 0 for none."""
-        self._unsynced = False
+        self._in_exchange: set[int] = set()
+        """The threads whose charges one fsync puts on disk at the end."""
+        self._unsynced: set[int] = set()
+        """Those of them that wrote a line since."""
+        self._failed = False
+        """Whether the disk did not take charges: what was written may be lost."""
         self._read = 0
         self._last = b""
         """The line that ends at ``_read``."""
@@ -255,14 +258,16 @@ class Ledger:
             BudgetExhausted: where the charge would exceed the budget; nothing is written then.
             BadInput: where the ledger knows the client's name with other data.
         """
+        self._check_disk()
         with self._locked():
             self._catch_up()
             plain, charge = charge.data, replace(charge, data=self._keyed(charge.data))
             self._check(charge, plain)
             if self.path is not None:
                 line = charge.to_line().encode()
-                together = self._in_exchange == get_ident()
-                self._unsynced = together or self._unsynced
+                together = get_ident() in self._in_exchange
+                if together:
+                    self._unsynced.add(get_ident())
                 files.append(self.path, line, sync=not together)
                 self._read, self._last = self._read + len(line), line
             self._count(charge)
@@ -276,19 +281,30 @@ class Ledger:
         reply may leave. Inside another one it is a part of that.
 
         Raises:
-            OSError: where the charges cannot be put on disk.
+            OSError: where the charges cannot be put on disk, and in every exchange after that.
         """
-        if self._in_exchange:
+        thread = get_ident()
+        if thread in self._in_exchange:
             yield
             return
-        self._in_exchange = get_ident()
+        self._check_disk()  # before any client is asked: it might hand out a reply that it remembers
+        self._in_exchange.add(thread)
         try:
             yield
         finally:
-            self._in_exchange = 0
-            if self._unsynced and self.path is not None:  # after an error too: the lines are written
+            self._in_exchange.discard(thread)
+            if thread in self._unsynced and self.path is not None:  # even after an error: lines were written
+                self._failed = True
                 files.sync(self.path)
-            self._unsynced = False
+                self._failed = False
+            self._unsynced.discard(thread)
+
+    def _check_disk(self) -> None:
+        if self._failed:
+            raise OSError(
+                f"the disk did not take charges of {self.path}, and what was written may be lost: go on from "
+                "the last checkpoint"
+            )
 
     @classmethod
     def go_on(cls, path: Path, budget: Budget | None = None) -> Ledger:
@@ -339,6 +355,8 @@ class Ledger:
         """How long the file is, and a digest of it: what a checkpoint notes."""
         with self._locked():  # half a line that another run is writing is no mark
             content = (_content(self.path) if self.path is not None else None) or b""
+            if content and self.path is not None:  # nor is one that another run has not put on disk yet
+                files.sync(self.path)
         return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
     def _keyed(self, data: str) -> str:

@@ -462,6 +462,49 @@ class TestExchange:
             other.join()
             assert len(synced) == 1
 
+    def test_the_end_of_one_threads_exchange_leaves_anothers_charges_to_its_own(self, tmp_path, synced):
+        ledger, opened, charged = Ledger(tmp_path / "ledger.jsonl"), threading.Event(), threading.Event()
+
+        def other() -> None:
+            with ledger.exchange():
+                opened.set()
+                assert charged.wait(10)
+                ledger.charge(replace(CHARGE, client="other"))
+                synced.clear()
+
+        thread = threading.Thread(target=other)
+        with ledger.exchange():
+            thread.start()
+            assert opened.wait(10)
+            ledger.charge(CHARGE)
+        charged.set()
+        thread.join()
+        assert len(synced) == 1
+
+    def test_after_a_disk_that_failed_nothing_is_asked_or_charged_any_more(self, tmp_path, monkeypatch):
+        ledger, real = Ledger(tmp_path / "ledger.jsonl"), os.fsync
+        exchange = ledger.exchange()
+        exchange.__enter__()
+        ledger.charge(CHARGE)
+        with monkeypatch.context() as broken:
+            broken.setattr(os, "fsync", lambda descriptor: (_ for _ in ()).throw(OSError("no space")))
+            with pytest.raises(OSError, match="no space"):
+                exchange.__exit__(None, None, None)
+        assert os.fsync is real
+        with pytest.raises(OSError, match="may be lost"):  # before a client that remembers its reply is asked
+            ledger.exchange().__enter__()
+        with pytest.raises(OSError, match="may be lost"):
+            ledger.charge(replace(CHARGE, exchange=9))
+
+    def test_a_checkpoint_notes_no_line_that_another_run_has_not_put_on_disk(self, tmp_path, synced):
+        first, second = (Ledger(tmp_path / "ledger.jsonl") for _ in range(2))
+        with first.exchange():
+            first.charge(CHARGE)
+            synced.clear()
+            noted = second.mark()
+            assert len(synced) == 1
+        assert noted["bytes"] == (tmp_path / "ledger.jsonl").stat().st_size
+
 
 class TestRelations:
     """An epsilon is about one neighbouring relation: costs under two are never added up."""

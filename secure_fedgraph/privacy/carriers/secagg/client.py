@@ -27,7 +27,7 @@ from secure_fedgraph.privacy.carriers.secagg.shamir import BYTES, random_secret,
 from secure_fedgraph.privacy.contracts import Scope
 from secure_fedgraph.privacy.noise_components import ONE_PART, NoiseComponents
 from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.protocol.wire import Tree, encode
+from secure_fedgraph.protocol.wire import Tree, pack
 
 _SESSION, _PAIRS = "masked/session", "masked/pairs"
 _SET_UPS = "masked/set-ups"
@@ -36,6 +36,8 @@ _UPLOADED, _UNFINISHED = "masked/uploaded", "masked/unfinished"
 ADVERTISE, SHARE, AGREE, UNMASK = "advertise", "share", "agree", "unmask"
 SEALED_SHARES = 2 * BYTES + SEAL_BYTES
 """Bytes of the sealed shares for one sum; for n sums 2 n * BYTES + SEAL_BYTES."""
+MOST_BYTES = 2**26
+"""Of sealed shares that a server holds for the sums of one set-up."""
 SUMS = "sums"
 """How many sums a request to advertise is for, where it is for more than one."""
 NOISE_KEYS = "noise"
@@ -99,8 +101,8 @@ class SetUp:
     """By the sum's number; None once it was begun or skipped."""
     next: str = SHARE
     advertised: KeyAdvertisements | None = None
-    accepted: bytes = b""
-    """A digest of the sealed shares that it took."""
+    accepted: tuple[int, bytes] | None = None
+    """Of the sealed shares that it took: their bytes and a digest."""
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("the secrets of masked sums do not leave their process")
@@ -117,6 +119,16 @@ def sealed_shares(sums: int) -> int:
     return 2 * BYTES * sums + SEAL_BYTES
 
 
+def most_sums(clients: int, degree: int) -> int:
+    """Sums that one set-up may be for, so that a server holds at most ``MOST_BYTES`` of sealed shares.
+
+    Args:
+        clients: of the cohort.
+        degree: neighbours of each.
+    """
+    return max(1, min(advertisements.MOST_SUMS, MOST_BYTES // (clients * max(degree, 1) * SEALED_SHARES)))
+
+
 def advertise(given: Tree, scope: Scope, party: Party, requirements: ClientRequirements) -> Tree:
     """Fresh secrets, and the signed public half of them.
 
@@ -129,6 +141,12 @@ def advertise(given: Tree, scope: Scope, party: Party, requirements: ClientRequi
             f"{party.name} was asked to advertise for other than 1 to {advertisements.MOST_SUMS} sums"
         )
     _large_enough(scope, party, len(scope.cohort), requirements.quorum)
+    clients = len(scope.cohort)
+    degree = thresholds(
+        clients, clients, requirements.colluders, requirements.dropouts, requirements.roster
+    ).degree
+    if sums > most_sums(clients, degree):
+        raise HostileMessage(f"{party.name} was asked to set up more sums than an honest server does at once")
     _check_unfinished(scope, party, requirements)
     sessions = []
     for _ in range(sums):
@@ -228,13 +246,16 @@ def _begun(part: Tree, scope: Scope, party: Party) -> Session:
     if session is None:
         raise HostileMessage(f"{party.name} was asked for a sum that is over, or that it did not set up")
     shown = {key: part[key] for key in (SENDERS, SHARES) if key in part}
-    digest = hashlib.sha256(encode(shown)).digest()
     if not set_up.accepted:
         assert set_up.advertised is not None
         _take_shares(_all_next(set_up, scope, party, "accept"), set_up.advertised, part, scope, party)
-        set_up.accepted, set_up.next = digest, "upload"
-    elif shown and digest != set_up.accepted:
-        raise HostileMessage(f"{party.name} was handed other shares than those that it took")
+        packed = pack(shown)  # its size was checked
+        set_up.accepted, set_up.next = (packed.length, hashlib.sha256(bytes(packed)).digest()), "upload"
+    elif shown:
+        packed = pack(shown)  # not joined before its size is known
+        length, digest = set_up.accepted
+        if packed.length != length or hashlib.sha256(bytes(packed)).digest() != digest:
+            raise HostileMessage(f"{party.name} was handed other shares than those that it took")
     party.secrets[_SESSION] = set_up.begin(number)  # the session before it is over
     return session
 

@@ -40,8 +40,6 @@ from secure_fedgraph.protocol.channel import Domain, Reveal
 from secure_fedgraph.protocol.upload import Layout
 from secure_fedgraph.protocol.wire import Tree
 
-MOST_BYTES = 2**26
-"""Of sealed shares that a server holds for the sums of one set-up."""
 ABANDONED = 16
 """Sums of a run that may stay unfinished by default, beyond the share that may drop out."""
 PARTS = (
@@ -306,10 +304,7 @@ class Masked(Carrier):
         return replace(self, session=session.of_sum(session.number + 1))
 
     def _most_sums(self, cohort: tuple[str, ...]) -> int:
-        """Sums that one set-up may be for, so that the server holds at most so many bytes of shares."""
-        degree = self._thresholds(cohort, len(cohort)).degree
-        one_sum = len(cohort) * max(degree, 1) * client.SEALED_SHARES
-        return max(1, min(advertisements.MOST_SUMS, MOST_BYTES // one_sum))
+        return client.most_sums(len(cohort), self._thresholds(cohort, len(cohort)).degree)
 
     def upload_requests(self, cohort: tuple[str, ...]) -> dict[str, Tree]:
         """Each client that is still present, with the shares that its neighbours sealed to it."""

@@ -289,3 +289,22 @@ def _next_round(round, made):
     following = made.round(2)
     following._set_ups = round._set_ups
     return following
+
+
+def test_a_client_sets_up_no_more_sums_than_an_honest_server_asks_for() -> None:
+    names = tuple(f"owner-{i:03d}" for i in range(60))
+    degree = bound(names)._thresholds(names, 60).degree
+    assert client.most_sums(60, degree) == bound(names)._most_sums(names)
+    assert client.most_sums(400, 399) < 20 < client.most_sums(5, 4) == advertisements.MOST_SUMS
+
+
+def test_shares_of_another_size_are_refused_before_they_are_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server()
+    place, part = server.place(), server.part(VICTIM)
+    server.carrier.accept(part, place, server.parties[VICTIM])
+    server.go_on()
+    following = server.part(VICTIM)
+    huge = {**following, client.SENDERS: part[client.SENDERS], client.SHARES: np.zeros((9000, 9), np.uint8)}
+    monkeypatch.setattr(client.hashlib, "sha256", lambda *_: pytest.fail("hashed"))
+    with pytest.raises(HostileMessage, match="other shares"):
+        server.carrier.accept(huge, server.place(), server.parties[VICTIM])
