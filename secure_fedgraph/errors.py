@@ -195,6 +195,8 @@ SYNONYMS = {
     "unit": ("level", "granularity", "privacy_unit"),
 }
 """Words of this package -> what other tools call the same."""
+TRAINING = ("learning_rate", "weight_decay", "batch", "hidden")
+"""Settings of nearly every algorithm's training."""
 
 
 def nearest(given: str, names: Iterable[str]) -> str | None:
@@ -211,6 +213,17 @@ def nearest(given: str, names: Iterable[str]) -> str | None:
     by_initials = [name for name in known if len(word) > 1 and _initials(name) == word]
     near = by_meaning or by_initials or difflib.get_close_matches(given, known, n=1, cutoff=0.5)
     return near[0] if near else None
+
+
+def training_setting(given: str) -> str | None:
+    """The setting of training that another tool calls so, as ``--set`` takes it.
+
+    >>> training_setting("--lr"), training_setting("policy")
+    ('training.learning_rate', None)
+    """
+    word = _word(given)
+    found = [name for name in TRAINING if word == name or word in SYNONYMS[name]]
+    return f"training.{found[0]}" if found else None
 
 
 def _word(name: str) -> str:

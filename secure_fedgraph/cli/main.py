@@ -27,7 +27,7 @@ from secure_fedgraph.cli.commands.schema import schema
 from secure_fedgraph.cli.commands.server import server
 from secure_fedgraph.cli.commands.silo import silo
 from secure_fedgraph.cli.screen import leave_the_pipe, visible
-from secure_fedgraph.errors import SecureFedGraphError, nearest
+from secure_fedgraph.errors import SecureFedGraphError, nearest, training_setting
 from secure_fedgraph.registry import PluginWarning
 
 
@@ -74,6 +74,8 @@ def _no_such_option(error: click.NoSuchOption) -> str:
     """The option that was meant, also where another tool calls it otherwise."""
     command = error.ctx.command if error.ctx is not None else None
     known = [name for one in command.params for name in one.opts] if command is not None else []
+    if "--set" in known and (setting := training_setting(error.option_name)):
+        return f"No such option {error.option_name}: did you mean --set {setting}=VALUE?"
     near = nearest(error.option_name.lstrip("-"), [name[2:] for name in known if name.startswith("--")])
     return f"No such option {error.option_name}" + (f": did you mean --{near}?" if near else "; -h lists all")
 

@@ -19,7 +19,7 @@ from secure_fedgraph.algorithm import Algorithm, check_switches
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.plugins import algorithm_named, is_own
 from secure_fedgraph.algorithms.training.weighting import AveragingSettings
-from secure_fedgraph.errors import BadInput, nearest, unknown_name
+from secure_fedgraph.errors import BadInput, nearest, training_setting, unknown_name
 from secure_fedgraph.federation import check_sides
 from secure_fedgraph.graph.data import synthetic
 from secure_fedgraph.graph.data.datasets import DATASETS, KINDS
@@ -702,7 +702,7 @@ def _sentence(error: ValidationError) -> str:
         return str(cause)  # a sentence of this package's own
     key = printable(".".join(str(part) for part in first["loc"]))
     if first["type"] == "extra_forbidden":
-        near = nearest(key, Experiment.model_fields)
+        near = training_setting(key) or nearest(key, Experiment.model_fields)
         hint = f"did you mean {near!r}? " if near else ""
         return f"unknown key {key!r}: {hint}Known: {', '.join(Experiment.model_fields)}"
     if key == "data":  # most likely a graph: an experiment is text, which other processes make again

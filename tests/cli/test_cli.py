@@ -211,6 +211,8 @@ def test_overwrite_replaces_a_result() -> None:
         (["--data", "coral"], "unknown dataset 'coral': did you mean 'cora'"),
         (["--partition", "luvain"], "unknown partition 'luvain': did you mean 'louvain'"),
         (["--set", "training.batches=3"], "'training.batches': did you mean 'training.batch'"),
+        (["--lr", "0.1"], "did you mean --set training.learning_rate=VALUE?"),
+        (["--set", "lr=0.1"], "unknown key 'lr': did you mean 'training.learning_rate'"),
         (["--set", "dataset.node=3"], "'node': did you mean 'nodes'"),
         (["--set", "protection.nrm=3"], "'nrm': did you mean 'norm'"),
         (["--set", "round=3"], "'round': did you mean 'rounds'"),

@@ -42,11 +42,18 @@ def test_a_budget_of_nothing_is_no_learning() -> None:
     assert "no learning" in found["why"] and "more owners (10 now)" in found["why"]
 
 
-def test_the_table_and_the_sentences() -> None:
+@pytest.mark.filterwarnings("ignore:fedridge takes the form")
+def test_the_table_and_the_sentences(tmp_path: Path) -> None:
     text = call("plan", *DATA, "--unit", "node", "--epsilon", "4", "--policy", "distributed_dp").stdout
     assert "noise-to-signal" in text and "second_moments=own" in text and "Not compared: fedego, " in text
     assert "Recommended: fedridge under distributed_dp, training.second_moments=own" in text
-    assert "To run it: --algorithm fedridge --policy distributed_dp --epsilon 4 --unit node" in text
+    run = text.partition("To run it: secure-fedgraph ")[2].partition("\n")[0].split()
+    assert all(one in run for one in DATA) and "--algorithm fedridge --policy" in " ".join(run)
+    # what it prints runs, on the same data
+    ran = call(*run, "--json", "--out", str(tmp_path / "run"))
+    assert ran.exit_code == 0, ran.stderr
+    result = json.loads(ran.stdout)
+    assert result["config"]["data"] == DATA[1] and result["budget"]["epsilon"] == 4.0
     text = call("plan", *DATA, "--unit", "client", "--epsilon", "0.1").stdout
     assert "Recommended: every owner alone (local)" in text and "noise exceeds any signal" in text
 

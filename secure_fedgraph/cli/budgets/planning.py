@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ def plan(policy: str | None, assignments: tuple[str, ...], as_json: bool, debug:
         if as_json:
             click.echo(json.dumps(_described(choice)))
             return
-        click.echo(visible("\n".join(_recommended(choice))))
+        click.echo(visible("\n".join(_recommended(choice, assignments))))
         PlainConsole().print(_table(choice))
         click.echo(visible("\n".join(_remarks(choice))))
 
@@ -88,14 +89,25 @@ def _table(choice: Choice) -> Table:
     return table
 
 
-def _recommended(choice: Choice) -> list[str]:
-    """What to run, and the command."""
+def _recommended(choice: Choice, assignments: Sequence[str]) -> list[str]:
+    """What to run, and the whole command."""
     asked, least = choice.experiment, choice.least
     if not choice.learns:
         return [f"Recommended: every owner alone ({choice.alone}). Why: {choice.no_learning}."]
     against = "" if asked.against == Reader.SERVER else f" --against {asked.against}"
-    run = f"--policy {least.policy} --epsilon {asked.epsilon:g} --unit {asked.unit}{against}"
-    return [f"Recommended: {_taken(least)}.", f"To run it: --algorithm {least.algorithm} {run}"]
+    if asked.silos:
+        data = " ".join(shlex.quote(f"--silo={name}={place}") for name, place in asked.silos.items())
+        data += f" --rows {shlex.quote(asked.rows)}" if asked.rows else ""
+    else:
+        data = f"--data {shlex.quote(asked.data)} --clients {asked.clients} --partition {asked.partition}"
+    command = [
+        f"secure-fedgraph run {data} --algorithm {least.algorithm} --policy {least.policy}",
+        f"--epsilon {asked.epsilon:g} --unit {asked.unit}{against}",
+        *([f"--seed {asked.seed}"] if asked.seed else []),
+        *([f"--delta {asked.delta:g}"] if asked.delta != Experiment.model_fields["delta"].default else []),
+        *(f"--set {shlex.quote(one)}" for one in assignments),
+    ]
+    return [f"Recommended: {_taken(least)}.", f"To run it: {' '.join(command)}"]
 
 
 def _remarks(choice: Choice) -> list[str]:
