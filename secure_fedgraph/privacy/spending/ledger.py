@@ -302,8 +302,8 @@ class Ledger:
     def _check_disk(self) -> None:
         if self._failed:
             raise OSError(
-                f"the disk did not take charges of {self.path}, and what was written may be lost: go on from "
-                "the last checkpoint"
+                f"{self.path} could not be written to disk, so charges may be missing from it: free the "
+                "disk, then resume the run from its last checkpoint"
             )
 
     @classmethod

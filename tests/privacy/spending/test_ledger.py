@@ -491,9 +491,11 @@ class TestExchange:
             with pytest.raises(OSError, match="no space"):
                 exchange.__exit__(None, None, None)
         assert os.fsync is real
-        with pytest.raises(OSError, match="may be lost"):  # before a client that remembers its reply is asked
+        with pytest.raises(
+            OSError, match="may be missing"
+        ):  # before a client that remembers its reply is asked
             ledger.exchange().__enter__()
-        with pytest.raises(OSError, match="may be lost"):
+        with pytest.raises(OSError, match="may be missing"):
             ledger.charge(replace(CHARGE, exchange=9))
 
     def test_a_checkpoint_notes_no_line_that_another_run_has_not_put_on_disk(self, tmp_path, synced):
