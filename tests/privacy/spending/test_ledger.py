@@ -463,21 +463,21 @@ class TestExchange:
             assert len(synced) == 1
 
     def test_the_end_of_one_threads_exchange_leaves_anothers_charges_to_its_own(self, tmp_path, synced):
-        ledger, opened, charged = Ledger(tmp_path / "ledger.jsonl"), threading.Event(), threading.Event()
+        ledger, charged, ended = Ledger(tmp_path / "ledger.jsonl"), threading.Event(), threading.Event()
 
         def other() -> None:
             with ledger.exchange():
-                opened.set()
-                assert charged.wait(10)
                 ledger.charge(replace(CHARGE, client="other"))
+                charged.set()
+                assert ended.wait(10)
                 synced.clear()
 
         thread = threading.Thread(target=other)
         with ledger.exchange():
-            thread.start()
-            assert opened.wait(10)
             ledger.charge(CHARGE)
-        charged.set()
+            thread.start()
+            assert charged.wait(10)
+        ended.set()
         thread.join()
         assert len(synced) == 1
 

@@ -308,3 +308,10 @@ def test_shares_of_another_size_are_refused_before_they_are_hashed(monkeypatch: 
     monkeypatch.setattr(client.hashlib, "sha256", lambda *_: pytest.fail("hashed"))
     with pytest.raises(HostileMessage, match="other shares"):
         server.carrier.accept(huge, server.place(), server.parties[VICTIM])
+
+
+def test_a_client_refuses_to_set_up_more_sums_than_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(sums=1)
+    monkeypatch.setattr(client, "MOST_BYTES", 1)
+    with pytest.raises(HostileMessage, match="more sums"):
+        server.carrier.answer(client.ADVERTISE, {client.SUMS: 3}, server.place(), server.parties[VICTIM])
