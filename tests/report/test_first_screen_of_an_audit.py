@@ -54,6 +54,12 @@ def test_a_defence_that_worked_looks_like_one() -> None:
     )
 
 
+def test_an_attack_of_which_no_run_started_is_not_one_that_failed() -> None:
+    refused = cell("masked", "refused", **{**LABELS, "attack": "a1-vocabulary-support"})
+    told = opening([STOLEN, HIDDEN, refused], [guess("plaintext", COUNTS)])
+    assert "1 of these 2 attacks ran and read nothing" in told.sentence
+
+
 def test_a_sum_that_is_left_is_drawn_and_named() -> None:
     union = {"owner": "all owners together", "true": [30.0, 9.0], "guess": [30.0, 9.0]}
     left = scored("masked", 1.0, True, LEFT, **LABELS, owners=3)
