@@ -60,12 +60,13 @@ def kept_or_made(key: str, nodes: int, owners: int, make: Callable[[], Nodes]) -
     folder = sources.cache_folder() / "partitions"
     path = folder / key
     with suppress(OSError, BadInput, ValueError):
-        return _unpacked(files.read(path, most=len(MAGIC) + 32 + 4 * nodes), nodes, owners)
+        content = files.read(path, most=len(MAGIC) + 32 + 4 * nodes, root=folder.parent)
+        return _unpacked(content, key, nodes, owners)
     owner_of = make()
     body = np.ascontiguousarray(owner_of, dtype="<i4").tobytes()
     with suppress(OSError, BadInput):
         files.private_folder(folder, _upper(folder))
-        files.write(path, [MAGIC, hashlib.sha256(body).digest(), body], private=True, sync=False)
+        files.write(path, [MAGIC, _digest(key, body), body], private=True, sync=False)
         _prune(folder)
     return owner_of
 
@@ -76,12 +77,20 @@ def _upper(folder: Path) -> Path:
     return folder.parent
 
 
-def _unpacked(content: bytes, nodes: int, owners: int) -> Nodes:
+def _digest(key: str, body: bytes) -> bytes:
+    """Of a file's content and its name: one partition's file under another's name is damaged."""
+    return hashlib.sha256(key.encode() + body).digest()
+
+
+def _unpacked(content: bytes, key: str, nodes: int, owners: int) -> Nodes:
     head, body = content[: len(MAGIC) + 32], content[len(MAGIC) + 32 :]
-    if len(body) != 4 * nodes or head != MAGIC + hashlib.sha256(body).digest():
+    if len(body) != 4 * nodes or head != MAGIC + _digest(key, body):
         raise ValueError("damaged")
     owner_of = np.frombuffer(body, dtype="<i4").astype(np.int64)
-    if int(owner_of.min()) < 0 or len(np.bincount(owner_of)) != owners or not np.bincount(owner_of).all():
+    # before anything is counted: counts take as many places as the largest owner says
+    if int(owner_of.min()) < 0 or int(owner_of.max()) >= owners:
+        raise ValueError("damaged")
+    if not np.bincount(owner_of, minlength=owners).all():
         raise ValueError("damaged")
     return owner_of
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,7 @@ from torch_geometric.data import Data
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.data.synthetic import citation
 from secure_fedgraph.graph.partition import communities
-from secure_fedgraph.graph.partition.kept import MAGIC
+from secure_fedgraph.graph.partition.kept import MAGIC, _digest, _unpacked
 from secure_fedgraph.graph.partition.partition import NodeAssignment, partition
 
 GRAPH = citation(nodes=900, classes=4, mean_degree=6.0, seed=3)
@@ -76,12 +75,12 @@ def one_owner_less(path: Path) -> None:
     """With a digest that fits, as somebody would write it who wants one owner to have nothing."""
     body = np.zeros(900, dtype="<i4")
     body[:450] = 1
-    path.write_bytes(MAGIC + hashlib.sha256(body.tobytes()).digest() + body.tobytes())
+    path.write_bytes(MAGIC + _digest(path.name, body.tobytes()) + body.tobytes())
 
 
 def an_owner_too_many(path: Path) -> None:
     body = (np.arange(900) % 4).astype("<i4")
-    path.write_bytes(MAGIC + hashlib.sha256(body.tobytes()).digest() + body.tobytes())
+    path.write_bytes(MAGIC + _digest(path.name, body.tobytes()) + body.tobytes())
 
 
 def flipped(path: Path) -> None:
@@ -159,3 +158,13 @@ def test_compiled_louvain_cut_nearby_loses_fewer_links(folder: Path) -> None:
         for inside in ("arbitrary", "nearby")
     }
     assert lost["nearby"] < lost["arbitrary"]
+
+
+def test_an_owner_of_any_number_allocates_nothing_and_a_file_of_another_name_is_damaged() -> None:
+    body = np.array([0, 1, 2**31 - 1], dtype="<i4").tobytes()
+    with pytest.raises(ValueError, match="damaged"):
+        _unpacked(MAGIC + _digest("key", body) + body, "key", 3, 3)  # counts of it would take 16 GiB
+    good = np.array([0, 1, 2], dtype="<i4").tobytes()
+    assert _unpacked(MAGIC + _digest("key", good) + good, "key", 3, 3).tolist() == [0, 1, 2]
+    with pytest.raises(ValueError, match="damaged"):
+        _unpacked(MAGIC + _digest("key", good) + good, "other", 3, 3)
