@@ -56,6 +56,26 @@ def test_a_table_is_made_once_and_says_what_broke(table: str, tmp_path: Path) ->
     assert len(part["cells"][0]["ours"]["last"]["each"]) == 2
 
 
+@pytest.mark.parametrize(
+    ("change", "kept"), [({"evaluate_every": None}, True), ({"delta": 1e-6}, False)], ids=["new", "other"]
+)
+def test_a_new_setting_keeps_a_result_and_another_value_makes_it_again(
+    table: str, tmp_path: Path, change: dict[str, float | None], kept: bool
+) -> None:
+    called(table, "--seeds", "1", "--only", "fine", "--out", str(tmp_path))
+    path = tmp_path / "runs" / "fine" / "seed-0" / "result.json"
+    result = json.loads(path.read_text())
+    for key, value in change.items():
+        assert result["config"].pop(key) != value
+        if value is not None:  # else: made before there was such a setting
+            result["config"][key] = value
+    path.write_text(json.dumps(result))
+    looked = json.loads(called(table, "--finished", "--seeds", "1", "--out", str(tmp_path)).output)
+    assert looked["marks"].get("reached", 0) == kept
+    called(table, "--seeds", "1", "--only", "fine", "--out", str(tmp_path))
+    assert (json.loads(path.read_text()) == result) is kept
+
+
 def test_rough_versions_are_marked_and_kept_apart(table: str, tmp_path: Path) -> None:
     called(table, "--quick", "--only", "fine", "--out", str(tmp_path))
     rough = json.loads((tmp_path / "fedego-2-quick-fine.json").read_text())

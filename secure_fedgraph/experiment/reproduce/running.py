@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from secure_fedgraph import files
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment.code_digest import of_rooms
 from secure_fedgraph.experiment.compare.runner import Pool
@@ -20,6 +21,8 @@ from secure_fedgraph.experiment.results import check_can_start, versions
 
 CODE = "code.json"
 """Beside a result: a digest of the code that made it."""
+CALCULATE = ("numpy", "torch", "torch-geometric")
+"""Packages whose versions decide a figure."""
 Say = Callable[[str, float | None], None]
 """Called with a run that ended, and the seconds that all others still need, where that is known."""
 
@@ -35,18 +38,40 @@ def folder_of(case: Case, seed: int, out: Path) -> Path:
 
 
 def run_key(case: Case, seed: int) -> str:
-    """A digest of what decides a run but for the code: its configuration, and versions of packages.
+    """A digest of what a table asks of a run: its configuration, and the versions of packages that calculate.
 
     A table takes days to make, and the code changes meanwhile. So each result keeps a digest of the code that
-    made it, and a table says of how many versions of the code its figures are.
+    made it, and a table says of how many versions of the code its figures are. A setting that is new since a
+    result was made does not change its key; :func:`is_of` finds a setting that has another value.
     """
-    made = experiment_of(case, seed)
+    installed = versions()
     decides = {
-        "config": made.model_dump(mode="json", exclude={"logging"}),
-        "training": made.make_algorithm().settings.model_dump(mode="json"),
-        "versions": versions(),
+        "config": {**case.config, "policy": "plaintext", "seed": seed},
+        "versions": {name: installed[name] for name in CALCULATE},
     }
     return hashlib.sha256(json.dumps(decides, sort_keys=True, default=str).encode()).hexdigest()[:20]
+
+
+def is_of(result: Mapping[str, Any], case: Case, seed: int) -> bool:
+    """Whether a result's settings are today's: settings that it lacks have their default values today."""
+    made = experiment_of(case, seed)
+    usual = load(None, {key: case.config[key] for key in ("algorithm", "data")}, [])
+    return _agree(result["config"], _settings(made), _settings(usual))
+
+
+def _settings(experiment: Experiment) -> dict[str, Any]:
+    training = experiment.make_algorithm().settings.model_dump(mode="json")
+    return {**experiment.model_dump(mode="json", exclude={"logging", "training"}), "training": training}
+
+
+def _agree(old: Mapping[str, Any], new: Mapping[str, Any], usual: Mapping[str, Any]) -> bool:
+    for key, value in new.items():
+        if key == "training" and isinstance(old.get(key), dict):
+            if not _agree(old[key], value, usual[key]):
+                return False
+        elif old.get(key, usual.get(key)) != value:
+            return False
+    return True
 
 
 @dataclass
@@ -128,7 +153,7 @@ class Reproduction:
     def _take(self, case: Case, seed: int) -> bool:
         folder = folder_of(case, seed, self.out)
         result = kept(folder, self._keys[case.name, seed])
-        if result is None:
+        if result is None or ("config" in result and not is_of(result, case, seed)):
             return False
         if "reason" in result:
             self.failures.setdefault(case.name, str(result["reason"]))
@@ -142,6 +167,8 @@ class Reproduction:
 def _run(config: Mapping[str, Any], folder: Path, key: str) -> float:
     from secure_fedgraph.experiment.results import write_json
 
+    if kept(folder, key) is not None:  # a result of other settings: it would be in the way
+        files.remove_folder(folder, folder.parents[2])
     took = run_point(dict(config), folder, key)
     write_json(folder / CODE, {"code": of_rooms()}, folder.parents[2])
     return took

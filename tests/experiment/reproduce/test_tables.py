@@ -41,6 +41,11 @@ def test_a_rough_version_is_a_part_with_one_seed_and_few_rounds(name: str) -> No
     assert not {case.folder for case in rough.cases} & {case.folder for case in whole.cases}
 
 
+def test_owners_alone_are_scored_on_everybodys_test_nodes() -> None:
+    """As in the paper's Table 2: on their own nodes they would be twice as good."""
+    assert {cell.measure for cell in TABLES["fedsage-2"].cells} == {"global"}
+
+
 def test_a_cell_is_run_or_says_why_not() -> None:
     with pytest.raises(BadInput, match="a case, or the reason"):
         Cell("row", "column", 0.5, 0.1)
