@@ -76,7 +76,7 @@ def fit(
 def said(algorithm: Algorithm, policy: str) -> str:
     """A sentence on the form that an algorithm takes; empty where it runs as configured."""
     form = algorithm.form
-    return "" if form is None else f"{algorithm.name} takes the form {form} under {policy}: {form.why}"
+    return "" if form is None else f"{algorithm.name} takes the form {form} under policy {policy}: {form.why}"
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ LABEL_SHARES = "label shares"
 ALL = "all owners together"
 _CLIP, _PART = "clip of the round", 0.95  # of algorithms.training.adaptive_clip, not imported
 STOPS = {
-    "server": "about single owners, masked and homomorphic; about all of them together, only the noise of "
-    "local_dp, at its price in accuracy"
+    "server": "a sum (policies masked and homomorphic) hides single owners; only noise (local_dp) hides what "
+    "the sum shows of all of them, and it costs accuracy"
 }
 
 

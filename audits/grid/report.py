@@ -76,7 +76,7 @@ def verdict(cells: list[dict[str, Any]], not_run: Sequence[dict[str, Any]] = ())
     lost = {(cell.get("algorithm"), cell["policy"]) for cell in failed}
     for algorithm, policy in dict.fromkeys((c.get("algorithm"), c["policy"]) for c in (*cells, *failed)):
         mine = [c for c in cells if (c.get("algorithm"), c["policy"]) == (algorithm, policy)]
-        label = f"{algorithm} under {policy}" if several else policy
+        label = f"{algorithm} under policy {policy}" if several else policy
         if all(c["outcome"] == "refused" for c in mine):
             told = "no attack has a result" if (algorithm, policy) in lost else "refused before round 1"
             sentences.append(f"{label}: {told}.")
@@ -130,8 +130,8 @@ def _read_hidden(audit: Audit) -> list[str]:
         return bool(mine) and not declared
 
     return [
-        f"{cell['attack']} read single owners from channel {cell['channel']!r} under {cell['policy']}, "
-        "where no upload should be readable by the server."
+        f"{cell['attack']} read single owners from channel {cell['channel']!r} under policy "
+        f"{cell['policy']}, where no upload should be readable by the server."
         for cell in audit.cells
         if _surely_leaks(cell) and cell["settings"]["aim"] == SINGLE_OWNERS
         if cell["adversary"] == SERVER and hidden(cell)
@@ -155,7 +155,7 @@ def _least(cell: dict[str, Any]) -> float | None:
 def _above_ceiling(audit: Audit) -> list[str]:
     return [
         f"{cell['attack']} by the {cell['adversary']} scored {cell['score']:.3f} "
-        f"(surely at least {_least(cell):.3f}) under {cell['policy']}, and "
+        f"(surely at least {_least(cell):.3f}) under policy {cell['policy']}, and "
         f"epsilon = {cell['claim']['epsilon']:g} for one {cell['claim']['unit']} "
         f"allows any attack {cell['ceiling']:.3f}."
         for cell in audit.cells
@@ -169,15 +169,15 @@ def _not_as_declared(audit: Audit) -> list[str]:
         if row["outcome"] == FAILED:
             rows.setdefault((row["policy"], row["check"]), row["findings"])
     return [
-        f"A run under {policy} fails the check {check!r}: {findings[0]}."
+        f"A run under policy {policy} fails the check {check!r}: {findings[0]}."
         for (policy, check), findings in rows.items()
     ]
 
 
 def _refuted(audit: Audit) -> list[str]:
     return [
-        f"{row['noise']} under {row['policy']}: {row['of']} is charged epsilon {row['claim']:.3g} for one "
-        f"{row['unit']} against the {row['reader']}, and {row['trials']} trials show at least "
+        f"{row['noise']} under policy {row['policy']}: {row['of']} is charged epsilon {row['claim']:.3g} for "
+        f"one {row['unit']} against the {row['reader']}, and {row['trials']} trials show at least "
         f"{row['lower']:.3g}."
         for row in audit.empirical
         if row["outcome"] == BROKEN

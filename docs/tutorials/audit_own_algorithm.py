@@ -104,7 +104,7 @@ for policy in ("plaintext", "masked"):
 # ```text
 # run: 3 of 3 exact
 # residual: 1 of 1 exact
-# run: blind, tutorial-label-counts: every upload of channel 'statistics' is masked under masked
+# run: blind, tutorial-label-counts: every upload of channel 'statistics' is masked under policy masked
 # residual: 1 of 1 exact
 # ```
 #

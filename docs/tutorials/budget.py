@@ -27,8 +27,7 @@ assert spent["epsilon"] <= 4
 
 # %% [markdown]
 # ```text
-# spent on one node:
-# at delta 1e-05
+# spent on one node: 3.99… at delta 1e-05
 # ```
 #
 # The noise was planned before round 1, so that the whole run keeps to the budget.
@@ -76,8 +75,7 @@ print("warned:", any(one.category is sfg.EarlyStopWarning for one in before))
 
 # %% [markdown]
 # ```text
-# stopped: channel 'update'
-# it is not sent; give a larger budget, more noise, or fewer rounds
+# stopped: channel 'update': … it is not sent; give a larger budget, more noise, or fewer rounds
 # warned: True
 # ```
 #

@@ -52,7 +52,7 @@ print(run.report())
 
 # %% [markdown]
 # ```text
-# fedsage on your graph, 3 clients, under masked
+# fedsage on your graph, 3 clients, under policy masked
 # one client: epsilon inf at delta 1e-05, against the server (update: no noise protects this unit)
 # channel update: the server learns sum, masked
 # ```

@@ -71,7 +71,7 @@ except sfg.errors.BadInput as error:
 
 # %% [markdown]
 # ```text
-# refused:
+# refused: model Net takes 16 features a node, and the data have 32: build it with 32
 # ```
 #
 # ## Under noise

@@ -119,5 +119,7 @@ def show(file: Path) -> None:
     budget = (
         "" if experiment.epsilon is None else f", epsilon {experiment.epsilon:g} for one {experiment.unit}"
     )
-    click.echo(f"{experiment.algorithm} under {experiment.policy}, {terms.prepared.rounds} rounds{budget}")
+    click.echo(
+        f"{experiment.algorithm} under policy {experiment.policy}, {terms.prepared.rounds} rounds{budget}"
+    )
     click.echo(f"silos {', '.join(federation.names)}")

@@ -156,7 +156,7 @@ def _run_seeds(
             continue
         rounds = one.rounds or one.make_algorithm().rounds
         with (
-            screen.bar(f"{one.algorithm} under {one.policy}, seed {seed}", rounds) as advance,
+            screen.bar(f"{one.algorithm} under policy {one.policy}, seed {seed}", rounds) as advance,
             plain_warnings(),
         ):
             started = partial(_begin, {out: (experiment, seeds), folder: (one, [seed])}, command)

@@ -113,7 +113,9 @@ def check(folder: Path, file: Path, data: str, as_json: bool, debug: bool) -> No
         f"{', '.join(one for one in approved.federation.names if one != name)}",
         soft_wrap=True,
     )
-    table = Table(title=f"{experiment.algorithm} under {experiment.policy}, {terms.prepared.rounds} rounds")
+    table = Table(
+        title=f"{experiment.algorithm} under policy {experiment.policy}, {terms.prepared.rounds} rounds"
+    )
     for head in ("channel", "read by", "reader learns", "protection", "uploads"):
         table.add_column(head)
     for one in made.leaving:

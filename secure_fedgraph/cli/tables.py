@@ -370,7 +370,7 @@ def _forms(rows: Iterable[Cell | Point]) -> list[Text]:
     for row in rows:
         if row.form:
             settings = " ".join(f"training.{k}={str(v).lower()}" for k, v in row.form.items())
-            sentences[f"{row.algorithm} under {row.policy} takes the form {settings}."] = None
+            sentences[f"{row.algorithm} under policy {row.policy} takes the form {settings}."] = None
     return [Text(text) for text in sentences]
 
 

@@ -128,7 +128,11 @@ class Resident:
             return b""
         if letter.kind == CHARGES:
             path = self._folder.run_folder(self._terms.approved) / LEDGER
-            return signed_report(self._keys.identity, self._terms.approved.digest, self._run, self.name, path)
+            made = signed_report(self._keys.identity, self._terms.approved.digest, self._run, self.name, path)
+            self._say(
+                "the server says that run %s is over; end this process with Ctrl-C when you like", self._run
+            )
+            return made
         raise HostileMessage(f"a letter of kind {letter.kind!r} out of turn")
 
     def _take_model(self, released: wire.Tree) -> None:

@@ -174,9 +174,8 @@ def _least(terms: Terms, how: Serving) -> int:
     quorum = max((one.quorum for one in bounds), default=1)
     if how.start_with < len(names) and not _is_tolerant(terms):
         raise BadInput(
-            f"--start-with {how.start_with}: under {terms.experiment.policy} {terms.experiment.algorithm} "
-            "needs every "
-            "silo's answer; leave it out"
+            f"--start-with {how.start_with}: under policy {terms.experiment.policy} "
+            f"{terms.experiment.algorithm} needs every silo's answer; leave it out"
         )
     if how.start_with < quorum:
         raise BadInput(f"--start-with {how.start_with}: the quorum is {quorum}; give that many or more")

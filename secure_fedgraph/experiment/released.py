@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
 from secure_fedgraph import files
+from secure_fedgraph.algorithms.plugins import algorithm_named
 from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.protocol import nested
@@ -52,19 +53,20 @@ def keep(run: Run, out: Path) -> None:
     files.write(out / NAME, [bytes(nested.pack(value))], private=True, root=out)
 
 
-def read(out: Path) -> Released:
+def read(out: Path, name: str) -> Released:
     """What :func:`keep` wrote. The folder may be somebody else's: nothing in it is run.
 
+    Args:
+        out: the run's folder.
+        name: its algorithm's.
+
     Raises:
-        BadInput: where there is none, or the file is larger than any model, cut off or changed.
+        BadInput: where there is none, with the reason; or the file is larger than any model, cut off or
+            changed.
     """
     path = out / NAME
     if files.size_of(path) is None:
-        raise BadInput(
-            f"{out} holds no {NAME}: either its algorithm has no single model to rebuild (personal models "
-            "stay with their owners; fedridge, fedsgd and fedsgc have none yet), or an older version wrote "
-            "it, or it is of several seeds: then give one seed's folder"
-        )
+        raise BadInput(f"{out} holds no {NAME}: {_why_none(out, name)}")
     try:
         value = nested.unpack(files.read(path, root=out, most=MOST))
         settings = json.loads(value["settings"])
@@ -79,3 +81,11 @@ def read(out: Path) -> Released:
     except (HostileMessage, ValidationError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise BadInput(f"{path} is damaged ({type(error).__name__}): run the experiment again") from None
     return Released(settings, schema, state)
+
+
+def _why_none(out: Path, name: str) -> str:
+    if seeds := sorted(out.glob("seed-*")):
+        return f"it is of several seeds: give the folder of one, as {seeds[0]}"
+    if not callable(getattr(algorithm_named(name), "model", None)):
+        return f"what {name} releases is no torch module, so there is nothing to export"
+    return f"{name} releases no single model, for each owner keeps its own"

@@ -176,7 +176,7 @@ def expected(experiment: Experiment) -> Algorithm:
 def lead(experiment: Experiment, algorithm: Algorithm, federation: Federation) -> str:
     """What is about to run, in a line: in which form, under what budget, and what stays in plaintext."""
     e = experiment
-    parts = [f"{e.algorithm} on {e.data}, {len(federation.names)} clients, under {e.policy}"]
+    parts = [f"{e.algorithm} on {e.data}, {len(federation.names)} clients, under policy {e.policy}"]
     if algorithm.form is not None:
         parts.append(f"in the form {algorithm.form}: {algorithm.form.why}")
     if e.epsilon is not None:

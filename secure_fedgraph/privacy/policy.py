@@ -192,7 +192,9 @@ class BoundPolicy:
 
     def __getitem__(self, channel: str) -> Bound:
         if channel not in self.bounds:
-            raise Unbound(f"channel {channel!r} has no protection under {self.policy.name}: nothing leaves")
+            raise Unbound(
+                f"channel {channel!r} has no protection under policy {self.policy.name}: nothing leaves"
+            )
         return self.bounds[channel]
 
     @property

@@ -471,7 +471,7 @@ class View:
             return f"no upload of channel {channel!r} was kept in full in this view"
         domains = sorted({str(self._reply(note).get("domain")) for note in replies})
         policy = self._terms(channel).get("policy", "its protection")
-        return f"every upload of channel {channel!r} is {' or '.join(domains)} under {policy}"
+        return f"every upload of channel {channel!r} is {' or '.join(domains)} under policy {policy}"
 
     def _terms(self, channel: str) -> Mapping[str, Any]:
         terms: Mapping[str, Any] = self.public["channels"][channel]

@@ -18,7 +18,7 @@ def without_graph(points: Iterable[Point], named: Named = str) -> list[str]:
         found = row.without_graph
         if found is None:
             continue
-        line = f"{named(row.algorithm)} under {row.policy}"
+        line = f"{named(row.algorithm)} under policy {row.policy}"
         if found.reason:
             key = f"there is none: {found.reason.removesuffix('.')}"
         elif found.algorithm != row.algorithm:
@@ -38,5 +38,5 @@ def larger_units(points: Iterable[Point], named: Named = str) -> list[str]:
     for (algorithm, policy), row in last.items():
         for why in row.larger_units:
             budget = "" if row.budget is None else f" at epsilon {row.budget:g}"
-            told.setdefault(why, []).append(f"{named(algorithm)} under {policy}{budget}")
+            told.setdefault(why, []).append(f"{named(algorithm)} under policy {policy}{budget}")
     return [f"{text.listed(lines)}: {why}" for why, lines in told.items()]

@@ -243,6 +243,16 @@ def listed(items: Iterable[str], last: str = "and") -> str:
     return f"{', '.join(names[:-1])} {last} {names[-1]}"
 
 
+def policies(names: Iterable[str]) -> str:
+    """Policies in a sentence, as names and not as adjectives.
+
+    >>> policies(["masked"]), policies(["masked", "strictest"])
+    ('policy masked', 'policies masked and strictest')
+    """
+    known = list(names)
+    return f"{'policy' if len(known) == 1 else 'policies'} {listed(known)}"
+
+
 def sentence(text: str) -> str:
     """With a capital and a full stop.
 

@@ -166,8 +166,8 @@ def prepare(
     )
     if options.dropouts is not None and not tolerant:
         raise BadInput(
-            f"dropouts: under {policy.name} {algorithm.name} needs an answer of every client; use masked or "
-            "distributed_dp, or leave dropouts out"
+            f"dropouts: under policy {policy.name} {algorithm.name} needs an answer of every client; use "
+            "masked or distributed_dp, or leave dropouts out"
         )
     unread = sorted(set(federation.schema.edge_fields) - set(algorithm.reads(federation.schema)))
     if unread:

@@ -71,7 +71,7 @@ class Run:
         scores = ", ".join(f"{name} {value:.3f}" for name, value in last.items() if isinstance(value, float))
         data, clients = self.federation.facts["data"], len(self.federation.names)
         lines = [
-            f"{self.algorithm.name} on {data}, {clients} clients, under {self.policy.policy.name}",
+            f"{self.algorithm.name} on {data}, {clients} clients, under policy {self.policy.policy.name}",
             f"round {len(self.history)}: {scores}",
         ]
         for unit, entry in self.privacy(delta=delta).items():

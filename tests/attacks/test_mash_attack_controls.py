@@ -203,7 +203,7 @@ def test_b6_positive_every_node_is_named_at_full_rank(runs: Runs) -> None:
 @pytest.mark.parametrize("batching", ["secret", "released", "seeded"])
 def test_negative_masks_hide_single_owners(kind: type[Attack], batching: str, runs: Runs) -> None:
     case = runs("masked", **ACROSS, **RELEASED, **{"training.batching": batching})
-    sentence = f"{kind.id}: every upload of channel 'egos_across' is masked under masked"
+    sentence = f"{kind.id}: every upload of channel 'egos_across' is masked under policy masked"
     with pytest.raises(Blind, match=sentence):
         attacked(case, kind)
 

@@ -46,7 +46,7 @@ SMALL: dict[str, Any] = {
         "exchange_batch": 8,
     },
 }
-SENTENCE = r"every upload of channel 'feedback' is sealed under masked, sealed"
+SENTENCE = r"every upload of channel 'feedback' is sealed under policy masked, sealed"
 
 
 @pytest.fixture(autouse=True)
@@ -177,7 +177,7 @@ def test_a_seal_with_nothing_under_it_shows_the_asker_every_answer() -> None:
     guess = attacked(run, GeneratorSingle(), "owner-0")  # not blind: it holds the key
     assert set(guess.targets) == {"owner-1", "owner-2"}
     assert not judged(run, GeneratorSingle(), "owner-0").leaks  # the noise: ten times the clip
-    with pytest.raises(Blind, match="sealed under local_dp, sealed"):
+    with pytest.raises(Blind, match="sealed under policy local_dp, sealed"):
         attacked(run, GeneratorSingle(), "server")
 
 

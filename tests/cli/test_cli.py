@@ -578,7 +578,10 @@ def test_a_budget_plans_the_noise_and_the_run_keeps_to_it() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--policy", "masked", "--epsilon", "8"], "channel 'update' under masked: no noise protects"),
+        (
+            ["--policy", "masked", "--epsilon", "8"],
+            "channel 'update' with protection masked: no noise protects",
+        ),
         (["--policy", "central_dp", "--epsilon", "8"], "give --against outsider, or use distributed_dp"),
         (
             ["--policy", "local_dp", "--norm", "1", "--multiplier", "1", "--epsilon", "1"],

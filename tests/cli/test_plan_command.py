@@ -46,7 +46,7 @@ def test_a_budget_of_nothing_is_no_learning() -> None:
 def test_the_table_and_the_sentences(tmp_path: Path) -> None:
     text = call("plan", *DATA, "--unit", "node", "--epsilon", "4", "--policy", "distributed_dp").stdout
     assert "noise-to-signal" in text and "second_moments=own" in text and "Not compared: fedego, " in text
-    assert "Recommended: fedridge under distributed_dp, training.second_moments=own" in text
+    assert "Recommended: fedridge under policy distributed_dp, training.second_moments=own" in text
     run = text.partition("To run it: secure-fedgraph ")[2].partition("\n")[0].split()
     assert all(one in run for one in DATA) and "--algorithm fedridge --policy" in " ".join(run)
     # what it prints runs, on the same data

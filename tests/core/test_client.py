@@ -66,7 +66,7 @@ def test_an_undeclared_channel_does_not_leave():
     made = session(plaintext(), channels=(Toy.TELL,))
     for number, channel in enumerate(("update", "single", "metrics", "nonsense")):
         with pytest.raises(
-            Unbound, match=f"channel '{channel}' has no protection under plaintext: nothing leaves"
+            Unbound, match=f"channel '{channel}' has no protection under policy plaintext: nothing leaves"
         ):
             made.tell(made.message("owner-0", channel, exchange=number))
 

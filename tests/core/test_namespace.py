@@ -60,7 +60,7 @@ def test_a_runs_report_names_scores_epsilons_and_channels() -> None:
     federation = sfg.federate(citation(60, 16, 3, 0), clients=2, partition="random", seed=0)
     run = sfg.train(sfg.FedSage(hidden=(8, 4)), federation, "masked", rounds=1)
     text = run.report()
-    assert "fedsage on" in text and "under masked" in text
+    assert "fedsage on" in text and "under policy masked" in text
     assert f"global {run.history[-1]['accuracy']['global']:.3f}" in text
     assert all(f"one {unit}: epsilon inf" in text for unit in run.privacy())
     assert "channel update: the server learns sum" in text

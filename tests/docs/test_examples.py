@@ -16,7 +16,7 @@ PROMISED = {
     "apflgate_molecules": ["apflgate", "0 of 4 updates", "mean_update (nothing)"],
     "attack_mashed_egos": [
         "b1-mash-single       exact rows 1.00",
-        "is masked under masked",
+        "is masked under policy masked",
         "all owners together",
     ],
     "attack_prototypes": ["support=1: 48 of 48 graphs solved, 48 right", "support=2: 4 of 48 graphs solved"],

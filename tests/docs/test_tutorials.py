@@ -26,6 +26,11 @@ def printed_by_the_page(text: str) -> list[str]:
     return [line.strip() for block in blocks for line in block.splitlines() if line.strip()]
 
 
+def whole(line: str) -> str:
+    """A whole line, as a pattern; … stands for digits or words that the page leaves out."""
+    return f"^{'.*'.join(map(re.escape, line.split('…')))}$"
+
+
 @pytest.mark.parametrize(
     "tutorial",
     [
@@ -54,7 +59,8 @@ def test_it_runs_and_prints_what_its_page_says(tutorial: Path, tmp_path: Path) -
     assert (done.returncode, done.stderr) == (0, "")
     expected = printed_by_the_page(tutorial.read_text(encoding="utf-8"))
     assert expected
-    assert [line for line in expected if line not in done.stdout] == []
+    lines = "\n".join(line.strip() for line in done.stdout.splitlines())
+    assert [line for line in expected if not re.search(whole(line), lines, re.MULTILINE)] == []
 
 
 @pytest.mark.parametrize("tutorial", TUTORIALS, ids=lambda path: path.stem)

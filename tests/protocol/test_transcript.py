@@ -103,7 +103,7 @@ def test_a_view_reads_plaintext_uploads_and_no_masked_ones():
     view = hidden.transcript.view("server")
     assert view.uploads("update") == []
     assert len(view.sums("update")) == 1
-    assert view.why_unreadable("update") == "every upload of channel 'update' is masked under masked"
+    assert view.why_unreadable("update") == "every upload of channel 'update' is masked under policy masked"
 
 
 def test_why_unreadable():

@@ -158,7 +158,7 @@ def test_the_page_of_several_algorithms(tmp_path: Path):
         "FedSage and GLASU on Cora: what leaks" in words or "FedSage and GLASU on cora: what leaks" in words
     )
     assert "A claim is broken" in words and "a1 by the server scored 0.9" in words
-    assert "Not run under masked and local_dp." in words
+    assert "Not run under policies masked and local_dp." in words
     assert "Estimate before the start: 2 runs, about 5 min on 2 processes." in words
     assert "about 300 s are estimated &lt;b&gt;" in page and "<b>" not in page
     assert "ceiling of any attack" in words and "ε = 1 for a whole owner" in words

@@ -80,7 +80,9 @@ def test_a_shared_model_below_owners_alone_is_not_praised() -> None:
     rows = [row("local", "no collaboration", 0.6),
             row("fedridge", "budget", 0.2, 8.0, worth="Undecided: personal models' accuracy.")]  # fmt: skip
     told = compare_opening(result_parts.points(rows), "global", "node").sentence
-    assert told.startswith("Whether FedRidge at ε = 8 for one node is worth spending is open after one seed")
+    assert told.startswith(
+        "Whether FedRidge at ε = 8 for one node is worth spending is open after one seed, which"
+    )
     assert told.endswith("owners alone score 60.0\u202f%; what may gain is personal models.")
 
 

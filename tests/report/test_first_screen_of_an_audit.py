@@ -68,7 +68,10 @@ def test_a_sum_that_is_left_is_drawn_and_named() -> None:
     assert "all owners together" in told.heroes[1].drawn.picture.alt
     assert told.heroes[1].drawn.caption.endswith("reads the sum of all owners, and no single one")
     card = told.figures[0]
-    assert (card.state, card.title) == ("together", "Attacks that read all owners together, under masked")
+    assert (card.state, card.title) == (
+        "together",
+        "Attacks that read all owners together, under policy masked",
+    )
     assert "0 of 1 read a single owner." in card.lines
 
 
@@ -121,8 +124,8 @@ def test_every_reader_has_a_sentence_and_who_was_not_tried_is_named() -> None:
         ("The server", "nothing"), ("An owner", "leaks"), ("An outsider", "absent"),
     ]  # fmt: skip
     server, owner, _ = (one.sentence for one in told.readers)
-    assert server.startswith("Under plaintext it read single owners’ training labels by class. Under masked")
-    assert "under masked it read single owners’ raw node features" in owner.replace("Under", "under")
+    assert server.startswith("Under policy plaintext it read single owners’ training labels by class. Under policy masked")
+    assert "under policy masked it read single owners’ raw node features" in owner.replace("Under", "under")
 
 
 def test_of_one_policy_that_holds_every_attack_is_drawn() -> None:
@@ -138,7 +141,7 @@ def test_of_one_policy_that_holds_every_attack_is_drawn() -> None:
 
 def test_what_was_refused_or_never_ran_is_said() -> None:
     refused = cell("masked", "refused", reason="no")
-    assert opening([refused], policies=("masked",)).sentence.startswith("Under masked training was refused")
+    assert opening([refused], policies=("masked",)).sentence.startswith("Under policy masked training was refused")
     nothing = opening([])
     assert (nothing.heroes, nothing.figures) == ([], []) and "No attack has a result" in nothing.sentence
 
@@ -150,10 +153,12 @@ def test_what_masks_did_is_said_in_figures_and_a_larger_epsilon_where_it_stands(
     runs["masked"]["privacy"]["node"] |= {"epsilon": 9.0, "relation": "zero-out"}
     told = opening([STOLEN, HIDDEN], [], **runs)
     reads, noise, accuracy = told.figures
-    assert "The server read 6 of 6 single uploads under plaintext." in reads.lines
-    assert any(line.startswith("The server read 0 of 6 single uploads under masked") for line in reads.lines)
+    assert "The server read 6 of 6 single uploads under policy plaintext." in reads.lines
+    assert any(
+        line.startswith("The server read 0 of 6 single uploads under policy masked") for line in reads.lines
+    )
     assert noise.figure == "ε = 3" and noise.lines[-1].startswith("One node's epsilon is 9, 3.0 times")
-    assert accuracy.figure == "84.0\u202f%" and "84.0\u202f% under plaintext" in accuracy.lines
+    assert accuracy.figure == "84.0\u202f%" and "84.0\u202f% under policy plaintext" in accuracy.lines
 
 
 def test_words_and_classes_have_their_names_where_the_data_name_them() -> None:

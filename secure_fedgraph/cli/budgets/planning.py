@@ -68,7 +68,7 @@ def _choice(values: Mapping[str, Any], policy: str | None) -> Choice:
 def _taken(chosen: Candidate) -> str:
     """What the planner takes, in a line."""
     return (
-        f"{chosen.algorithm} under {chosen.policy}, {chosen.form or AS_CONFIGURED}, with a "
+        f"{chosen.algorithm} under policy {chosen.policy}, {chosen.form or AS_CONFIGURED}, with a "
         f"noise-to-signal of {_short(chosen.noise_to_signal)}: {chosen.why}"
     )
 

@@ -63,8 +63,8 @@ def _reference(point: Point, given: Experiment) -> Reference:
     if made.trains_under_noise:
         return Reference(
             None,
-            f"under {given.policy} noisy training steps keep this budget, and {name} takes none; under "
-            "distributed_dp it keeps one without links",
+            f"under policy {given.policy} noisy training steps keep this budget, and {name} takes none; "
+            "under distributed_dp it keeps one without links",
         )
     try:
         made.make_algorithm()

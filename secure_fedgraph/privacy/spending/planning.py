@@ -323,7 +323,7 @@ def _costs(bound: BoundPolicy, uses: Mapping[str, int], budget: Budget, occurren
         if cost.at(budget.unit, budget.against, budget.holders) is None:
             protection = bound[name].protection.name
             raise BudgetExhausted(
-                f"channel {name!r} under {protection}: no noise protects one {budget.unit} "
+                f"channel {name!r} with protection {protection}: no noise protects one {budget.unit} "
                 f"against the {budget.against}, so its epsilon is infinite and no budget holds it: "
                 + _mend(name, protection, budget, one_of=bound[name].unit.value)
             )

@@ -85,7 +85,7 @@ def _place(policy: str, aim: str, cells: Sequence[Cell], missing: bool) -> dict[
     score, base = worst.score, worst.baseline or 0.0
     state = "broken" if above(worst) else "leak" if worst.leaks else str(worst.outcome)
     state = "scored" if state == "score" else state
-    says = f"{aim_in_words(aim, mine)}, under {policy}: {state}"
+    says = f"{aim_in_words(aim, mine)}, under policy {policy}: {state}"
     if score is not None:
         says += f", {text.share(score)} where a trivial guess reaches {text.share(base)}"
     strength = 0.0 if score is None or base >= 1 else max(0.0, (score - base) / (1 - base))

@@ -136,7 +136,7 @@ def _reads(under: Sequence[ReadUnder], about: ReadUnder, runs: Mapping[str, list
     if about.refused:
         lines.append(f"{about.refused} more had nothing to attack: training was refused before round 1.")
     lines += [
-        f"Under {one.policy}: {one.leaking} of {one.tried}{' read a single owner' if sums else ''}."
+        f"Under policy {one.policy}: {one.leaking} of {one.tried}{' read a single owner' if sums else ''}."
         for one in under
         if one is not about and one.state != "refused"
     ]
@@ -146,10 +146,10 @@ def _reads(under: Sequence[ReadUnder], about: ReadUnder, runs: Mapping[str, list
             read, sent = sum(one.singly for one in seen), sum(one.uploads or 0 for one in seen)
             noise = ", with noise in them" if all(one.noised for one in seen) else ""
             told = f"{text.count(read)} of {text.count(sent)}"
-            lines.append(f"The server read {told} single uploads under {policy}{noise}.")
+            lines.append(f"The server read {told} single uploads under policy {policy}{noise}.")
     whom = "all owners together" if sums else "a single owner"
     return KeyFigure(
-        f"Attacks that read {whom}, under {about.policy}",
+        f"Attacks that read {whom}, under policy {about.policy}",
         f"{about.together if sums else about.leaking} of {about.tried}",
         "attacks",
         BY_STATE.get(about.state, "plain"),
@@ -158,7 +158,7 @@ def _reads(under: Sequence[ReadUnder], about: ReadUnder, runs: Mapping[str, list
 
 
 def _noise(results: Sequence[RunResult], about: ReadUnder) -> KeyFigure:
-    title = f"What noise bounds, under {about.policy}"
+    title = f"What noise bounds, under policy {about.policy}"
     bounds = [bound(result) for result in results]
     if not results:
         return KeyFigure(title, "", "", "plain", ["No run of it finished."])
@@ -181,7 +181,7 @@ def _noise(results: Sequence[RunResult], about: ReadUnder) -> KeyFigure:
 def _accuracy(runs: Mapping[str, list[RunResult]], about: ReadUnder) -> KeyFigure:
     """The score under the policy, beside other policies, owners alone and the commonest class."""
     mine = runs.get(about.policy, [])
-    title = f"Accuracy under {about.policy}"
+    title = f"Accuracy under policy {about.policy}"
     if not mine:
         return KeyFigure(title, "", "", "plain", ["No run of it finished."])
     by_algorithm: dict[str, list[RunResult]] = {}
@@ -194,14 +194,14 @@ def _accuracy(runs: Mapping[str, list[RunResult]], about: ReadUnder) -> KeyFigur
         return KeyFigure(title, "", "", "plain", lines)
     measure = measure_of(mine[0])
     others = [
-        f"{_score(results)} under {policy}"
+        f"{_score(results)} under policy {policy}"
         for policy, results in runs.items()
         if policy != about.policy and measure_of(results[0]) == measure
     ]
     others += [f"{value} {name}" for value, name in beside(mine[0], measure)]
     if worse := worse_than(mine[0], measure):
         others.insert(0, f"That is {worse}.")
-    title = f"{measure.title[:1].upper()}{measure.title[1:]}, under {about.policy}"
+    title = f"{measure.title[:1].upper()}{measure.title[1:]}, under policy {about.policy}"
     return KeyFigure(title, _score(mine), "", "plain", others)
 
 

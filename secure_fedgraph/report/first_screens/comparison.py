@@ -130,8 +130,12 @@ def _sentence(ran: Sequence[Point], choice: Choice, key: str, whose: str) -> str
     if choice.verdict in (WORTH, UNDECIDED) and alone is not None and _better(key) * (score - alone) < 0:
         scores += f"; what {'gains' if choice.verdict == WORTH else 'may gain'} is personal models"
     if choice.verdict == UNDECIDED:
-        seeds = "one seed" if row.seeds == 1 else f"{row.seeds} seeds"
-        return f"Whether {budget} is worth spending is open after {seeds}: {scores}."
+        open_since = (
+            "one seed, which cannot show whether a difference is chance"
+            if row.seeds == 1
+            else f"{row.seeds} seeds, since the 95 % interval of the gain over owners alone includes 0"
+        )
+        return f"Whether {budget} is worth spending is open after {open_since}: {scores}."
     if choice.verdict in SAID:
         return f"{budget} is {SAID[choice.verdict]}: {scores}."
     return f"{budget}: {scores}."

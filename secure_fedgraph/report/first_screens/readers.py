@@ -155,7 +155,7 @@ def each_reader(cells: Sequence[Cell], policies: Sequence[str], about: str) -> l
         groups: dict[str, list[str]] = {}
         for one in under:
             groups.setdefault(one.outcome(), []).append(one.policy)
-        parts = (f"under {text.listed(names)} it {outcome}" for outcome, names in groups.items())
+        parts = (f"under {text.policies(names)} it {outcome}" for outcome, names in groups.items())
         here = next((one.state for one in under if one.policy == about), under[-1].state)
         told.append(ReaderTold(name, here, " ".join(text.sentence(part) for part in parts)))
     return told

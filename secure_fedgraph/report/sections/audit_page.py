@@ -140,7 +140,7 @@ def _chapter(name: str, audit: AuditResult, policies: list[str], several: bool) 
     if unseen := [policy for policy in dict.fromkeys(one.policy for one in lost) if policy not in judged]:
         by_state["absent"] = unseen
     summary = [
-        {"state": state, "text": sentence.format(text.listed(by_state[state]))}
+        {"state": state, "text": sentence.format(text.policies(by_state[state]))}
         for state, sentence in SUMMARY.items()
         if state in by_state
     ]

@@ -202,7 +202,7 @@ def _verdicts(ran: Sequence[Point], key: str, unit: str) -> list[str]:
         no_privacy = (r for r in ran if r.kind == "no privacy" and r.algorithm == algorithm)
         without_privacy = next((score_of(r, key) for r in no_privacy), None)
         last = rows[-1]
-        text = f"{name} under {policy}: {score_of(last, key):.3f} at epsilon {float(last.epsilon):g} "
+        text = f"{name} under policy {policy}: {score_of(last, key):.3f} at epsilon {float(last.epsilon):g} "
         text += f"for one {unit}"
         text += f", {without_privacy:.3f} without privacy." if without_privacy is not None else "."
         if alone:

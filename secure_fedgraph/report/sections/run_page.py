@@ -35,7 +35,7 @@ def run_story(result: RunResult, folder: Path) -> Story:
     data = trained.source(result.data)
     told: dict[str, object] = {
         "kind": "run",
-        "title": f"{algorithm} on {data.name} under {policy}",
+        "title": f"{algorithm} on {data.name} under policy {policy}",
         "first": first_screen(result, algorithm),
         "command": result.command,
         "owned": trained.owners([config]),

@@ -81,7 +81,7 @@ def test_positive_every_node_of_the_others_is_named() -> None:
 
 def test_residual_masks_leave_a_sum_that_dropout_takes_apart() -> None:
     run = go("masked")
-    with pytest.raises(Blind, match="sealed under masked"):
+    with pytest.raises(Blind, match="sealed under policy masked"):
         judged(run)
     assert judged(run, "residual").value >= 0.95
     guess = GeneratorOracle().residual(run.transcript.view("owner-0"), Knowledge())

@@ -158,4 +158,4 @@ def test_a_run_that_fails_a_check_breaks_a_claim(monkeypatch: pytest.MonkeyPatch
     )
     done = CliRunner().invoke(main, flags)
     assert done.exit_code == BrokenClaim.exit_status
-    assert "A run under masked fails the check 'ledger': update: nobody paid." in done.output
+    assert "A run under policy masked fails the check 'ledger': update: nobody paid." in done.output

@@ -47,7 +47,7 @@ def a_graph(nodes: int = 11) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def the_model(folder: Path) -> torch.nn.Module:
-    return rebuilt("fedsage", released.read(folder))
+    return rebuilt("fedsage", released.read(folder, "fedsage"))
 
 
 def test_a_state_dict_is_the_models(finished: Path) -> None:
@@ -55,7 +55,7 @@ def test_a_state_dict_is_the_models(finished: Path) -> None:
     assert done.exit_code == 0, done.output
     said = json.loads(done.stdout)
     state = torch.load("model.pt", weights_only=True)
-    kept = released.read(finished)
+    kept = released.read(finished, "fedsage")
     model = GraphSage(kept.schema.features, kept.schema.classes, (8, 4))
     model.load_state_dict(state)
     assert said["parameters"] == sum(value.numel() for value in state.values())
@@ -65,7 +65,7 @@ def test_a_state_dict_is_the_models(finished: Path) -> None:
 def test_it_is_the_model_that_the_result_has_the_digest_of(finished: Path) -> None:
     from secure_fedgraph.protocol.message import digest
 
-    state = dict(sorted(released.read(finished).state.items()))
+    state = dict(sorted(released.read(finished, "fedsage").state.items()))
     result = json.loads((finished / "result.json").read_text())
     assert digest(bytes(nested.pack(state))) == result["weights"]
 
@@ -152,12 +152,23 @@ def test_nothing_is_replaced_unless_it_is_asked_for(finished: Path) -> None:
     assert export(finished, "--out", "model.pt", "--overwrite").exit_code == 0
 
 
-def test_a_folder_without_a_model(finished: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "seeds", "reason"),
+    [("fedridge", 1, "no torch module"), ("apflgate", 1, "its own"), ("fedsage", 2, "seed-0")],
+)
+def test_a_folder_without_a_model_says_why(
+    finished: Path, tmp_path: Path, name: str, seeds: int, reason: str
+) -> None:
     other = tmp_path / "other"
     shutil.copytree(finished, other)
     (other / released.NAME).unlink()
+    result = json.loads((other / "result.json").read_text())
+    result["config"]["algorithm"] = name
+    (other / "result.json").write_text(json.dumps(result))
+    for seed in range(seeds if seeds > 1 else 0):
+        (other / f"seed-{seed}").mkdir()
     done = export(other, "--out", "model.pt")
-    assert done.exit_code == 2 and released.NAME in done.stderr
+    assert done.exit_code == 2 and released.NAME in done.stderr and reason in done.stderr.replace("\n", " ")
 
 
 def test_the_file_is_for_its_user_alone_and_goes_with_the_result(finished: Path) -> None:
@@ -241,7 +252,7 @@ def test_settings_that_ask_for_more_layers_than_there_are_weights(finished: Path
 
 def test_weights_that_become_infinite_are_refused(finished: Path) -> None:
     folder = another_persons(finished)
-    state = {name: value.double() * 1e300 for name, value in released.read(folder).state.items()}
+    state = {name: value.double() * 1e300 for name, value in released.read(folder, "fedsage").state.items()}
     done = export(with_model(folder, state=state), "--out", "model.pt")
     assert done.exit_code == 2
     assert not Path("model.pt").exists()
@@ -285,6 +296,6 @@ def test_the_verdict_of_another_runs_audit_is_not_lent(finished: Path) -> None:
 
 def test_a_parameter_that_is_no_tensor_is_refused_where_it_is_read(finished: Path) -> None:
     folder = another_persons(finished)
-    state = {**released.read(folder).state, "more": "text"}
+    state = {**released.read(folder, "fedsage").state, "more": "text"}
     with pytest.raises(BadInput, match=released.NAME):
-        released.read(with_model(folder, state=state))
+        released.read(with_model(folder, state=state), "fedsage")

@@ -275,13 +275,17 @@ class TestRefused:
             (
                 plaintext(),
                 "server",
-                "channel 'update' under plaintext: no noise protects one client against",
+                "channel 'update' with protection plaintext: no noise protects one client against",
             ),
-            (masked(), "server", "channel 'update' under masked: .*use distributed_dp, or local_dp"),
+            (
+                masked(),
+                "server",
+                "channel 'update' with protection masked: .*use distributed_dp, or local_dp",
+            ),
             (
                 central_dp(1.0, 1.0),
                 "server",
-                "under central_dp: .*give --against outsider, or use distributed_dp",
+                "with protection central_dp: .*give --against outsider, or use distributed_dp",
             ),
         ],
     )
@@ -292,7 +296,9 @@ class TestRefused:
             check_first(Budget(8.0, against=against), policy.bind((UPDATE,), NAMES), {"update": 1})
 
     def test_the_channel_that_lacks_it_is_the_one_that_is_named(self):
-        with pytest.raises(BudgetExhausted, match=r"channel 'hidden' under local_dp: .*no noise protects"):
+        with pytest.raises(
+            BudgetExhausted, match=r"channel 'hidden' with protection local_dp: .*no noise protects"
+        ):
             plan(
                 Budget(8.0),
                 lambda z: local_dp(1.0, z, rows=True),
@@ -348,8 +354,8 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("changes", "words"),
         [
-            ({"policy": "masked"}, "channel 'update' under masked"),
-            ({"policy": "plaintext"}, "channel 'update' under plaintext"),
+            ({"policy": "masked"}, "channel 'update' with protection masked"),
+            ({"policy": "plaintext"}, "channel 'update' with protection plaintext"),
             ({"policy": "central_dp"}, "--against outsider"),
             ({"protection": {"norm": 1.0, "multiplier": 0.1}}, "too small for one round"),
         ],
