@@ -225,10 +225,10 @@ def under(policy: str) -> str:
     """A policy at the beginning of a sentence.
 
     >>> under("masked"), under("my_policy")
-    ('With masks (masked)', 'Under my_policy')
+    ('With masks (masked)', 'Under policy my_policy')
     """
     told = POLICIES.get(policy)
-    return f"{told[:1].upper()}{told[1:]} ({policy})" if told else f"Under {policy}"
+    return f"{told[:1].upper()}{told[1:]} ({policy})" if told else f"Under policy {policy}"
 
 
 def listed(items: Iterable[str], last: str = "and") -> str:

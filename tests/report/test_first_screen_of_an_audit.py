@@ -124,7 +124,9 @@ def test_every_reader_has_a_sentence_and_who_was_not_tried_is_named() -> None:
         ("The server", "nothing"), ("An owner", "leaks"), ("An outsider", "absent"),
     ]  # fmt: skip
     server, owner, _ = (one.sentence for one in told.readers)
-    assert server.startswith("Under policy plaintext it read single owners’ training labels by class. Under policy masked")
+    assert server.startswith(
+        "Under policy plaintext it read single owners’ training labels by class. Under policy masked"
+    )
     assert "under policy masked it read single owners’ raw node features" in owner.replace("Under", "under")
 
 
@@ -141,7 +143,9 @@ def test_of_one_policy_that_holds_every_attack_is_drawn() -> None:
 
 def test_what_was_refused_or_never_ran_is_said() -> None:
     refused = cell("masked", "refused", reason="no")
-    assert opening([refused], policies=("masked",)).sentence.startswith("Under policy masked training was refused")
+    assert opening([refused], policies=("masked",)).sentence.startswith(
+        "With masks (masked), training was refused"
+    )
     nothing = opening([])
     assert (nothing.heroes, nothing.figures) == ([], []) and "No attack has a result" in nothing.sentence
 

@@ -97,7 +97,8 @@ def _sentence(cells: Sequence[Cell], before: ReadUnder | None, after: ReadUnder 
     if before is None:
         assert after is not None
         if after.state == "refused":
-            return f"Under {after.policy} training was refused before round 1: there was nothing to attack."
+            refused = "training was refused before round 1: there was nothing to attack."
+            return f"{text.under(after.policy)}, {refused}"
         return f"{text.under(after.policy)}, {_who(cells, after)} {after.outcome(briefly=True)}."
     first = f"{text.under(before.policy)}, {_who(cells, before)} {before.outcome(briefly=True)}."
     if after is None:
