@@ -50,6 +50,7 @@ def attacks() -> list[dict[str, Any]]:
             "id": kind.id,
             "family": kind.family,
             "summary": kind.summary,
+            "target": kind.subject,
             "adversaries": list(kind.adversaries),
             "behaviour": kind.behaviour,
             "reads": ", ".join(kind.reads()),

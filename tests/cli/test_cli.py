@@ -502,6 +502,13 @@ def test_the_list_of_attacks() -> None:
     assert call("list", "attacks").exit_code == 0
 
 
+def test_a_list_about_a_word() -> None:
+    about = json.loads(call("list", "attacks", "--about", "Labels", "--json").stdout)["attacks"]
+    ids = {row["id"] for row in about}
+    assert "d5-gradient-labels" in ids and "d3-alike-rows" not in ids
+    fails(call("list", "attacks", "--about", "labels", "--about", "weather"), 2, "weather")
+
+
 def test_an_unknown_list() -> None:
     fails(call("list", "algoritms"), 2, "did you mean 'algorithms'")
 
