@@ -8,7 +8,7 @@ import pytest
 from test_report_page import run_json
 
 from secure_fedgraph.experiment.schema import RunResult, as_read
-from secure_fedgraph.report.first_screens.run import bound, first_screen, seen_by_server
+from secure_fedgraph.report.first_screens.run import bars, bound, first_screen, seen_by_server
 
 
 def result(uploads: int = 6, singly: int = 0, epsilon: Any = "inf", **changes: Any) -> RunResult:
@@ -48,3 +48,17 @@ def test_the_budgets_unit_comes_first_and_a_links_zero_is_no_bound_of_noise() ->
     found = bound(result(privacy=privacy))
     assert found.unit == "one node"
     assert bound(result(privacy={"edge": {**claim, "epsilon": 0.0}})).epsilon is None
+
+
+def test_the_picture_has_the_model_first_and_each_score_beside_those_on_the_same_data() -> None:
+    scores = {"global": 0.8, "own_global": 0.6, "personal": 0.9, "own": 0.85}
+    picture = bars(result(accuracy={**run_json()["accuracy"], **scores}, commonest_class=0.3))
+    assert picture is not None
+    parts = [part.partition(":")[0].split(", ") for part in picture.alt.split(". ", 1)[1].split("; ")]
+    assert parts[0] == ["The trained model", "on all test data"]
+    assert [part[-1] for part in parts] == ["on all test data"] * 3 + ["on the owners’ own test data"] * 2
+
+
+def test_a_score_with_nothing_beside_it_has_no_picture() -> None:
+    assert bars(result(accuracy={"global": 0.8, "local": 0.8}, commonest_class=None)) is None
+    assert bars(result(metric="auc", accuracy={"auc": 0.8}, commonest_class=0.3)) is None

@@ -122,8 +122,9 @@ class FedRidge(Algorithm):
         if edge <= UNKNOWN * records:
             return self
         why = (
-            f"noise gives second moments of {records:.0f} records eigenvalues up to {edge:.0f}, and class "
-            "sums alone carry less of it; whoever predicts takes second moments of the records asked about"
+            f"this noise would drown second moments (it moves their eigenvalues by up to {edge:.0f}, of "
+            f"{records:.0f} records), so only class sums are sent; second moments of what is "
+            "predicted take their place"
         )
         free = copy.copy(self)  # auto leaves the choice open, by hand too
         free.by_hand = {key: value for key, value in self.by_hand.items() if key != "second_moments"}

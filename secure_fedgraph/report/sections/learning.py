@@ -51,7 +51,8 @@ def accuracy(runs: Sequence[Trained], stem: str = "") -> Learning | None:
         ("loss", "loss on the validation data", False, lambda r: r.loss),
     )
     pictures = []
-    for key, title, as_percent, read in measures:
+    several = any(len(history) > 1 for run in seen for history in run.histories)
+    for key, title, as_percent, read in measures if several else ():  # one round is no curve
         curves = [Curve(run.label, lines) for run in seen if _any(lines := _lines(run, read))]
         if not curves:  # no validation data: an empty picture says nothing
             continue

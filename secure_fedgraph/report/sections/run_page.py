@@ -11,7 +11,7 @@ from secure_fedgraph.experiment.schema import RunResult, read
 from secure_fedgraph.experiment.schema.part import Scores
 from secure_fedgraph.experiment.schema.run import BudgetReport, PlanRow, RoundReport
 from secure_fedgraph.report import text
-from secure_fedgraph.report.first_screens.run import first_screen
+from secure_fedgraph.report.first_screens.run import CAPTION, bars, first_screen
 from secure_fedgraph.report.measures import measure_of, others
 from secure_fedgraph.report.sections import learning, trained
 from secure_fedgraph.report.sections.ledger import ledger
@@ -33,10 +33,13 @@ def run_story(result: RunResult, folder: Path) -> Story:
     by_round = learning.accuracy([each if len(shown.histories) > 1 else shown])
     algorithm = text.named(text.ALGORITHMS, config.get("algorithm"))
     data = trained.source(result.data)
+    brought = bars(result)
     told: dict[str, object] = {
         "kind": "run",
         "title": f"{algorithm} on {data.name} under policy {policy}",
         "first": first_screen(result, algorithm),
+        "brought": brought,
+        "caption": CAPTION,
         "command": result.command,
         "owned": trained.owners([config]),
         "source": data,
@@ -65,7 +68,7 @@ def run_story(result: RunResult, folder: Path) -> Story:
         "partition": trained.partition([each]),
         "facts": trained.facts(config, result.versions),
     }
-    return Story(told, by_round.pictures if by_round else [])
+    return Story(told, [*([brought] if brought else []), *(by_round.pictures if by_round else [])])
 
 
 def _budget(budget: BudgetReport, plan: Sequence[PlanRow]) -> dict[str, object]:
