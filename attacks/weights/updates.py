@@ -87,9 +87,9 @@ class LabelCounts(Attack):
 
     id = "a4-label-counts"
     title = "how many training labels of each class an owner has"
-    subject = "training labels by class"
+    subject = "numbers of training nodes by class"
     family = "weights"
-    summary = "an owner's training labels by class, from the step of the last bias"
+    summary = "how many training nodes of each class an owner has, from the step of the last bias"
     channel = "update"
     grants = ("the optimiser's kind and rate, which the server itself set",)
     cost = "one forward pass on 600 dummy nodes"

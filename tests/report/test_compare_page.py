@@ -31,7 +31,12 @@ def row(algorithm: str, kind: str, score: float, epsilon: float | str = "inf", *
 def told() -> dict[str, Any]:
     why = ["One client's epsilon is unbounded: it is."]
     of_owners = {"accuracy": {"global": 0.7, "personal": 0.8, "own": 0.75}}
-    new = {"without_graph": WITHOUT, "larger_units": why, "commonest_class": 0.3, "worth": "Worth spending."}
+    new = {
+        "without_graph": WITHOUT,
+        "larger_units": why,
+        "commonest_class": 0.3,
+        "worth": "Worth spending: it is.",
+    }
     points = [
         row("fedsage", "no privacy", 0.9),
         row("local", "no collaboration", 0.6),
@@ -54,8 +59,8 @@ def test_every_line_is_named_once_where_it_ends(told: dict[str, Any]) -> None:
 def test_the_smallest_budget_that_is_worth_spending_is_the_one_that_is_marked(told: dict[str, Any]) -> None:
     opening = told["opening"]
     assert opening.sentence == (
-        "FedRidge at ε = 1 for one node is worth spending: it scores 70.0\u202f% (accuracy on all test "
-        "data), owners alone score 60.0\u202f% and without privacy it scores 85.0\u202f%."
+        "FedRidge at ε = 1 for one node is worth spending: it is. The shared model scores 70.0\u202f% "
+        "(accuracy on all test data), owners alone score 60.0\u202f% and without privacy it scores 85.0\u202f%."
     )
     assert "ε = 1: 70.0" in opening.curve.svg and "Marked: FedRidge at ε = 1" in opening.curve.alt
     scored, budget, brings = opening.figures
@@ -81,9 +86,9 @@ def test_a_shared_model_below_owners_alone_is_not_praised() -> None:
             row("fedridge", "budget", 0.2, 8.0, worth="Undecided: personal models' accuracy.")]  # fmt: skip
     told = compare_opening(result_parts.points(rows), "global", "node").sentence
     assert told.startswith(
-        "Whether FedRidge at ε = 8 for one node is worth spending is open after one seed, which"
+        "Whether FedRidge at ε = 8 for one node is worth spending is open after one seed: personal"
     )
-    assert told.endswith("owners alone score 60.0\u202f%; what may gain is personal models.")
+    assert told.endswith("and owners alone score 60.0\u202f%.")
 
 
 def test_of_errors_the_smallest_is_the_best() -> None:

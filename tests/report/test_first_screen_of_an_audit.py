@@ -11,7 +11,7 @@ from secure_fedgraph.experiment.schema import AuditResult, as_read
 from secure_fedgraph.report.first_screens.audit import AuditOpening, audit_opening
 
 LEFT = "what the defence leaves"
-LABELS = {"attack": "a4-label-counts", "subject": "training labels by class"}
+LABELS = {"attack": "a4-label-counts", "subject": "numbers of training nodes by class"}
 COUNTS = {"owner": "owner-0", "true": [10.0, 4.0], "guess": [10.0, 4.0]}
 NODE = [0, 1, 0, 0, 1, 0]
 NODES = {"attack": "a5-planted-units", "subject": "single nodes"}
@@ -49,7 +49,7 @@ def test_a_defence_that_worked_looks_like_one() -> None:
     assert [row[1:] for row in after.table.rows] == [["10", "–"], ["4", "–"]]
     assert (told.figures[0].figure, told.figures[0].state) == ("0 of 1", "nothing")
     assert told.sentence == (
-        "Without protection (plaintext), the server read single owners’ training labels by class. "
+        "Without protection (plaintext), the server read single owners’ numbers of training nodes by class. "
         "With masks (masked), the same attacks read nothing beyond a trivial guess."
     )
 
@@ -125,7 +125,7 @@ def test_every_reader_has_a_sentence_and_who_was_not_tried_is_named() -> None:
     ]  # fmt: skip
     server, owner, _ = (one.sentence for one in told.readers)
     assert server.startswith(
-        "Under policy plaintext it read single owners’ training labels by class. Under policy masked"
+        "Under policy plaintext it read single owners’ numbers of training nodes by class. Under policy"
     )
     assert "under policy masked it read single owners’ raw node features" in owner.replace("Under", "under")
 
@@ -135,7 +135,7 @@ def test_of_one_policy_that_holds_every_attack_is_drawn() -> None:
     told = opening([HIDDEN, weak], policies=("masked",))
     (hero,) = told.heroes
     assert hero.state == "nothing" and "no attack reads a single owner" in hero.drawn.caption
-    assert hero.drawn.table.rows[0] == ["training labels by class", "–", "–"]
+    assert hero.drawn.table.rows[0] == ["numbers of training nodes by class", "–", "–"]
     assert "vocabulary: 0.30, trivial guess 0.60, no better than a trivial guess." in hero.drawn.picture.alt
     assert "--policy masked,plaintext" in told.hint
     assert opening([HIDDEN, weak]).hint == ""  # the other policy was asked for, and is named where it failed

@@ -152,7 +152,7 @@ def stolen_json() -> dict[str, Any]:
     """Three policies: one that leaks, one that leaves a sum, one that leaves nothing."""
     value, counts = audit_json(), {"owner": "owner-0", "true": [10.0, 4.0], "guess": [10.0, 4.0]}
     row = {"owner": "owner-0", "true": [[0, 1, 0, 1]], "guess": [[0, 1, 0, 1]]}
-    labels = {"attack": "a4-label-counts", "subject": "training labels by class"}
+    labels = {"attack": "a4-label-counts", "subject": "numbers of training nodes by class"}
     nodes = {"attack": "a5-planted-units", "subject": "single nodes"}
     about = {"seed": 0, "variant": "as configured", "policy": "plaintext", "aim": "each owner"}
     value["policies"] = ["plaintext", "masked", "local_dp"]

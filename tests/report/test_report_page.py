@@ -68,7 +68,7 @@ def several_seeds() -> dict[str, Any]:
     return {**one, "seed": [0, 1], "seeds": seeds, "accuracy": mean}
 
 
-A4 = {"attack": "a4-label-counts", "subject": "training labels by class"}
+A4 = {"attack": "a4-label-counts", "subject": "numbers of training nodes by class"}
 
 
 def cell(policy: str, outcome: str, aim: str = "each owner", **changes: Any) -> dict[str, Any]:
@@ -313,8 +313,8 @@ def test_a_leak_under_the_best_settings_only_is_told_as_such(tmp_path: Path) -> 
     ]
     text = text_of(build(tmp_path, value))
     assert (
-        "An attack reads single owners: under the attack's best settings training labels by class (A4, exact)"
-        in text
+        "An attack reads single owners: under the attack's best settings "
+        "numbers of training nodes by class (A4, exact)" in text
     )
     assert "rounds = 1" in text
 

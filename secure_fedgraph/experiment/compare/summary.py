@@ -215,15 +215,18 @@ def _worth(by_measure: Mapping[str, Mapping[str, Any]]) -> str:
         return "Nothing to compare it with: local training has no score on the same data."
     key = max(measured, key=lambda name: (_is_sure(measured[name]), *_seeds_and_mean(measured[name])))
     (above, of), points = measured[key]["seeds"], 100 * measured[key]["mean"]
-    than = "what owners have without the released model" if key in BESIDE else "local training"
-    what = f"{IN_WORDS.get(key, key)} is above {than} on {above} of {of} seeds ({points:+.1f} points)"
+    than = "the owners' own models" if key in BESIDE else "local training"
+    what = f"{IN_WORDS.get(key, key)} is above that of {than} on {above} of {of} seeds ({points:+.1f} points)"
     if not above:
         return f"{NOT_WORTH}: {what}."
     if _is_sure(measured[key]):
         return f"{WORTH}: {what}."
-    return (
-        f"{UNDECIDED}: {what}; {'one seed decides nothing' if of == 1 else 'the 95 % interval includes 0'}."
+    chance = (
+        "one seed cannot show whether that is chance"
+        if of == 1
+        else "the 95 % interval of the gain includes 0"
     )
+    return f"{UNDECIDED}: {what}; {chance}."
 
 
 def _is_sure(gain: Mapping[str, Any]) -> bool:

@@ -22,7 +22,7 @@ def why_larger(epsilons: Mapping[str, float | str], asked: str, holders: int = 1
         holders: how many clients may hold the same unit.
 
     >>> why_larger({"client": "inf", "node": 4.0, "edge": 0.0}, "node")[0][:50]
-    "One client's epsilon is unbounded: a client has ma"
+    "One client's epsilon is infinite: a client has man"
     """
     finite = {unit: value for unit, one in epsilons.items() if 0 < (value := float(one)) < math.inf}
     if not finite:
@@ -38,12 +38,12 @@ def why_larger(epsilons: Mapping[str, float | str], asked: str, holders: int = 1
 def _sentence(unit: str, epsilon: float, least: str, small: float, holders: int) -> str:
     larger, smaller = WORDS.get(unit, unit), WORDS.get(least, least)
     if math.isinf(epsilon):
-        head = f"One {larger}'s epsilon is unbounded"
+        head = f"One {larger}'s epsilon is infinite"
     else:
         head = f"One {larger}'s epsilon is {epsilon:.4g}, {epsilon / small:.1f} times one {smaller}'s"
     if unit in LARGER.get(least, ()):
-        moved = "nothing bounds what" if math.isinf(epsilon) else "more is moved where"
-        return f"{head}: a {larger} has many {smaller}s. Noise hides what one of them moves; {moved} all do."
+        rest = "not all of them together" if math.isinf(epsilon) else "and less so all of them together"
+        return f"{head}: a {larger} has many {smaller}s, and the noise hides one of them, {rest}."
     if math.isinf(epsilon):
         return f"{head}: the noise is for one {smaller}, and does not cover all that one {larger} moves."
     if least in LARGER.get(unit, ()):

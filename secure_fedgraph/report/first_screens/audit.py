@@ -159,7 +159,7 @@ def _reads(under: Sequence[ReadUnder], about: ReadUnder, runs: Mapping[str, list
 
 
 def _noise(results: Sequence[RunResult], about: ReadUnder) -> KeyFigure:
-    title = f"What noise bounds, under policy {about.policy}"
+    title = f"The bound that noise gives, under policy {about.policy}"
     bounds = [bound(result) for result in results]
     if not results:
         return KeyFigure(title, "", "", "plain", ["No run of it finished."])

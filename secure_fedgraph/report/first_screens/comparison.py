@@ -57,13 +57,14 @@ class CompareOpening:
     figures: list[KeyFigure]
 
 
-def compare_opening(ran: Sequence[Point], key: str, unit: str) -> CompareOpening:
+def compare_opening(ran: Sequence[Point], key: str, unit: str, delta: float | None = None) -> CompareOpening:
     """The first screen.
 
     Args:
         ran: the points that ran.
         key: of the score.
         unit: whose epsilon it is.
+        delta: of the epsilons, where the file has it.
     """
     choice = chosen(ran, key)
     whose = text.named(text.UNITS, unit)
@@ -77,7 +78,7 @@ def compare_opening(ran: Sequence[Point], key: str, unit: str) -> CompareOpening
         _sentence(ran, choice, key, whose),
         _curve(ran, choice, key, whose),
         caption,
-        [_scored(ran, choice, key), _noise(choice, whose), _price(ran, choice, key)],
+        [_scored(ran, choice, key), _noise(choice, whose, delta), _price(ran, choice, key)],
     )
 
 
@@ -120,25 +121,22 @@ def _bare(ran: Sequence[Point], algorithm: str, key: str) -> float | None:
 
 
 def _sentence(ran: Sequence[Point], choice: Choice, key: str, whose: str) -> str:
+    """The verdict with what it rests on, then the scores of the shared model."""
     row, alone = choice.point, _alone(ran, key)
     score, bare = score_of(row, key) or 0.0, _bare(ran, row.algorithm, key)
     budget = f"{name_of(row.algorithm)} at ε = {float(row.epsilon):g} for {whose}"
-    parts = [f"it scores {_write(score, key)} ({title_of(key)})"]
+    parts = [f"scores {_write(score, key)} ({title_of(key)})"]
     parts += [] if alone is None else [f"owners alone score {_write(alone, key)}"]
     parts += [] if bare is None else [f"without privacy it scores {_write(bare, key)}"]
-    scores = text.listed(parts)
-    if choice.verdict in (WORTH, UNDECIDED) and alone is not None and _better(key) * (score - alone) < 0:
-        scores += f"; what {'gains' if choice.verdict == WORTH else 'may gain'} is personal models"
+    reason = row.worth.partition(": ")[2]
+    rests_on = f": {reason}" if reason else "."
+    scores = f" The shared model {text.listed(parts)}."
     if choice.verdict == UNDECIDED:
-        open_since = (
-            "one seed, which cannot show whether a difference is chance"
-            if row.seeds == 1
-            else f"{row.seeds} seeds, since the 95 % interval of the gain over owners alone includes 0"
-        )
-        return f"Whether {budget} is worth spending is open after {open_since}: {scores}."
+        seeds = "one seed" if row.seeds == 1 else f"{row.seeds} seeds"
+        return f"Whether {budget} is worth spending is open after {seeds}{rests_on}{scores}"
     if choice.verdict in SAID:
-        return f"{budget} is {SAID[choice.verdict]}: {scores}."
-    return f"{budget}: {scores}."
+        return f"{budget} is {SAID[choice.verdict]}{rests_on}{scores}"
+    return f"{budget}: the shared model {text.listed(parts)}."
 
 
 def _better(key: str) -> float:
@@ -237,10 +235,10 @@ def _scored(ran: Sequence[Point], choice: Choice, key: str) -> KeyFigure:
     )
 
 
-def _noise(choice: Choice, whose: str) -> KeyFigure:
+def _noise(choice: Choice, whose: str, delta: float | None) -> KeyFigure:
     """The budget in words, and why another unit's epsilon is larger."""
     row = choice.point
-    lines: list[str] = [in_words(row.epsilon, whose)]
+    lines: list[str] = [in_words(row.epsilon, whose, delta)]
     if row.spent != "inf" and bound(row.spent) != bound(row.epsilon):
         lines.append(f"Spent: {bound(row.spent)}.")
     return KeyFigure(
@@ -272,8 +270,6 @@ def _price(ran: Sequence[Point], choice: Choice, key: str) -> KeyFigure:
     lines = []
     if bare is not None and score is not None:
         lines.append(f"{_points_of(score - bare, key)} against no privacy.")
-    if row.worth:
-        lines.append(row.worth)
     if score is None or alone is None:
         return KeyFigure("What it brings", "", "", "plain", lines or ["Nothing to compare it with."])
     return KeyFigure("What it brings", _points_of(score - alone, key), "against owners alone", "plain", lines)

@@ -66,8 +66,7 @@ class ReadUnder:
         if self.state == "leaks":
             return f"{'still ' if again else ''}read single owners’ {listed(single)}"
         if self.state == "together":
-            who = "they" if again else "it"
-            return f"read no single owner; of all owners together {who} read {listed(union)}"
+            return f"read no single owner, only {listed(union)} of all owners together"
         if self.state == "scored":
             return "read nothing for certain, with too few terms or too little time to tell"
         return "read nothing beyond a trivial guess"

@@ -124,7 +124,7 @@ def beside(result: RunResult, measure: Measure) -> list[tuple[str, str]]:
 
 
 ON_ALL, ON_OWN = "on all test data", "on the owners’ own test data"
-CAPTION = "What training together brought"
+CAPTION = "The trained model beside owners’ own models"
 OF_ALL = {"own_global": "An owner’s own model"}
 OF_OWN = {"personal": "Personal models, made of the released one", "own": "An owner’s own model"}
 """Bars beside the headline's, by the test data that they are on."""

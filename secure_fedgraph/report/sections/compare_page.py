@@ -27,7 +27,7 @@ def compare_story(value: CompareResult) -> Story:
     ran = [row for row in points if row.outcome == "ran"]
     unit, best = str(config.get("unit", "client")), set(value.pareto)
     key = key_of(ran)
-    opening = compare_opening(ran, key, unit)
+    opening = compare_opening(ran, key, unit, words.real(config.get("delta")))
     attacks = list(dict.fromkeys(attack for row in ran for attack in row.leak))
     data = words.named(words.DATA, config.get("data", ""))
     told: dict[str, object] = {

@@ -10,11 +10,11 @@ from secure_fedgraph.experiment.schema.larger_units import why_larger
 @pytest.mark.parametrize(
     ("epsilons", "asked", "larger"),
     [
-        ({"client": "inf", "node": 4.0, "edge": 0.0}, "node", ["client's epsilon is unbounded"]),
+        ({"client": "inf", "node": 4.0, "edge": 0.0}, "node", ["client's epsilon is infinite"]),
         ({"client": 1.83, "node": 4.0, "edge": 4.0}, "node", []),
         ({"client": 4.0, "node": 9.0, "edge": 9.0}, "client", ["one node's", "one link's"]),
         ({"client": 12.0, "node": 4.0}, "node", ["3.0 times one node's"]),
-        ({"client": "inf", "node": 4.0}, "client", ["unbounded"]),
+        ({"client": "inf", "node": 4.0}, "client", ["infinite"]),
         ({"client": "inf", "node": "inf"}, "client", []),
         ({"client": 0.0, "node": 0.0}, "client", []),
     ],
