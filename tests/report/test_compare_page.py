@@ -60,7 +60,8 @@ def test_the_smallest_budget_that_is_worth_spending_is_the_one_that_is_marked(to
     opening = told["opening"]
     assert opening.sentence == (
         "FedRidge at ε = 1 for one node is worth spending: it is. The shared model scores 70.0\u202f% "
-        "(accuracy on all test data), owners alone score 60.0\u202f% and without privacy it scores 85.0\u202f%."
+        "(accuracy on all test data), owners alone score 60.0\u202f% "
+        "and without privacy it scores 85.0\u202f%."
     )
     assert "ε = 1: 70.0" in opening.curve.svg and "Marked: FedRidge at ε = 1" in opening.curve.alt
     scored, budget, brings = opening.figures
