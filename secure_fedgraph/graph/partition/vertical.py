@@ -154,7 +154,8 @@ def class_split(
         members = order[labels[order] == label]
         chosen.append(members[: min(wanted, max(len(members) // 2, 1))])
     train = np.concatenate(chosen)
-    rest = order[~np.isin(order, train) & (labels[order] >= 0)]
+    # the order's beginning lacks the classes that training took most of, so the rest is drawn once more
+    rest = rng.permutation(order[~np.isin(order, train) & (labels[order] >= 0)])
     if len(rest) < 2:
         raise BadInput(f"{nodes} nodes leave none to validate and test on: give a larger graph")
     val = min(validation, max(len(rest) // 3, 1))

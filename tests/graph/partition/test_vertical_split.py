@@ -12,7 +12,7 @@ import secure_fedgraph as sfg
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.data.synthetic import citation
 from secure_fedgraph.graph.partition.registry import PARTITIONS
-from secure_fedgraph.graph.partition.vertical import vertical
+from secure_fedgraph.graph.partition.vertical import class_split, vertical
 from secure_fedgraph.graph.sample.links import undirected_links
 
 
@@ -105,6 +105,22 @@ def test_sizes_by_hand_and_never_more_than_half_a_class(graph):
     facts = vertical(graph, 2, seed=0, train_per_class=3, validation=20, test=30).facts
     assert (facts["training"], facts["validation"], facts["test"]) == (12, 20, 30)
     assert vertical(graph, 2, seed=0, train_per_class=1000).facts["training"] == 4 * 25
+
+
+def test_a_rare_class_is_in_validation_and_test_as_often_as_in_the_rest() -> None:
+    """Training takes as many of each class, so what it leaves must be drawn without regard to its order."""
+    labels = torch.tensor([0] * 200 + [1] * 800 + [2] * 1000)
+    left = (200 - 80) / (2000 - 3 * 80)
+    shares = torch.tensor(
+        [
+            [
+                float((labels[mask] == 0).float().mean())
+                for mask in class_split(labels, seed, 80, 300, 300)[1:]
+            ]
+            for seed in range(30)
+        ]
+    )
+    assert (shares.mean(0) - left).abs().max() < 0.015  # five deviations of a mean of 9,000 nodes
 
 
 def test_a_seed_is_a_split(graph):
