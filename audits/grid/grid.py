@@ -289,7 +289,7 @@ class _GridRunner:
                     self.costs.rehearsals[kind] = made
                 elif made.stopped:
                     self.costs.rehearsals[kind] = TimedTrial(PATIENCE, 0.0, whole=False)
-        self.estimate = dict(cost_estimate(todo, self.costs, workers, self.budget))
+        self.estimate = dict(cost_estimate(todo, self.costs, workers, self.budget, pool.memory))
         self.say(self.estimate["sentence"])
 
     def _take_or_note(self, planned: PlannedRun, made: Any) -> None:
