@@ -149,6 +149,21 @@ def test_long_runs_are_estimated_before_the_first_however_few(monkeypatch: pytes
         assert any("on 1 process" in text for text in order[:3]) is (first == "rehearsed")
 
 
+def test_a_small_grid_of_slow_runs_is_estimated_after_the_first(monkeypatch: pytest.MonkeyPatch):
+    order: list[str] = []
+    slow = {**MADE, "seconds": 100.0}
+    monkeypatch.setattr(grid, "attacked", lambda planned, out: order.append("run") or slow)
+    monkeypatch.setattr(grid, "quietly", lambda planned, out: order.append("run") or slow)
+    monkeypatch.setattr(grid, "Pool", InThisProcess)
+    monkeypatch.setattr(grid, "default_workers", lambda tasks: 1)
+    grid.audit(experiment(), ["plaintext"], [VocabularySupport], [0, 1], workers=None, say=order.append)
+    left = order.count("run") - 1
+    assert order[0] == "run" and order[1].startswith(
+        f"{left} runs, about {in_words(100 * left)} on 1 process"
+    )
+    assert " of memory for each process" in order[1]
+
+
 def test_a_torn_cell_is_run_again(tmp_path: Path):
     first = grid.audit(experiment(), ["plaintext"], [VocabularySupport], [0], tmp_path)
     (file,) = (tmp_path / "cells").glob("*.json")
