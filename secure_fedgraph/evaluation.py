@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from scipy.stats import rankdata
 
 from secure_fedgraph.algorithm import TESTED
 from secure_fedgraph.graph.partition.result import EVERYBODY, TestSet
 from secure_fedgraph.graph.partition.sampled import interval, sampled
+from secure_fedgraph.loading import postponed
 from secure_fedgraph.models import personal
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from secure_fedgraph.protocol import Channel
     from secure_fedgraph.round import Round
 
+stats = postponed("scipy.stats")
 MODES = ("referee", "in_band", "at_home")
 NOTES = {
     "referee": "test data outside the guarantee: a referee outside the federation holds it",
@@ -196,7 +197,7 @@ def roc_auc(scores: np.ndarray, positive: np.ndarray) -> float:
     ones, zeros = int(positive.sum()), int((~positive).sum())
     if not ones or not zeros:
         return float("nan")
-    ranks = rankdata(scores)
+    ranks = stats.rankdata(scores)
     return float((ranks[positive].sum() - ones * (ones + 1) / 2) / (ones * zeros))
 
 

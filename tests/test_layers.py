@@ -28,12 +28,14 @@ class Rule:
 
 
 # Rooms are folders, or modules of the package itself, written without the package's name. A room
-# may always import itself and `errors`, which imports nobody. A module without a line here fails the test.
+# may always import itself, `errors` and `loading`, which import nobody. A module without a line
+# here fails the test.
 RULES: dict[str, Rule] = {
     "errors":      Rule(outside=()),
     # what has a name, here and in other packages
     "registry":    Rule(may=("protocol.text",), outside=()),
-    "threads":     Rule(outside=()),
+    # how heavy libraries are loaded
+    "loading":     Rule(outside=()),
     # opening what is private, for its owner alone, and following no links
     "files":       Rule(outside=("filelock",)),
     # what is sent
@@ -191,7 +193,7 @@ def allowed(room: str, wanted: Imported) -> bool:
             top in sys.stdlib_module_names or rule.outside is None or top in rule.outside
         )
     target = room_of(wanted.name)
-    if target in (room, "errors") or (room and target and target.startswith(room + ".")):
+    if target in (room, "errors", "loading") or (room and target and target.startswith(room + ".")):
         return True
     if target is None or target == "":
         return "*" in rule.may and target == ""  # the package itself imports everything

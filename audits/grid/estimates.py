@@ -20,6 +20,8 @@ from secure_fedgraph.audits.empirical_dp.one_run import CROWD, RUNS
 from secure_fedgraph.audits.grid.planned_runs import PlannedRun
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import execute
+from secure_fedgraph.report import text as words
+from secure_fedgraph.running.outlook import of_round
 
 PLAIN = "plaintext"
 FACTORS = {"homomorphic": 2.5, "distributed_dp": 1.5, "strictest": 1.5, "masked": 1.2, "local_dp": 1.2}
@@ -33,15 +35,18 @@ DAY = 86_400.0
 
 @dataclass(frozen=True)
 class TimedTrial:
-    """Seconds to the end of the first round, and of the second alone.
+    """What two rounds cost, in seconds to the end of the first round, and of the second alone.
 
     Args:
         whole: whether the rehearsal ended; otherwise a run takes at least so long.
+        up, down: bytes of both rounds and of what came before them, and of the second round alone.
     """
 
     first: float
     further: float
     whole: bool = True
+    up: tuple[int, int] = (0, 0)
+    down: tuple[int, int] = (0, 0)
 
 
 Kind = tuple[str, bool]
@@ -59,8 +64,11 @@ def timed_trial(experiment: Experiment) -> TimedTrial:
     short = experiment.with_policy(PLAIN).model_copy(update={"rounds": 2})
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        execute(short, None, on_round=lambda row: stamps.append(time.perf_counter()))
-    return TimedTrial(stamps[1] - stamps[0], stamps[-1] - stamps[-2] if len(stamps) > 2 else 0.0)
+        run = execute(short, None, on_round=lambda row: stamps.append(time.perf_counter()))
+    seconds = stamps[1] - stamps[0], stamps[-1] - stamps[-2] if len(stamps) > 2 else 0.0
+    sent, last = run.transcript.traffic(), of_round(run.transcript, run.algorithm.warm_up + 2)
+    up, down = ((sent[side], last[side]) for side in ("up", "down"))
+    return TimedTrial(*seconds, up=up, down=down)
 
 
 def rounds_of(experiment: Experiment) -> int:
@@ -92,6 +100,16 @@ class Costs:
             estimate = self._from_rehearsal(planned)
         return self._mean(planned, lambda g: g.chosen.algorithm) if estimate is None else estimate
 
+    def sent(self, planned: PlannedRun) -> tuple[int, int] | None:
+        """Bytes up and down of a run, if it sent what plaintext sends; None without a whole rehearsal."""
+        rehearsal = self._rehearsal(planned)
+        if rehearsal is None or not rehearsal.whole:
+            return None
+        rounds = rounds_of(planned.experiment) - 2
+        up, down = (both + rounds * last for both, last in (rehearsal.up, rehearsal.down))
+        times = _runs_with(planned.canaries) if planned.canaries else 1
+        return times * up, times * down
+
     def measured(self, planned: PlannedRun) -> bool:
         """Whether the estimate is of runs of the same kind."""
         return self._mean(planned, kind_of) is not None
@@ -102,24 +120,29 @@ class Costs:
         return fmean(s / _factor(g) for g, s in mine) * _factor(planned) if mine else None
 
     def _from_rehearsal(self, planned: PlannedRun) -> float | None:
-        algorithm, configured = kind_of(planned)
-        rehearsal = self.rehearsals.get(
-            (algorithm, configured), self.rehearsals.get((algorithm, not configured))
-        )
+        rehearsal = self._rehearsal(planned)
         if rehearsal is None:
             return None
         further = rehearsal.further * (rounds_of(planned.experiment) - 1) * _factor(planned)
         return rehearsal.first + further + attack_seconds(planned)
 
+    def _rehearsal(self, planned: PlannedRun) -> TimedTrial | None:
+        algorithm, configured = kind_of(planned)
+        other = self.rehearsals.get((algorithm, not configured))
+        return self.rehearsals.get((algorithm, configured), other)
+
     def _of_canaries(self, planned: PlannedRun) -> float | None:
         """As many runs as the canaries may need, each as long as an attacked run, for it has more clients."""
         plain = self.of(replace(planned, canaries=0))
-        runs = min(math.ceil(planned.canaries / CROWD), RUNS)
-        return None if plain is None else plain * runs
+        return None if plain is None else plain * _runs_with(planned.canaries)
 
     def total(self, runs: Iterable[PlannedRun]) -> float:
         """Seconds of several on one core, as far as they are known."""
         return sum(self.of(planned) or 0.0 for planned in runs)
+
+
+def _runs_with(canaries: int) -> int:
+    return min(math.ceil(canaries / CROWD), RUNS)
 
 
 def _factor(planned: PlannedRun) -> float:
@@ -176,14 +199,24 @@ def in_words(seconds: float) -> str:
 
 
 def cost_estimate(
-    runs: list[PlannedRun], costs: Costs, workers: int, budget: float | None
+    runs: list[PlannedRun], costs: Costs, workers: int, budget: float | None, memory: int = 0
 ) -> Mapping[str, Any]:
-    """The estimate as ``audit.json`` has it, with a sentence."""
+    """The estimate as ``audit.json`` has it, with a sentence.
+
+    Args:
+        memory: bytes that the largest rehearsal had at most; 0 where there was none.
+    """
     seconds = costs.total(runs) / workers
     known = sum(costs.of(planned) is not None for planned in runs)
     least = any(not one.whole for one in costs.rehearsals.values())
     about = "at least" if least or known < len(runs) else "about"
     sentence = f"{len(runs)} runs, {about} {in_words(seconds)} on {workers} process{'es' * (workers > 1)}"
+    sent = [traffic for planned in runs if (traffic := costs.sent(planned)) is not None]
+    up, down = (sum(side) for side in zip(*sent, strict=True)) if len(sent) == len(runs) else (0, 0)
+    if up or down:
+        sentence += f"; they send {words.size(up)} up and {words.size(down)} down, or more where encrypted"
+    if memory:
+        sentence += f"; {words.size(memory)} of memory for each process"
     if budget is not None and seconds > budget:
         sentence += f"; the most telling go first, for {in_words(budget)}"
     elif budget is None and seconds > DAY:
@@ -192,6 +225,9 @@ def cost_estimate(
         "runs": len(runs),
         "estimated_runs": known,
         "seconds": round(seconds, 1),
+        "up": up,
+        "down": down,
+        "memory": memory,
         "workers": workers,
         "budget_seconds": budget,
         "sentence": sentence,

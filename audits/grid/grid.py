@@ -35,6 +35,7 @@ from secure_fedgraph.audits.grid.planned_runs import PlannedRun, read_cells, wri
 from secure_fedgraph.audits.grid.pool import Failed, Pool, default_workers, tried
 from secure_fedgraph.errors import wrong_type
 from secure_fedgraph.experiment.config import Experiment
+from secure_fedgraph.running.outlook import peak_memory
 
 Progress = Callable[[str], None]
 MANY = 12
@@ -82,7 +83,8 @@ def audit(
         effort: processor seconds that one search may take; by default the attacks' own limits.
         workers: processes; None: two where there is memory and work enough for them.
         budget: seconds that all of it may take. What did not fit is named in ``not_run``.
-        say: called with the estimate before a large grid starts.
+        say: called with the estimate before a large grid starts, and after the first run of a small one where
+            the others will take long.
         canaries: for each policy that adds noise so many canaries, in runs of their own (first seed only).
         probes: whether each algorithm and its protections are called again on little data (first seed only).
 
@@ -211,6 +213,8 @@ class _GridRunner:
         large = self.budget is not None or len(self.wanted) >= MANY or any(map(_is_long, todo))
         if todo and not large and self.workers is None:
             self._run_here(todo.pop(0))  # its time shows whether processes are worth starting
+            if self.costs.total(todo) > SMALL:
+                self._tell(todo, default_workers(len(todo)), peak_memory())
         workers = default_workers(len(todo)) if self.workers is None else self.workers
         with Pool(workers) as pool:
             if todo and large:
@@ -289,7 +293,10 @@ class _GridRunner:
                     self.costs.rehearsals[kind] = made
                 elif made.stopped:
                     self.costs.rehearsals[kind] = TimedTrial(PATIENCE, 0.0, whole=False)
-        self.estimate = dict(cost_estimate(todo, self.costs, workers, self.budget))
+        self._tell(todo, workers, pool.memory)
+
+    def _tell(self, todo: list[PlannedRun], workers: int, memory: int) -> None:
+        self.estimate = dict(cost_estimate(todo, self.costs, workers, self.budget, memory))
         self.say(self.estimate["sentence"])
 
     def _take_or_note(self, planned: PlannedRun, made: Any) -> None:

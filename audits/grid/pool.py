@@ -20,6 +20,7 @@ import torch
 from secure_fedgraph.backends.memory import keep_freed_memory
 from secure_fedgraph.errors import SecureFedGraphError
 from secure_fedgraph.registry import PluginWarning
+from secure_fedgraph.running.outlook import peak_memory
 
 Work = Callable[..., Any]
 NEEDED = 4_000_000_000
@@ -70,6 +71,8 @@ class Pool:
     def __init__(self, workers: int) -> None:
         self._context = multiprocessing.get_context("spawn")
         self._workers = workers
+        self.memory = 0
+        """Bytes of memory that any of the processes had at most, when it ended a task."""
         self._idle: list[tuple[Any, Connection]] = []
         self._busy: dict[Connection, tuple[Any, Any]] = {}
 
@@ -119,7 +122,7 @@ class Pool:
     def _taken(self, pipe: Connection) -> tuple[Any, Any]:
         process, name = self._busy.pop(pipe)
         try:
-            result = pipe.recv()
+            result, memory = pipe.recv()
         except (EOFError, OSError):
             process.join()
             pipe.close()
@@ -127,6 +130,7 @@ class Pool:
             why = ", which mostly means that memory ran out" if code == -9 else ""
             return name, Failed(f"its process ended with status {code}{why}", unforeseen=True)
         self._idle.append((process, pipe))
+        self.memory = max(self.memory, memory)
         return name, result
 
     def _stopped(self, pipe: Connection) -> tuple[Any, Any]:
@@ -171,7 +175,7 @@ def _serve(pipe: Connection) -> None:
     while True:
         try:
             work, arguments = pipe.recv()
-            pipe.send(tried(work, *arguments))
+            pipe.send((tried(work, *arguments), peak_memory()))
         except (EOFError, BrokenPipeError, KeyboardInterrupt):
             return
 

@@ -19,7 +19,7 @@ from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.algorithms.training.weighting import AveragingSettings
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.models.finite import all_finite, note_divergence, take_step
+from secure_fedgraph.models.finite import SGD, Adam, all_finite, note_divergence, take_step
 from secure_fedgraph.models.parameters import load
 from secure_fedgraph.protocol import Channel, Reveal, Upload
 from secure_fedgraph.protocol.given import Expected, like
@@ -143,7 +143,7 @@ class GraphFL(FedAvg):
         load(model, given)
         support, query = self._sets(client, graph)
         loss_of = loss_on(client, graph, model, s)
-        inner = torch.optim.SGD(model.parameters(), lr=s.inner_rate)
+        inner = SGD(model.parameters(), lr=s.inner_rate)
         model.train()
         sound = True
         with self.seeded_sampling(client):
@@ -183,7 +183,7 @@ class GraphFL(FedAvg):
             The parameters, and the moments.
         """
         moved = {name: nn.Parameter(params[name].clone()) for name in gradient}
-        adam = torch.optim.Adam(moved.values(), lr=self.settings.meta_rate, eps=_EPSILON)
+        adam = Adam(moved.values(), lr=self.settings.meta_rate, eps=_EPSILON)
         restore(adam, _moments_in(held))
         for name, p in moved.items():
             p.grad = all_finite({name: gradient[name]})[name]

@@ -27,6 +27,7 @@ from secure_fedgraph.cli.own_algorithm import check_own
 from secure_fedgraph.cli.screen import Screen
 from secure_fedgraph.errors import BadInput, Refused, SecureFedGraphError
 from secure_fedgraph.experiment import compare as comparison
+from secure_fedgraph.experiment.compare.eta import Traffic
 from secure_fedgraph.experiment.intent import check_intent
 from secure_fedgraph.experiment.results import fresh_folder, write_json
 from secure_fedgraph.experiment.schema import CompareResult, as_read
@@ -89,7 +90,7 @@ def compare(
                 pool,
                 workers,
                 lambda text, left: advance(f"{text}; {_left(left)} left" if left else text),
-                partial(_foresee, screen, total, workers),
+                partial(_foresee, screen, total, workers, pool),
                 leaks,
                 beside,
             )
@@ -139,10 +140,16 @@ def _chosen(
     return changed, changed["policy"], list(dict.fromkeys(named))
 
 
-def _foresee(screen: Screen, total: int, workers: int, jobs: int, seconds: float) -> None:
+def _foresee(
+    screen: Screen, total: int, workers: int, pool: Pool, jobs: int, seconds: float, traffic: Traffic
+) -> None:
     if seconds > LONG:
         where = f"on {workers} process{'es' * (workers > 1)}"
-        screen.note(f"{jobs} of {total} runs are left: {_left(seconds)} {where}")
+        up, down, memory = map(words.size, (*traffic, pool.memory))
+        screen.note(
+            f"{jobs} of {total} runs are left: {_left(seconds)} {where}; {up} up and {down} down "
+            f"in all runs, {memory} of memory for each process so far"
+        )
 
 
 def _left(seconds: float | None) -> str:

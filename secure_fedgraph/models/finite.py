@@ -1,4 +1,4 @@
-"""Training that ends in finite numbers, whatever weights a server chose.
+"""Optimisers, and training that ends in finite numbers, whatever weights a server chose.
 
 On huge weights losses and gradients become infinite or NaN, and which of them do depends on the data. What a
 client keeps of such a round must not spoil its later rounds, and no later step may have to refuse it.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from inspect import unwrap
 
 import torch
 from torch import Tensor
@@ -38,6 +39,37 @@ def is_finite(values: Tensor) -> bool:
 def all_finite(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """:func:`finite` of each of several tensors."""
     return {name: finite(value) for name, value in values.items()}
+
+
+class _Unguarded(torch.optim.Optimizer):
+    """An optimiser of PyTorch without the guards that it has for PyTorch's compiler.
+
+    Each guarded method loads the compiler, which takes longer than a short training. Nothing here is
+    compiled. Steps and states are those of ``torch.optim``, bit for bit: it is the same code.
+    """
+
+    add_param_group = unwrap(torch.optim.Optimizer.add_param_group)
+    zero_grad = unwrap(torch.optim.Optimizer.zero_grad)
+    state_dict = unwrap(torch.optim.Optimizer.state_dict)
+    load_state_dict = unwrap(torch.optim.Optimizer.load_state_dict)
+
+
+class Adam(_Unguarded, torch.optim.Adam):
+    """``torch.optim.Adam``."""
+
+    step = torch.no_grad()(unwrap(torch.optim.Adam.step))
+
+
+class SGD(_Unguarded, torch.optim.SGD):
+    """``torch.optim.SGD``."""
+
+    step = torch.no_grad()(unwrap(torch.optim.SGD.step))
+
+
+class LBFGS(_Unguarded, torch.optim.LBFGS):
+    """``torch.optim.LBFGS``."""
+
+    step = torch.no_grad()(unwrap(torch.optim.LBFGS.step))
 
 
 @torch.no_grad()

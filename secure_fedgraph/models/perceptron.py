@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from secure_fedgraph.models.finite import Adam
+
 HIDDEN = 64
 STEPS, BATCH, LOOK = 300, 256, 15
 """Steps at most, records a step, and steps between looks at the validation records."""
@@ -48,7 +50,7 @@ def fit(records: Tensor, y: Tensor, train: Tensor, held_out: Tensor, classes: in
     layers = [uniform(width, HIDDEN), torch.zeros(HIDDEN), uniform(HIDDEN, classes), torch.zeros(classes)]
     for layer in layers:
         layer.requires_grad_()
-    steps = torch.optim.Adam(layers, lr=RATE, weight_decay=DECAY)
+    steps = Adam(layers, lr=RATE, weight_decay=DECAY)
     chosen, checked = train.nonzero().flatten(), held_out.nonzero().flatten()
     best, patience, kept = math.inf, PATIENCE, layers
     seen, answers = records[checked], y[checked]

@@ -11,6 +11,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import APPNP
 
 from secure_fedgraph.models import perceptron, ridge
+from secure_fedgraph.models.finite import LBFGS
 
 HOPS = (0, 2)
 """Ridge regressions of the owner's own: on features, and on features beside means over one and two links."""
@@ -169,7 +170,7 @@ def _weights(beliefs: list[Tensor], y: Tensor) -> Tensor:
     each = torch.stack([F.cross_entropy(one, y) for one in together])
     alone = torch.softmax(-min(len(y), _FEW) * each, dim=0)
     weights = alone.clone().requires_grad_()
-    steps = torch.optim.LBFGS([weights], max_iter=50, line_search_fn="strong_wolfe")
+    steps = LBFGS([weights], max_iter=50, line_search_fn="strong_wolfe")
 
     def loss() -> float:
         steps.zero_grad()

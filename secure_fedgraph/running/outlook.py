@@ -41,14 +41,22 @@ def outlook(transcript: Transcript, number: int, last: int, seconds: float) -> O
         seconds: that the round took.
     """
     rounds = last - number
-    by_side = {"up": 0, "down": 0}
-    for one in transcript.sent:
-        side = "up" if one.recipient == SERVER else "down" if one.sender == SERVER else None
-        if side is not None:
-            by_side[side] += one.bytes * (1 + rounds * (one.round == number))
-    return Outlook(rounds * seconds, rounds, **by_side, memory=_memory())
+    so_far = transcript.traffic()
+    one = of_round(transcript, number)
+    up, down = (so_far[side] + rounds * one[side] for side in ("up", "down"))
+    return Outlook(rounds * seconds, rounds, up, down, peak_memory())
 
 
-def _memory() -> int:
+def of_round(transcript: Transcript, number: int) -> dict[str, int]:
+    """Bytes of one round on the wire: ``up`` and ``down``."""
+    mine = [one for one in transcript.sent if one.round == number]
+    return {
+        "up": sum(one.bytes for one in mine if one.recipient == SERVER),
+        "down": sum(one.bytes for one in mine if one.sender == SERVER),
+    }
+
+
+def peak_memory() -> int:
+    """Bytes of memory that this process had at most, so far."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else 1024 * peak

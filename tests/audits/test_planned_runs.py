@@ -26,12 +26,14 @@ from secure_fedgraph.audits.grid.estimates import (
     cost_estimate,
     in_words,
     most_informative_first,
+    timed_trial,
 )
 from secure_fedgraph.audits.grid.pool import Failed, Pool, default_workers, tried
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment import code_digest
 from secure_fedgraph.experiment.config import load
+from secure_fedgraph.experiment.results import execute
 from secure_fedgraph.experiment.schema.score_verdict import RESIDUAL, SINGLE_OWNERS
 
 SMALL = ["dataset.nodes=90", "dataset.features=24", "rounds=2", "training.hidden=[8,4]"]
@@ -147,6 +149,21 @@ def test_long_runs_are_estimated_before_the_first_however_few(monkeypatch: pytes
         assert any("on 1 process" in text for text in order[:3]) is (first == "rehearsed")
 
 
+def test_a_small_grid_of_slow_runs_is_estimated_after_the_first(monkeypatch: pytest.MonkeyPatch):
+    order: list[str] = []
+    slow = {**MADE, "seconds": 100.0}
+    monkeypatch.setattr(grid, "attacked", lambda planned, out: order.append("run") or slow)
+    monkeypatch.setattr(grid, "quietly", lambda planned, out: order.append("run") or slow)
+    monkeypatch.setattr(grid, "Pool", InThisProcess)
+    monkeypatch.setattr(grid, "default_workers", lambda tasks: 1)
+    grid.audit(experiment(), ["plaintext"], [VocabularySupport], [0, 1], workers=None, say=order.append)
+    left = order.count("run") - 1
+    assert order[0] == "run" and order[1].startswith(
+        f"{left} runs, about {in_words(100 * left)} on 1 process"
+    )
+    assert " of memory for each process" in order[1]
+
+
 def test_a_torn_cell_is_run_again(tmp_path: Path):
     first = grid.audit(experiment(), ["plaintext"], [VocabularySupport], [0], tmp_path)
     (file,) = (tmp_path / "cells").glob("*.json")
@@ -173,6 +190,22 @@ def test_a_key_follows_what_lies_beside_a_users_own_module(tmp_path: Path, monke
     (tmp_path / "beside_own.py").write_text("SCALE = 0.0\n")
     code_digest._of_file.cache_clear()
     assert planned.key != before
+
+
+@pytest.mark.parametrize("algorithm", ["fedsage", "fedgcn"])  # the second sends sums before its first round
+def test_bytes_of_a_run_are_estimated_within_a_factor_of_two(algorithm: str) -> None:
+    small = ["dataset.nodes=90", "dataset.features=24", "rounds=6"]
+    asked = load(None, {"data": "synthetic-citation", "algorithm": algorithm}, small)
+    planned = grid.planned_runs([asked], ["masked"], [VocabularySupport], [0])[0]
+    costs = Costs(rehearsals={(algorithm, True): timed_trial(planned.experiment)})
+    made = execute(planned.experiment, None).transcript.traffic()
+    for side, foreseen in zip(("up", "down"), costs.sent(planned) or (), strict=True):
+        assert 0.5 < foreseen / made[side] < 2
+    said = cost_estimate([planned], costs, 1, None, memory=10**9)
+    assert (said["up"], said["down"]) == costs.sent(planned)
+    assert " up and " in said["sentence"] and "1.00 GB of memory" in said["sentence"]
+    stopped = Costs(rehearsals={(algorithm, True): TimedTrial(60.0, 0.0, whole=False)})
+    assert " up and " not in cost_estimate([planned], stopped, 1, None)["sentence"]
 
 
 def test_a_grid_of_days_says_so():

@@ -241,11 +241,37 @@ def test_time_that_is_left_follows_the_nearest_that_was_measured(monkeypatch):
     assert Remaining(1, [(sage, 10.0)]).left(waiting) == 20.0
 
 
+def test_bytes_follow_the_nearest_run_that_ended_and_attacks_send_none():
+    every = {job.name: job for job in jobs()}
+    sage, masked = every["fedsage-plaintext, seed 0"], every["fedsage-masked, seed 0"]
+    known = Remaining(workers=1)
+    known.ended(sage, 1.0, (100, 10))
+    known.ended(masked, None, (200, 30))
+    known.ended(Job(sage.point, None), 1.0)
+    left = [every["fedsage-masked, seed 1"], every["fedavg-plaintext, seed 0"], Job(masked.point, None)]
+    assert known.traffic([]) == (300, 40)
+    assert known.traffic(left) == (300 + 200 + 150, 40 + 30 + 20)  # of its point; of all
+
+
+def test_a_run_in_the_clear_foretells_no_encrypted_one():
+    base = load(None, {"data": "synthetic-citation", "algorithm": "fedsage"}, ())
+    plain, encrypted = (Job(one, 0) for one in points(base, ["fedsage"], ["homomorphic"], [])[:2])
+    known = Remaining(workers=1)
+    known.ended(plain, 1.0, (100, 10))
+    assert known.knows([plain]) and not known.knows([plain, encrypted])
+
+
 def test_a_large_comparison_says_early_what_it_takes(tmp_path, monkeypatch):
     monkeypatch.setattr(comparing, "LONG", 0.0)
     done = call(tmp_path, "--seeds", "3", "--workers", "1")
     assert done.exit_code == 0, done.output
-    (said,) = re.findall(r"(\d+) of 9 runs are left: about [\d.]+ (?:s|min \d+ s) on 1 process", done.output)
-    assert int(said) >= 6  # one of each of the two algorithms was enough
+    said = r"(\d+) of 9 runs are left: about [\d.]+ (?:s|min \d+ s) on 1 process; "
+    ((left, up, down),) = re.findall(rf"{said}([\d.]+) MB up and ([\d.]+) MB down in all runs, ", done.output)
+    assert int(left) >= 6  # one of each of the two algorithms was enough
+    runs = [json.loads(path.read_text())["bytes"] for path in tmp_path.rglob("seed-*/result.json")]
+    assert len(runs) == 9
+    for side, foreseen in (("up", up), ("down", down)):
+        assert 0.5 < 1e6 * float(foreseen) / sum(sent[side] for sent in runs) < 2
+    assert "of memory for each process so far" in done.output
     monkeypatch.setattr(comparing, "LONG", 30.0)
     assert "are left" not in call(tmp_path / "other").output

@@ -15,6 +15,7 @@ class InThisProcess:
 
     def __init__(self, workers: int) -> None:
         self.ended: list[tuple[Any, Any]] = []
+        self.memory = 0
 
     def __enter__(self) -> InThisProcess:
         return self

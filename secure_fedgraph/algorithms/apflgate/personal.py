@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from secure_fedgraph.algorithms.apflgate.settings import PersonalSettings
 from secure_fedgraph.algorithms.training.graph_classifier import Part, Task
 from secure_fedgraph.algorithms.training.optimizers import bound_gradients, moments, restore
-from secure_fedgraph.models.finite import finite, note_divergence, take_step
+from secure_fedgraph.models.finite import SGD, Adam, finite, note_divergence, take_step
 from secure_fedgraph.models.parameters import load, parameters_of
 from secure_fedgraph.seams import ClientContext
 
@@ -38,7 +38,7 @@ class Personal:
         self.alpha = float(client.memory.get(ALPHA, 0.5 if s.alpha == "adaptive" else s.alpha))
         self.alpha_rate, self.largest_gradient = s.alpha_rate, s.largest_gradient
         rate = s.learning_rate if s.personal_rate is None else s.personal_rate
-        kind = torch.optim.Adam if s.personal_optimizer == "adam" else torch.optim.SGD
+        kind = Adam if s.personal_optimizer == "adam" else SGD
         self.optimizer = kind(self.model.parameters(), lr=rate, weight_decay=s.weight_decay)
         restore(self.optimizer, client.memory.get("optimizer", {}))
         self.noise = client.generator("personal dropout")

@@ -19,7 +19,7 @@ from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.graph.sample.trees import NeighbourTable
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.models.finite import finite, note_divergence, take_step
+from secure_fedgraph.models.finite import Adam, finite, note_divergence, take_step
 from secure_fedgraph.models.neighgen.feedback import Feedback, blocks
 from secure_fedgraph.models.neighgen.losses import random_neighbourhoods
 from secure_fedgraph.models.neighgen.mixture import PrototypeMixture
@@ -386,7 +386,7 @@ class FedSagePlus(Generates, FedSage):
                 others["outputs"],
                 client.round,
             )
-        optimizer = torch.optim.Adam(model.fgen.parameters(), lr=RATE, weight_decay=DECAY, fused=True)
+        optimizer = Adam(model.fgen.parameters(), lr=RATE, weight_decay=DECAY, fused=True)
         restore(optimizer, client.memory.get("generator_optimizer", {}))
         for part in (model.encoder, model.dgen, model.head):
             part.requires_grad_(False)

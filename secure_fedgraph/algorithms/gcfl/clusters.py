@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import networkx
 import numpy as np
 import torch
 from torch import Tensor
 
+from secure_fedgraph.loading import postponed
+
+networkx = postponed("networkx")
 SMALLEST = 3
 """Agents that a cluster has at least before it is split: two agents have one cut, which says nothing."""
 

@@ -8,18 +8,14 @@ import torch
 from torch import nn
 
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
-from secure_fedgraph.models.finite import finite_moments
+from secure_fedgraph.models.finite import SGD, Adam, finite_moments
 
 
 def optimizer_of(model: nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
     """A fresh optimiser of the model's parameters."""
     if settings.optimizer == "sgd":
-        return torch.optim.SGD(
-            model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
-        )
-    return torch.optim.Adam(
-        model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
-    )
+        return SGD(model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay)
+    return Adam(model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True)
 
 
 def bound_gradients(parameters: Iterable[nn.Parameter], largest: float) -> bool:

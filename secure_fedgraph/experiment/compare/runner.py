@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from secure_fedgraph.errors import BadInput, Refused
-from secure_fedgraph.experiment.compare.eta import Job, Remaining
+from secure_fedgraph.experiment.compare.eta import Job, Remaining, Traffic, kind_of
 from secure_fedgraph.experiment.compare.points import ALONE, Point
 from secure_fedgraph.experiment.compare.runs import check_point_can_start, kept, readable, run_key, run_point
 from secure_fedgraph.experiment.compare.summary import RAN, Failure, beside_links, gains, row_of
@@ -18,6 +18,9 @@ from secure_fedgraph.experiment.results import write_json
 
 Told = Callable[[str, float | None], None]
 """Called with a job that ended, and the seconds that all others still need, where that is known."""
+
+Foresee = Callable[[int, float, Traffic], None]
+"""Called with a number of jobs, seconds, and bytes up and down."""
 
 
 class Pool(Protocol):
@@ -105,7 +108,7 @@ def compare(
     pool: Pool,
     workers: int = 1,
     progress: Told = lambda text, left: None,
-    foresee: Callable[[int, float], None] = lambda jobs, seconds: None,
+    foresee: Foresee = lambda jobs, seconds, traffic: None,
     leaks: Leaks | None = None,
     beside: Mapping[str, Reference] | None = None,
 ) -> list[dict[str, Any]]:
@@ -116,8 +119,8 @@ def compare(
 
     Args:
         workers: processes of the pool.
-        foresee: called once with the number of jobs left and the seconds that they need, as soon as a run of
-            each algorithm has ended.
+        foresee: called once with the number of jobs left, the seconds that they need, and the bytes up and
+            down of all runs, as soon as a run of each algorithm has ended, encrypted and not.
         leaks: attacks on each point, on its first seed.
         beside: name of a point -> its budget without a graph, which its row tells of; it is run too.
     """
@@ -150,7 +153,7 @@ class _Call:
     ) -> None:
         self.seeds, self.out, self.leaks = seeds, out, leaks
         runs = [Job(point, seed) for seed in seeds for point in (*chosen, *others)]
-        first = {job.point.algorithm: job for job in reversed(runs)}.values()  # their times predict others
+        first = {kind_of(job): job for job in reversed(runs)}.values()  # their times predict others
         self.jobs = [*first, *(job for job in runs if job not in first)]
         self.jobs += [Job(point, None) for point in chosen] if leaks is not None else []
         self.keys = {job: self._key(job) for job in self.jobs}
@@ -175,9 +178,7 @@ class _Call:
         leak = readable(self._leak(job), self.out)
         return leak if leak is not None and set(leak) >= {"leak", "leaks"} else None
 
-    def run(
-        self, pool: Pool, remaining: Remaining, progress: Told, foresee: Callable[[int, float], None]
-    ) -> None:
+    def run(self, pool: Pool, remaining: Remaining, progress: Told, foresee: Foresee) -> None:
         """Every job that an earlier call did not finish."""
         waiting = []
         for job in self.jobs:
@@ -193,11 +194,11 @@ class _Call:
                 remaining.started(job)
                 self._start(pool, job)
             for job, outcome in pool.finished():
-                remaining.ended(job, self._take(job, outcome))
+                remaining.ended(job, self._take(job, outcome), self._sent(job))
                 left = remaining.left(waiting)
                 if not foreseen and waiting and left is not None and remaining.knows(todo):
                     foreseen = True
-                    foresee(len(waiting), left)
+                    foresee(len(waiting), left, remaining.traffic(j for j in todo if j not in self.outcomes))
                 progress(job.name, left)
 
     def _start(self, pool: Pool, job: Job) -> None:
@@ -216,6 +217,11 @@ class _Call:
         assert outcome is not None, f"{job.name} ended and left nothing"
         self.outcomes[job] = outcome
         return None if "reason" in outcome else made
+
+    def _sent(self, job: Job) -> Traffic | None:
+        """Bytes up and down of a run that ended."""
+        sent = self.outcomes.get(job, {}).get("bytes")
+        return (sent["up"], sent.get("down", 0)) if isinstance(sent, dict) else None
 
     def row(self, point: Point) -> dict[str, Any]:
         """A point's row, whatever came of it."""

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any, Protocol
 
-from scipy.stats import t as student
-
 from secure_fedgraph.experiment.compare.points import Point
 from secure_fedgraph.experiment.schema.compare import NOT_WORTH, UNDECIDED, WORTH
 from secure_fedgraph.experiment.schema.larger_units import why_larger
+from secure_fedgraph.loading import postponed
 
+stats = postponed("scipy.stats")
 RAN, REFUSED, FAILED = "ran", "refused", "failed"
 
 
@@ -112,7 +112,7 @@ def _interval(values: Sequence[float]) -> list[float] | None:
     """The 95 % interval of a mean of few seeds, by Student's t; None for one seed."""
     if len(values) < 2:
         return None
-    half = float(student.ppf(0.975, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
+    half = float(stats.t.ppf(0.975, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
     return [fmean(values) - half, fmean(values) + half]
 
 

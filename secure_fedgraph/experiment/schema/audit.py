@@ -193,11 +193,14 @@ class Empirical(Part):
 
 
 class Estimate(Part):
-    """How long a grid was estimated to take."""
+    """What a grid was estimated to cost: seconds, bytes on the wire, and bytes of memory of a process."""
 
     runs: int = 0
     estimated_runs: int = 0
     seconds: Seconds = 0.0
+    up: int = 0
+    down: int = 0
+    memory: int = 0
     workers: int = 1
     budget_seconds: float | None = None
     sentence: str = ""

@@ -7,9 +7,10 @@ of size, and move single nodes until every owner has a few of each class.
 from __future__ import annotations
 
 import math
+from importlib import metadata
 from pathlib import Path
+from typing import Any
 
-import networkx as nx
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -19,7 +20,9 @@ from torch_geometric.data import Data
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.partition.kept import WORTH_KEEPING, kept_or_made, key_of
 from secure_fedgraph.graph.sample.links import undirected_links
+from secure_fedgraph.loading import postponed
 
+nx = postponed("networkx")
 Nodes = NDArray[np.int64]
 PER_CLASS = 2
 """Nodes of each class that every owner gets, if the graph has enough."""
@@ -79,7 +82,7 @@ def assign(
         "inside": inside,
         "runs": runs,
         "classes": classes,
-        "networkx": nx.__version__,
+        "networkx": metadata.version("networkx"),
     }
     key = key_of(links, known, settings, (Path(__file__),))
     return torch.from_numpy(kept_or_made(key, nodes, owners, make))
@@ -126,7 +129,7 @@ def _owners_along(
     return min(assignments, key=lambda owner: int((owner[links[0]] != owner[links[1]]).sum()))
 
 
-def _breadth_first(part: nx.Graph, roots: Nodes) -> Nodes:
+def _breadth_first(part: Any, roots: Nodes) -> Nodes:
     order: dict[int, None] = {}
     for root in roots.tolist():
         if root not in order:

@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.graph.impairing import Impaired
 from secure_fedgraph.graph.mending import attach
-from secure_fedgraph.models.finite import finite, take_step
+from secure_fedgraph.models.finite import Adam, finite, take_step
 from secure_fedgraph.models.neighgen.losses import FeatLossNorm, count_loss, feature_scale, matched_distances
 from secure_fedgraph.models.neighgen.model import NeighGen
 
@@ -90,7 +90,7 @@ def train_locally(
         Per epoch the terms before its step: ``count``, ``feature``, ``classifier``, ``total``.
     """
     trained = [p for p in model.parameters() if p.requires_grad]
-    optimizer = torch.optim.Adam(trained, lr=learning_rate, weight_decay=weight_decay, fused=True)
+    optimizer = Adam(trained, lr=learning_rate, weight_decay=weight_decay, fused=True)
     model.train()
     history = []
     for _ in range(epochs):

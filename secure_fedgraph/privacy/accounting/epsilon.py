@@ -21,10 +21,10 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from typing import Any
 
-import dp_accounting as dp
 import numpy as np
 
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.loading import postponed
 from secure_fedgraph.privacy.accounting import pld as losses
 from secure_fedgraph.privacy.accounting.events import (
     DiscreteRelease,
@@ -58,6 +58,7 @@ __all__ = [
     "noise_for",
 ]
 
+dp = postponed("dp_accounting")
 Events = Mapping[Event, int] | Iterable[Event]
 
 EXACT, PLD, RDP, SUM, NONE = "exact-gaussian", "pld", "rdp", "sum", "none"

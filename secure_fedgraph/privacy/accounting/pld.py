@@ -13,11 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from dp_accounting import NeighboringRelation
-from dp_accounting.pld import pld_pmf, privacy_loss_distribution
-from scipy.special import log_ndtr, ndtr
-from scipy.stats import binom
 
+from secure_fedgraph.loading import postponed
 from secure_fedgraph.privacy.accounting.events import (
     OccurringGaussian,
     PureRelease,
@@ -25,6 +22,9 @@ from secure_fedgraph.privacy.accounting.events import (
     VanishingGaussian,
 )
 
+dp, special, stats = postponed("dp_accounting"), postponed("scipy.special"), postponed("scipy.stats")
+dp_losses = postponed("dp_accounting.pld.privacy_loss_distribution")
+pld_pmf = postponed("dp_accounting.pld.pld_pmf")
 Array = np.ndarray
 Distribution = Any
 """dp-accounting's PrivacyLossDistribution."""
@@ -43,7 +43,7 @@ def occurrences(count: int, rate: float, rare: float = RARE) -> tuple[Array, Arr
 
     Where there are many values, some stand for those just below them.
     """
-    law = binom(count, rate)
+    law = stats.binom(count, rate)
     values = np.arange(count + 1)
     masses = law.pmf(values)
     keep = masses > rare / (count + 1)
@@ -78,7 +78,7 @@ def coupled(count: int, rate: float, noise: float, grid: float) -> Distribution:
         return total
 
     # the two worlds are symmetric: given J, each is the other one moved
-    return privacy_loss_distribution.PrivacyLossDistribution(_dots(curve, _reach(masses, shifts), grid))
+    return dp_losses.PrivacyLossDistribution(_dots(curve, _reach(masses, shifts), grid))
 
 
 def mirrored(count: int, rate: float, noise: float, grid: float) -> Distribution:
@@ -87,7 +87,7 @@ def mirrored(count: int, rate: float, noise: float, grid: float) -> Distribution
     means = values / noise
     forth = _mixtures(means, -means, masses, left_out)
     reach = _reach(masses, 2 * means)
-    return privacy_loss_distribution.PrivacyLossDistribution(_dots(forth, reach, grid))
+    return dp_losses.PrivacyLossDistribution(_dots(forth, reach, grid))
 
 
 def vanishing(count: int, rate: float, noise: float, grid: float) -> Distribution:
@@ -97,9 +97,7 @@ def vanishing(count: int, rate: float, noise: float, grid: float) -> Distributio
     forth = _mixtures(means, 0 * means, masses, left_out)
     back = _mixtures(0 * means, -means, masses, left_out)  # the same pair, swapped and mirrored
     reach = _reach(masses, means)
-    return privacy_loss_distribution.PrivacyLossDistribution(
-        _dots(forth, reach, grid), _dots(back, reach, grid)
-    )
+    return dp_losses.PrivacyLossDistribution(_dots(forth, reach, grid), _dots(back, reach, grid))
 
 
 def pure(epsilon: float, grid: float) -> Distribution:
@@ -109,7 +107,7 @@ def pure(epsilon: float, grid: float) -> Distribution:
         odds = np.exp(np.minimum(epsilons, epsilon) - epsilon)
         return np.asarray((1 - odds) / (1 + math.exp(-epsilon)))
 
-    return privacy_loss_distribution.PrivacyLossDistribution(_dots(curve, epsilon, grid))
+    return dp_losses.PrivacyLossDistribution(_dots(curve, epsilon, grid))
 
 
 def step_of(
@@ -123,11 +121,11 @@ def step_of(
     if isinstance(one, VanishingGaussian):
         return vanishing(one.occurrences, one.rate, one.noise_multiplier, grid)
     relation = (
-        NeighboringRelation.REPLACE_ONE
+        dp.NeighboringRelation.REPLACE_ONE
         if one.relation == "replace"
-        else NeighboringRelation.ADD_OR_REMOVE_ONE
+        else dp.NeighboringRelation.ADD_OR_REMOVE_ONE
     )
-    return privacy_loss_distribution.from_gaussian_mechanism(
+    return dp_losses.from_gaussian_mechanism(
         one.noise_multiplier,
         value_discretization_interval=grid,
         sampling_prob=one.rate,
@@ -137,7 +135,7 @@ def step_of(
 
 def gaussian(multiplier: float, grid: float) -> Distribution:
     """The distribution of one Gaussian release."""
-    return privacy_loss_distribution.from_gaussian_mechanism(multiplier, value_discretization_interval=grid)
+    return dp_losses.from_gaussian_mechanism(multiplier, value_discretization_interval=grid)
 
 
 def reach_of(one: SampledGaussian | OccurringGaussian | VanishingGaussian | PureRelease) -> float:
@@ -155,8 +153,8 @@ def _gaussian_curve(shift: float, epsilons: Array) -> Array:
     """The hockey-stick divergence of two Gaussians of variance 1 (Balle and Wang, ICML 2018, theorem 8)."""
     if shift == 0:
         return np.asarray(np.maximum(0.0, -np.expm1(epsilons)))
-    first = log_ndtr(shift / 2 - epsilons / shift)
-    second = epsilons + log_ndtr(-shift / 2 - epsilons / shift)
+    first = special.log_ndtr(shift / 2 - epsilons / shift)
+    second = epsilons + special.log_ndtr(-shift / 2 - epsilons / shift)
     return np.asarray(np.exp(first) * -np.expm1(np.minimum(second - first, 0.0)))
 
 
@@ -186,11 +184,11 @@ def _mixtures(up: Array, down: Array, masses: Array, left_out: float) -> Curve:
             x = np.clip(x + step, *ends)
         value, slope = loss(x)
         gap = np.where(inside, np.abs(value - epsilons), 0.0)
-        first = masses @ ndtr(up[:, None] - x)
+        first = masses @ special.ndtr(up[:, None] - x)
         with np.errstate(
             divide="ignore"
         ):  # a second term that underflows to 0 is too small, so the difference is too large
-            second = np.exp(epsilons + np.log(masses @ ndtr(down[:, None] - x)))
+            second = np.exp(epsilons + np.log(masses @ special.ndtr(down[:, None] - x)))
         # what the half-line misses: at most the gap times the mass between it and the best one
         missed = gap * np.minimum(1.0, gap / np.maximum(slope, 1e-300))
         return np.asarray(np.maximum(first - second, 0.0) + left_out + missed)

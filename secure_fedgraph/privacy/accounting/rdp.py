@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-import dp_accounting as dp
 import numpy as np
-from dp_accounting import rdp
-from scipy.stats import binom
 
+from secure_fedgraph.loading import postponed
 from secure_fedgraph.privacy.accounting.events import (
     DiscreteRelease,
     Event,
@@ -22,6 +20,7 @@ from secure_fedgraph.privacy.accounting.events import (
 )
 from secure_fedgraph.privacy.accounting.pld import occurrences
 
+dp, stats = postponed("dp_accounting"), postponed("scipy.stats")
 Array = np.ndarray
 ORDERS = np.array(
     [1.02, 1.05]
@@ -105,7 +104,7 @@ def _sampled(multiplier: float, rate: float, relation: str) -> Array:
         return _mixtures(1, rate, 1 / multiplier, mirrored=True)
     curve = _mixtures(1, rate, 1 / multiplier, mirrored=False).copy()
     whole = (ORDERS % 1 == 0) & (ORDERS <= _SUMMED_UP_TO)
-    accountant = rdp.RdpAccountant(orders=ORDERS[whole])
+    accountant = dp.rdp.RdpAccountant(orders=ORDERS[whole])
     accountant.compose(dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(multiplier)))
     curve[whole] = np.minimum(curve[whole], accountant.rdp)
     return curve
@@ -117,7 +116,7 @@ def _rare(count: int, rate: float, common: Array) -> tuple[Array, Array]:
     They are rare, but a large order gives them weight. A block of large counts is taken as its largest,
     with a geometric series for its probability; small counts are taken as the smallest common one.
     """
-    law, low, high = binom(count, rate), common[0], common[-1]
+    law, low, high = stats.binom(count, rate), common[0], common[-1]
     values, logs = ([], []) if low == 0 else ([np.array([low])], [np.array([math.log(_RARE)])])
     if high < count:
         edges = np.unique(np.geomspace(high + 1, count + 1, _BLOCKS).round())
@@ -217,13 +216,13 @@ def epsilon_of(curve: Array, delta: float, distance: float = 0.0) -> float:
         distance: total variation, added over all releases.
     """
     if not distance:
-        return float(rdp.compute_epsilon(ORDERS, curve, delta)[0])
+        return float(dp.rdp.compute_epsilon(ORDERS, curve, delta)[0])
     epsilon = 0.0
     for _ in range(_ROUNDS):
         delta_left = delta - (1 + math.exp(min(epsilon, 700.0))) * distance
         if delta_left <= 0:
             break
-        needed = float(rdp.compute_epsilon(ORDERS, curve, delta_left)[0])
+        needed = float(dp.rdp.compute_epsilon(ORDERS, curve, delta_left)[0])
         if needed <= epsilon:
             return epsilon
         epsilon = needed + 1e-6 * (1 + needed)  # it rises to the fixed point, and ends a little above it

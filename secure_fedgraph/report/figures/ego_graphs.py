@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-import networkx as nx
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -15,12 +14,14 @@ from matplotlib.lines import Line2D
 
 from secure_fedgraph.experiment.schema.audit import Neighbourhood, Reconstruction, Target
 from secure_fedgraph.experiment.schema.part import JsonTable
+from secure_fedgraph.loading import postponed
 from secure_fedgraph.report import text
 from secure_fedgraph.report.figures.drawn import Drawn, Table
 from secure_fedgraph.report.figures.plots import WIDTH
 from secure_fedgraph.report.figures.svg import INK, LEAK, PAPER, SERIES, TRUE, Picture, draw
 from secure_fedgraph.report.grouping import alike, beside, by_place, stem
 
+nx = postponed("networkx")
 MOST_TARGETS = 3
 RIGHT, MISSED, INVENTED, THERE = "right", "missed", "invented", "true"
 # told apart by dash and width as well as by colour
