@@ -100,7 +100,7 @@ class PayoffSizes(Attack):
     cost = "one division"
     grants = ("its own number of training graphs, which every agent knows",)
     needs = (OWN_GRAPHS,)
-    controls = (Control("two agents", {"rounds": 1, "clients": 2}),)
+    controls = (Control("two agents of uneven sizes", {"rounds": 1, "clients": 2, "partition": "dirichlet"}),)
     depends_on = ("algorithm", "clients")
     stops: ClassVar[Mapping[str, str]] = {CLIENT: "rewards by another measure than size (eu, cffl, cgsv)"}
 

@@ -189,7 +189,7 @@ CASES = (
     Case(
         "sizes",
         {"algorithm": "dw", "data": "proteins", "rounds": 1},
-        (Asked("e6-payoff-sizes", "two agents", adversary="client"),),
+        (Asked("e6-payoff-sizes", "two agents of uneven sizes", adversary="client"),),
     ),
     Case(
         "standing",

@@ -83,9 +83,11 @@ def test_concordance_counts_ties_half_and_leaves_equals_out() -> None:
 
 
 def test_e6_positive_ones_own_payoff_says_how_many_graphs_the_other_has() -> None:
-    case = made("dw", "plaintext", "clients=2")
+    case = made("dw", "plaintext", "clients=2", "partition=dirichlet")
     score = judged(case, PayoffSizes(), "client")
     assert score.value == 1
+    assert score.details["trivial_off_by"] > 1
+    assert score.leaks
     assert score.details["off_by"] < 1e-6
 
 
