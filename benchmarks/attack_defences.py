@@ -204,7 +204,9 @@ DEFENCES = (
         "homomorphic",
         (
             "clients=30",
-            "rounds=3",
+            "rounds=2",
+            "training.hidden=16",
+            "training.layers=2",
             "split.perturbed=true",
             "training.diversity=shared",
             "training.prototypes=none",
@@ -215,7 +217,7 @@ DEFENCES = (
         "lists-valued",
         FAIR,
         "homomorphic",
-        ("clients=30",),
+        (),
         (("e5-listed-members", "server"), ("e5-listed-members", "client")),
     ),
     Defence(

@@ -199,7 +199,7 @@ CASES = (
     ),
     Case(
         "leaning",
-        {"algorithm": "glasu", **FREE, "rounds": 4},
+        {"algorithm": "glasu", **FREE, "rounds": 1},
         (
             Asked(
                 "d8-leaning-completion",
@@ -211,7 +211,7 @@ CASES = (
     ),
     Case(
         "columns",
-        {"algorithm": "glasu", **FREE, "rounds": 4},
+        {"algorithm": "glasu", **FREE, "rounds": 1},
         (
             Asked("d7-blind-groups", "labels at one owner", 0.99),
             Asked(
