@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from secure_fedgraph.attacks.active import ConstantAnswers, GeneratorOracle, PlantedUnits
+from secure_fedgraph.attacks.active import (
+    ConstantAnswers,
+    GeneratorOracle,
+    LeaningCompletion,
+    PlantedUnits,
+    StandingModel,
+)
 from secure_fedgraph.attacks.attack import Attack, Blind, Control, Guess, Judge, Knowledge
 from secure_fedgraph.attacks.feature_sums import SummedMembers
 from secure_fedgraph.attacks.mashes.labels import MashLabels
@@ -12,9 +18,11 @@ from secure_fedgraph.attacks.mashes.mixing import MashMixing
 from secure_fedgraph.attacks.mashes.noise import MashAverage
 from secure_fedgraph.attacks.mashes.pool import MashDictionary, MashFilter
 from secure_fedgraph.attacks.mashes.single import MashSingle
+from secure_fedgraph.attacks.motif_lists import ListedMembers
 from secure_fedgraph.attacks.neighbour_sums import NeighbourSums
 from secure_fedgraph.attacks.neighgen import GeneratorBatch, GeneratorColumns, GeneratorSingle
 from secure_fedgraph.attacks.neighgen_embeddings import EmbeddingCounts, EmbeddingDecoder, EmbeddingLinks
+from secure_fedgraph.attacks.payoffs import PayoffQuality, PayoffSizes
 from secure_fedgraph.attacks.prototypes import RoundDifferencing, SingletonMotifs, SubsetAlgebra
 from secure_fedgraph.attacks.released import (
     EmbeddingInversion,
@@ -92,10 +100,12 @@ __all__ = [
     "Judge",
     "Knowledge",
     "LabelCounts",
+    "LeaningCompletion",
     "LinkStealing",
     "LinkTeller",
     "ListLinks",
     "ListLinksByOwner",
+    "ListedMembers",
     "MashAverage",
     "MashDictionary",
     "MashFilter",
@@ -110,6 +120,8 @@ __all__ = [
     "NodeMembership",
     "OthersRows",
     "OwnShareSubtraction",
+    "PayoffQuality",
+    "PayoffSizes",
     "PlantedUnits",
     "RedrawnNoise",
     "ReluBatch",
@@ -117,6 +129,7 @@ __all__ = [
     "ScoredSizes",
     "SingleSample",
     "SingletonMotifs",
+    "StandingModel",
     "SubsetAlgebra",
     "SummedMembers",
     "UpdateClassShares",

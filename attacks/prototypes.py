@@ -120,10 +120,10 @@ class SingletonMotifs(_Prototypes):
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """The same of motifs that only one owner listed, from the sum."""
         lists, vocabulary, rows = self._of_all(view)
-        holders = np.stack([_places(one.codes, vocabulary) >= 0 for one in lists.values()]).sum(0)
+        holders = np.stack([places(one.codes, vocabulary) >= 0 for one in lists.values()]).sum(0)
         values = {}
         for owner, mine in lists.items():
-            at = _places(mine.codes, vocabulary)
+            at = places(mine.codes, vocabulary)
             alone = (holders == 1) & (at >= 0)
             alone[alone] = self._counts(mine)[at[alone]] == 1
             values[owner] = rows[alone]
@@ -171,7 +171,7 @@ class SubsetAlgebra(_Prototypes):
         for owner, mine in lists.items():
             means = self._means(knowledge, owner, mine)
             block = np.zeros((len(vocabulary), len(means)))
-            at = _places(mine.codes, vocabulary)
+            at = places(mine.codes, vocabulary)
             block[at >= 0] = means.T[at[at >= 0]]
             blocks.append(block)
         embeddings = _solved(np.concatenate(blocks, axis=1), rows)
@@ -181,7 +181,7 @@ class SubsetAlgebra(_Prototypes):
     def _means(self, knowledge: Knowledge, owner: str, mine: Listed) -> np.ndarray:
         """``[graphs, listed]``: the weight of each graph in each prototype."""
         codes, holds = knowledge.facts[INCIDENCE][owner]
-        at = _places(mine.codes, np.asarray(codes))
+        at = places(mine.codes, np.asarray(codes))
         mine_holds = np.zeros((len(holds), len(mine.codes)))
         mine_holds[:, at[at >= 0]] = np.asarray(holds, dtype=np.float64)[:, at >= 0]
         shares: np.ndarray = mine_holds / np.maximum(mine_holds.sum(0), 1)
@@ -257,7 +257,7 @@ def _solved(coefficients: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return np.where(solution.solved[:, None], solution.embeddings, np.nan)
 
 
-def _places(codes: np.ndarray, among: np.ndarray) -> np.ndarray:
+def places(codes: np.ndarray, among: np.ndarray) -> np.ndarray:
     """``[among]`` the number of each of ``among`` in ``codes``; -1 where it is not in them."""
     where = {code.tobytes(): i for i, code in enumerate(np.ascontiguousarray(codes, dtype=np.int64))}
     wanted = np.ascontiguousarray(among, dtype=np.int64)

@@ -177,8 +177,41 @@ CASES = (
         ),
     ),
     Case(
+        "payoffs",
+        {"algorithm": "fairgraphfl", "data": "proteins", "rounds": 5},
+        (Asked("e6-payoff-quality", "thirty agents of three qualities and shared diversity", 0.95),),
+    ),
+    Case(
+        "lists",
+        {"algorithm": "fairgraphfl", "data": "proteins", "rounds": 1},
+        (Asked("e5-listed-members", "thirty agents and rings of eight", None),),
+    ),
+    Case(
+        "sizes",
+        {"algorithm": "dw", "data": "proteins", "rounds": 1},
+        (Asked("e6-payoff-sizes", "two agents of uneven sizes", adversary="client"),),
+    ),
+    Case(
+        "standing",
+        {"algorithm": "fedsage", **FREE, "rounds": 10},
+        (Asked("h5-standing-model", "drop-outs and training that draws nothing, h5 plays"),),
+        policy="masked",
+    ),
+    Case(
+        "leaning",
+        {"algorithm": "glasu", **FREE, "rounds": 1},
+        (
+            Asked(
+                "d8-leaning-completion",
+                "labels at one owner for four rounds, d8 plays",
+                None,
+                adversary="last client",
+            ),
+        ),
+    ),
+    Case(
         "columns",
-        {"algorithm": "glasu", **FREE, "rounds": 4},
+        {"algorithm": "glasu", **FREE, "rounds": 1},
         (
             Asked("d7-blind-groups", "labels at one owner", 0.99),
             Asked(

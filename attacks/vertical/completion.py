@@ -43,7 +43,7 @@ class ModelCompletion(Attack):
     subject = "labels by model completion"
     family = "glasu"
     summary = "the labels of training nodes, from embeddings at the top and a few labelled nodes"
-    adversaries = (LAST, SERVER)
+    adversaries: ClassVar[tuple[str, ...]] = (LAST, SERVER)
     channel = STEP
     grants = (WHICH, "the labels of four training nodes of each class")
     needs = (TRAINING, NODES, LABELLED)

@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 from scipy.spatial.distance import cdist
+from torch_geometric.data import Data
 
 from secure_fedgraph.algorithms.fairgraphfl.algorithm import FairGraphFL
 from secure_fedgraph.algorithms.fairgraphfl.motifs import holds
@@ -196,7 +197,7 @@ def change(guess: Guess, finished: FinishedRun) -> Judgement:
     row = int((training == graph).nonzero())
     embedded = embeddings(finished, frozen=True)[owner][row]
     embedded = embedded * min(1.0, settings.clip / max(np.linalg.norm(embedded), 1e-12))
-    held = holds(cast(ClientContext, _Agent(finished, owner)), settings)[row].numpy() > 0
+    held = holds(cast(ClientContext, StandIn(finished, owner)), settings)[row].numpy() > 0
     held &= np.cumsum(held) <= settings.motifs_per_graph
     true = np.where(held[:, None], embedded, np.nan)
     ((target, rows),) = guess.values.items() if len(guess.values) == 1 else [_largest(guess)]
@@ -224,11 +225,15 @@ def change(guess: Guess, finished: FinishedRun) -> Judgement:
     return Judgement(score, {target: true[held][:1].round(3)}, {target: rows[moved][:1].round(3)})
 
 
-class _Agent:
-    """The parts of a client that the search for motifs needs."""
+class StandIn:
+    """The parts of a client that the search for motifs needs.
 
-    def __init__(self, finished: FinishedRun, owner: str) -> None:
-        self.name, self.graph = owner, finished.federation.owners[owner]
+    Args:
+        graphs: its graphs; those of the owner where None.
+    """
+
+    def __init__(self, finished: FinishedRun, owner: str, graphs: Data | None = None) -> None:
+        self.name, self.graph = owner, finished.federation.owners[owner] if graphs is None else graphs
         self.schema, self.memory = finished.federation.schema, dict[str, Any]()
 
 

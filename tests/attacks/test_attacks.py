@@ -209,8 +209,9 @@ def test_every_attack_says_what_it_is(kind: Any) -> None:
         (["mash"], [kind.id for kind in ATTACKS.values() if kind.id.startswith("b")]),
         (["mashes"], [kind.id for kind in ATTACKS.values() if kind.id.startswith("b")]),
         (["glasu"], [kind.id for kind in ATTACKS.values() if kind.id.startswith("d")]),
-        (["aggregation"], [kind.id for kind in ATTACKS.values() if kind.id.startswith("f")]),
-        (["prototypes"], [kind.id for kind in ATTACKS.values() if kind.id.startswith("e")]),
+        (["aggregation"], [kind.id for kind in ATTACKS.values() if kind.id.startswith(("f", "h"))]),
+        (["prototypes"], ["e1-singleton-motif", "e2-subset-algebra", "e3-round-differencing"]),
+        (["payoffs"], ["e5-listed-members", "e6-payoff-quality", "e6-payoff-sizes"]),
         (["released"], [kind.id for kind in ATTACKS.values() if kind.id.startswith("g")]),
     ],
 )
@@ -261,6 +262,7 @@ def test_attacks_on_a_channel_that_settings_may_put_in_use_are_tried() -> None:
     assert "e3-round-differencing" not in found
     assert not any(name.startswith(("b", "c", "d")) for name in found)
     bounded = [k.id for k in readers(load(None, {"algorithm": "fairgraphfl-bounded"}, []), ATTACKS.values())]
-    assert [name for name in bounded if name.startswith("e")] == ["e3-round-differencing"]
+    assert {"e3-round-differencing", "e6-payoff-quality"} <= set(bounded)
+    assert not {"e1-singleton-motif", "e2-subset-algebra"} & set(bounded)
     found = [kind.id for kind in readers(load(None, {"algorithm": "fedsage"}, []), ATTACKS.values())]
-    assert {name[0] for name in found} == {"a", "f", "g"}
+    assert {name[0] for name in found} == {"a", "f", "g", "h"}

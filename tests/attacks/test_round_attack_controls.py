@@ -21,6 +21,7 @@ from secure_fedgraph.attacks import (
     Guess,
     OwnShareSubtraction,
     RedrawnNoise,
+    StandingModel,
 )
 from secure_fedgraph.attacks.drifting_updates import groups, identifiable_clients, means
 from secure_fedgraph.audits import scoring
@@ -343,3 +344,35 @@ def test_on_cora(seed: int) -> None:
         score = judged(FinishedRun.of(run, seed, run_result(run, chosen)), attack, "run", *parties)
         assert score.leaks
         assert score.value > 0.9
+
+
+# H5
+
+STANDING = [f"{key}={value}" for key, value in StandingModel.controls[0].settings.items()]
+
+
+def repeated(*changes: str, policy: str = "masked") -> FinishedRun:
+    chosen = load(None, {**GENERATED, "policy": policy}, changes)
+    run = execute(chosen, None, keep=everything, plays=StandingModel.plays)
+    return FinishedRun.of(run, chosen.seed, run_result(run, chosen))
+
+
+def test_h5_positive_updates_of_a_model_that_stands_still_are_exact_where_training_draws_nothing() -> None:
+    score = judged(repeated(*STANDING), StandingModel())
+    assert score.details["largest_relative_error"] < 1e-4
+    honest = judged(made("masked", *STANDING), CohortDifferencing())
+    assert honest.details["largest_relative_error"] > 0.01  # the model moves, and updates with it
+    assert score.leaks
+
+
+def test_h5_every_broadcast_is_the_first_one() -> None:
+    case = repeated("rounds=3")
+    asked = case.transcript.view("server").asked("update")
+    assert len({seen.round for seen in asked}) == 3
+    first = asked[0].values
+    assert all((seen.values[name] == value).all() for seen in asked for name, value in first.items())
+
+
+def test_h5_negative_nobody_drops_out() -> None:
+    with pytest.raises(Blind, match="single nobody out"):
+        attacked(repeated("rounds=3"), StandingModel())

@@ -9,7 +9,8 @@ import pytest
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
-from secure_fedgraph.attacks import Attack, Blind, BlindGroups, Guess, ModelCompletion
+from secure_fedgraph.attacks import Attack, Blind, BlindGroups, Guess, LeaningCompletion, ModelCompletion
+from secure_fedgraph.attacks.active.leaning_model import FASTER, playing
 from secure_fedgraph.attacks.attack import LAST
 from secure_fedgraph.attacks.vertical.completion import COMPLETED
 from secure_fedgraph.attacks.vertical.label_groups import GROUPS
@@ -19,12 +20,13 @@ from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
 
 
 @lru_cache
-def go(policy: str = "plaintext", rounds: int = 1, rate: float = 0.05) -> FinishedRun:
+def go(policy: str = "plaintext", rounds: int = 1, rate: float = 0.05, leans: bool = False) -> FinishedRun:
     federation = sfg.federate(
         "synthetic-citation", clients=3, seed=0, partition="vertical", split={"labels": "one"},
         nodes=200, features=60,
     )  # fmt: skip
-    algorithm = ALGORITHMS["glasu-one-label-holder"](
+    kind = ALGORITHMS["glasu-one-label-holder"]
+    algorithm = (playing(kind) if leans else kind)(
         sampler="public", public_nodes=200, hidden=16, steps=20, learning_rate=rate, dropout=0.0
     )
     chosen = getattr(sfg.policies, policy)()
@@ -72,6 +74,32 @@ def test_d8_positive_trained_embeddings_complete_the_labels() -> None:
     assert score.value > score.baselines["own features"]
     with pytest.raises(Blind, match="aggregate of all owners"):
         judged(case, ModelCompletion(), LAST, "residual")
+
+
+def test_d8_leaning_positive_two_rounds_of_a_faster_owner_complete_more_labels() -> None:
+    honest, leaning = (
+        judged(go(rounds=2), ModelCompletion(), LAST),
+        judged(go(rounds=2, leans=True), LeaningCompletion(), LAST),
+    )
+    assert leaning.value > honest.value
+    assert leaning.value > leaning.baselines["own features"]
+
+
+def test_d8_leaning_negative_a_faster_owner_gains_nothing_where_nothing_is_learned() -> None:
+    assert not judged(go(rate=1e-6, leans=True), LeaningCompletion(), LAST).leaks
+
+
+def test_only_the_last_owner_trains_faster() -> None:
+    class Client:
+        clients = ("owner-0", "owner-1")
+        round = 1
+
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+    kind = ALGORITHMS["glasu-one-label-holder"]
+    first, last = (playing(kind)(learning_rate=0.5).rate(Client(name)) for name in Client.clients)  # type: ignore[attr-defined]
+    assert (first, last) == (0.5, 0.5 * FASTER)
 
 
 def test_the_judges_leave_out_what_was_not_guessed() -> None:
