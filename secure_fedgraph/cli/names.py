@@ -40,6 +40,7 @@ COLUMNS: dict[str, dict[str, type]] = {
         "id": str,
         "family": str,
         "summary": str,
+        "target": str,
         "adversaries": list,
         "behaviour": str,
         "reads": str,

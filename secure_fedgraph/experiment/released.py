@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
 from secure_fedgraph import files
+from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms.plugins import algorithm_named
 from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.graph.schema import Schema
@@ -86,6 +87,6 @@ def read(out: Path, name: str) -> Released:
 def _why_none(out: Path, name: str) -> str:
     if seeds := sorted(out.glob("seed-*")):
         return f"it is of several seeds: give the folder of one, as {seeds[0]}"
-    if not callable(getattr(algorithm_named(name), "model", None)):
-        return f"what {name} releases is no torch module, so there is nothing to export"
-    return f"{name} releases no single model, for each owner keeps its own"
+    if algorithm_named(name).released is Algorithm.released:
+        return f"{name} releases no single model, for each owner keeps its own"
+    return f"what {name} releases is no torch module, so there is nothing to export"

@@ -114,7 +114,7 @@ def test_a1_of_dense_features_every_column_moves_and_there_is_nothing_to_learn()
 
 @pytest.mark.parametrize("policy", HIDING)
 def test_a1_negative_no_single_owner_can_be_read(policy: str, adam_runs: dict[str, sfg.Run]) -> None:
-    with pytest.raises(Blind, match=rf"every upload of channel 'update' is (masked|cipher) under {policy}"):
+    with pytest.raises(Blind, match=rf"channel 'update' is (masked|cipher) under policy {policy}"):
         attacked(adam_runs[policy], VocabularySupport())
 
 
@@ -173,7 +173,7 @@ def test_a4_is_far_off_after_an_epoch_of_adam(adam_runs: dict[str, sfg.Run]) -> 
 
 @pytest.mark.parametrize("policy", HIDING)
 def test_a4_negative_no_single_owner_can_be_read(policy: str, best_runs: dict[str, sfg.Run]) -> None:
-    with pytest.raises(Blind, match=rf"every upload of channel 'update' is (masked|cipher) under {policy}"):
+    with pytest.raises(Blind, match=rf"channel 'update' is (masked|cipher) under policy {policy}"):
         attacked(best_runs[policy], LabelCounts())
 
 

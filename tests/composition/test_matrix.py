@@ -199,7 +199,7 @@ class TestTheServersView:
         view = runs[policy].transcript.view("server")
         assert view.uploads("update") == []
         assert [s.clients for s in view.sums("update")] == [("owner-0", "owner-1", "owner-2")] * 2
-        assert f"under {policy}" in view.why_unreadable("update")
+        assert f"under policy {policy}" in view.why_unreadable("update")
 
     def test_masked_words_are_uniform_and_unmasked_ones_are_not(self, runs):
         words = sealed(runs["masked"])

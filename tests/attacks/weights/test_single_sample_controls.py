@@ -75,7 +75,7 @@ def test_a_whole_batch_is_no_single_node() -> None:
 def test_negative_no_single_owner_can_be_read(policy: str) -> None:
     run = go(GENERATED, policy, ONE_LAYER)
     with pytest.raises(
-        Blind, match=rf"a2-single-sample: every upload of channel 'update' is .* under {policy}"
+        Blind, match=rf"a2-single-sample: every upload of channel 'update' is .* under policy {policy}"
     ):
         judged(run)
 
