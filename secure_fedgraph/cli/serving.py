@@ -27,7 +27,7 @@ from secure_fedgraph.deployment.certificates import (
     check_host,
     make_certificates,
 )
-from secure_fedgraph.deployment.federation_file import Approved, read_card, read_federation
+from secure_fedgraph.deployment.federation_file import NOT_IN_A_FILE, Approved, read_card, read_federation
 from secure_fedgraph.deployment.flower.app.folder import write_app
 from secure_fedgraph.deployment.flower.grid import Address, Grid
 from secure_fedgraph.deployment.flower.pinned import check_flower
@@ -145,13 +145,16 @@ def dev(
     if out.exists() and any(out.iterdir()):
         raise BadInput(f"{out} holds something already: give another --out")
     screen = Screen({"as_json": as_json, "quiet": quiet})
+    values = experiment_values(given, assignments)
+    for key in NOT_IN_A_FILE:  # before anything is written
+        if key in values:
+            raise BadInput(f"{key}: server dev hands out the data by itself: leave it out")
     files.private_folder(out)
     places = cut_up(data, silos, out / "data")
     for name, place in places.items():
         siloing.keygen(out / name, name, str(place), None, debug)
     make_certificates(out / CERTIFICATES, "127.0.0.1")
     cards = {name: read_card(out / name / CARD) for name in places}
-    values = experiment_values(given, assignments)
     free = port or _free_port()
     settings = {"name": "dev", "host": "127.0.0.1", "port": free, "cohort": 0, "classes": None, "holders": 1}
     settings["classes"] = max(card.classes for card in cards.values())

@@ -230,6 +230,7 @@ def status(folder: Path, as_json: bool, debug: bool) -> None:
             "round": max((charge.round for charge in charges), default=0),
             "uploads": len(charges),
             "running": _is_running(home),
+            "over": home.is_over(approved),
             **_scores(home, approved),
         }
     if as_json:

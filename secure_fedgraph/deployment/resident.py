@@ -129,6 +129,7 @@ class Resident:
         if letter.kind == CHARGES:
             path = self._folder.run_folder(self._terms.approved) / LEDGER
             made = signed_report(self._keys.identity, self._terms.approved.digest, self._run, self.name, path)
+            self._folder.note_over(self._terms.approved)
             self._say(
                 "the server says that run %s is over; end this process with Ctrl-C when you like", self._run
             )

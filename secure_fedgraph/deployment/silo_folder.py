@@ -24,7 +24,7 @@ from secure_fedgraph.graph.silos.agreement import check_names
 
 IDENTITY, NODE, APPROVAL = "identity.key", "node.key", "approval.json"
 LEDGER, MEMORY, RUN, CARD = "ledger.jsonl", "memory", "run.json", "card.toml"
-MODEL, SCORES = "model.pt", "scores.json"
+MODEL, SCORES, OVER = "model.pt", "scores.json", "over"
 RUNS = "runs"
 
 
@@ -220,6 +220,14 @@ class SiloFolder:
         path = self.run_folder(approved) / RUN
         noted = json.dumps({"run": approved.run, "begun": times})
         files.write(path, [noted.encode()], private=True, root=self.path, settle=True)
+
+    def note_over(self, approved: Approved) -> None:
+        """Notes that the server calls the run of a file over."""
+        files.write(self.run_folder(approved) / OVER, [b""], private=True, root=self.path)
+
+    def is_over(self, approved: Approved) -> bool:
+        """Whether the server has called the run of a file over; a lying one may say so early."""
+        return files.size_of(self.run_folder(approved) / OVER) is not None
 
 
 def check_name(name: str) -> None:

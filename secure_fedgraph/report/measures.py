@@ -39,6 +39,7 @@ MEASURES: Mapping[str, Measure] = {
     "auc": Measure("auc", "ROC-AUC on all owners' test graphs together", as_percent=False),
     "mae": Measure("mae", "mean absolute error, mean over owners", as_percent=False),
 }
+AT_HOME = Measure("local", "accuracy on the owners' own test data")
 NAMES: Mapping[str, str] = {
     "global": "accuracy on all test data",
     "local": "accuracy on the owners' own test data, mean over owners",
@@ -53,8 +54,12 @@ NAMES: Mapping[str, str] = {
 
 
 def measure_of(result: RunResult) -> Measure:
-    """The headline figure of a result."""
-    return MEASURES.get(result.metric, MEASURES["accuracy"])
+    """The headline figure of a result: of owners who score at home, that on their own test data."""
+    measure = MEASURES.get(result.metric, MEASURES["accuracy"])
+    scored = result.accuracy
+    if measure.key == "global" and scored.get("global") is None and scored.get("local") is not None:
+        return AT_HOME
+    return measure
 
 
 def others(result: RunResult) -> list[dict[str, str]]:

@@ -151,3 +151,10 @@ def test_a_file_whose_silos_are_empty_runs_on_no_other_data(tmp_path: Path) -> N
     file.write_text('algorithm = "fedavg"\npolicy = "plaintext"\n[silos]\n')
     done = call("run", str(file), "--out", str(tmp_path / "out"))
     assert done.exit_code == 2 and "silos is empty" in done.stderr and not (tmp_path / "out").exists()
+
+
+def test_a_federation_on_this_machine_with_a_setting_of_data_leaves_nothing_behind(tmp_path: Path) -> None:
+    pytest.importorskip("flwr")
+    done = call("server", "dev", "--silos", "3", "--set", "dataset.nodes=90", "--out", str(tmp_path / "dev"))
+    assert done.exit_code == 2 and "dataset" in done.stderr
+    assert not (tmp_path / "dev").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import re
 import stat
 from pathlib import Path
@@ -246,7 +247,6 @@ def test_check_prints_what_would_leave_and_sends_nothing(tmp_path: Path) -> None
         silos.place("bank-a"),
     ]
     done = CliRunner().invoke(main, [*typed, "--json"])
-    import json
 
     said = json.loads(done.stdout)
     assert {row["channel"]: row["uploads"] for row in said["channels"]} == {"update": 3, "metrics": 3}
@@ -273,10 +273,10 @@ def test_ledger_and_status_say_how_far_a_silo_came(tmp_path: Path) -> None:
         epsilon=8.0,
         training={"hidden": [4, 4]},
     )
-    result = silos.serve(silos.start_all())
-    import json
-
     run, folder = CliRunner(), str(tmp_path / "bank-a")
+    started = silos.start_all()
+    assert not json.loads(run.invoke(main, ["silo", "status", folder, "--json"]).stdout)["over"]
+    result = silos.serve(started)
     said = json.loads(run.invoke(main, ["silo", "ledger", folder, "--json"]).stdout)
     assert said["total"]["client"]["server"] == result["privacy"]["client"]["epsilon"]
     assert [row["uploads"] for row in said["runs"]] == [4]
@@ -284,5 +284,5 @@ def test_ledger_and_status_say_how_far_a_silo_came(tmp_path: Path) -> None:
     assert run.invoke(main, ["silo", "ledger", folder, "--page", str(page)]).exit_code == 0
     assert "What this silo spent" in page.read_text() and stat.S_IMODE(page.stat().st_mode) == 0o600
     status = json.loads(run.invoke(main, ["silo", "status", folder, "--json"]).stdout)
-    assert (status["name"], status["round"], status["uploads"]) == ("bank-a", 2, 4)
+    assert (status["name"], status["round"], status["uploads"], status["over"]) == ("bank-a", 2, 4, True)
     assert status["approved"] == silos.approved.digest and 0 <= status["own_tests"]["accuracy"] <= 1

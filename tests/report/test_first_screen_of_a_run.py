@@ -8,7 +8,8 @@ import pytest
 from test_report_page import run_json
 
 from secure_fedgraph.experiment.schema import RunResult, as_read
-from secure_fedgraph.report.first_screens.run import bars, bound, first_screen, seen_by_server
+from secure_fedgraph.report.first_screens.run import bars, bound, first_screen, seen_by_server, worse_than
+from secure_fedgraph.report.measures import measure_of
 
 
 def result(uploads: int = 6, singly: int = 0, epsilon: Any = "inf", **changes: Any) -> RunResult:
@@ -57,6 +58,16 @@ def test_the_picture_has_the_model_first_and_each_score_beside_those_on_the_same
     parts = [part.partition(":")[0].split(", ") for part in picture.alt.split(". ", 1)[1].split("; ")]
     assert parts[0] == ["The trained model", "on all test data"]
     assert [part[-1] for part in parts] == ["on all test data"] * 3 + ["on the owners’ own test data"] * 2
+
+
+def test_owners_who_score_at_home_have_their_own_score_in_the_sentence() -> None:
+    told = first_screen(result(accuracy={"local": 0.4167}), "FedSage")
+    assert "scores 41.7" in str(told["sentence"]) and "own test data" in str(told["sentence"])
+
+
+def test_a_share_in_single_precision_is_not_less_than_itself() -> None:
+    alike = result(accuracy={"global": 4 / 15, "local": 0.3}, commonest_class=0.2666666805744171)
+    assert worse_than(alike, measure_of(alike)) == ""
 
 
 def test_a_score_with_nothing_beside_it_has_no_picture() -> None:

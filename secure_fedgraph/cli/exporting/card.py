@@ -9,6 +9,8 @@ from secure_fedgraph.protocol.text import printable
 
 LONGEST = 500
 """Characters of a value that a card shows."""
+MOST_NAMES = 50
+"""Features or classes that a card names."""
 
 NOT_FOR = (
     "Decisions about single people or nodes without a person who checks them: the scores above are averages.",
@@ -41,6 +43,8 @@ def card(run: RunResult, audit: AuditResult | None, form: str, file: str) -> str
         "",
         f"{config['data']}, {config['clients']} owners, partition {config['partition']}.",
         f"Source: {_text(run.data.source)}. Digest: {_code(run.data.digest)}.",
+        *_columns("Features, in order", run.data.feature_names, run.data.features),
+        *_columns("Outputs, in order", run.data.class_names, run.data.classes),
         "",
         "## Training",
         "",
@@ -97,6 +101,15 @@ def card(run: RunResult, audit: AuditResult | None, form: str, file: str) -> str
         *[f"- {one}" for one in NOT_FOR],
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
+
+
+def _columns(title: str, names: list[str], count: int | None) -> list[str]:
+    """What a model takes or gives, by name where the data name it, else how many there are."""
+    if not names:
+        return [] if count is None else [f"{title}: {count}, without names."]
+    shown = ", ".join(f"{place} {_text(name)}" for place, name in enumerate(names[:MOST_NAMES]))
+    more = f" and {len(names) - MOST_NAMES} more, in result.json" if len(names) > MOST_NAMES else ""
+    return [f"{title}: {shown}{more}."]
 
 
 def _excess(run: RunResult) -> list[str]:

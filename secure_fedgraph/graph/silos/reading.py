@@ -85,7 +85,9 @@ def read_silo(name: str, place: str, rows: str | None = None) -> OwnData:
         return _called(name, place)
     paths = [Path(part) for part in place.split(",")] if place else []
     if len(paths) == 1 and os.path.isdir(paths[0]):
-        paths = [found for kind in (NODES, EDGES) if (found := _in_folder(name, paths[0], kind)) is not None]
+        folder = paths[0]
+        paths = [found for kind in (NODES, EDGES) if (found := _in_folder(name, folder, kind)) is not None]
+        _check_nothing_else(name, folder, paths)
     if not 1 <= len(paths) <= 2:
         raise BadInput(
             f"--silo {name}={place}: give a folder, a file, two tables (nodes,edges) or module:function"
@@ -129,6 +131,16 @@ def _in_folder(name: str, folder: Path, kind: str) -> Path | None:
     if not found and kind == NODES:
         raise BadInput(f"--silo {name}: {folder} has no nodes.csv or nodes.parquet")
     return found[0] if found else None
+
+
+def _check_nothing_else(name: str, folder: Path, read: list[Path]) -> None:
+    """A table under another name would be left out, and with it the owner's links."""
+    for path in sorted(folder.glob("*")):
+        if path.suffix in TABLES and path not in read:
+            raise BadInput(
+                f"--silo {name}: {path.name!r} in {folder} is not read: nodes are in nodes.csv and links in "
+                "edges.csv (or .parquet); rename it, or move it away"
+            )
 
 
 def _called(name: str, place: str) -> OwnData:

@@ -21,6 +21,10 @@ BESIDE = {
 """Scores that say what joining brought, in the order of the page."""
 
 
+SAME = 1e-6
+"""Shares that differ by less are the same: some are kept in single precision."""
+
+
 @dataclass(frozen=True)
 class Seen:
     """What the server could read.
@@ -103,10 +107,10 @@ def worse_than(result: RunResult, measure: Measure) -> str:
     score = result.accuracy.get(measure.key)
     if score is None or measure.key != "global":
         return ""
-    if result.commonest_class is not None and score < result.commonest_class:
+    if result.commonest_class is not None and score < result.commonest_class - SAME:
         return f"less than always naming the commonest class ({text.percent(result.commonest_class)})"
     alone = result.accuracy.get("own_global")
-    if alone is not None and score < alone:
+    if alone is not None and score < alone - SAME:
         return f"less than an owner’s own model ({text.percent(alone)})"
     return ""
 

@@ -133,6 +133,22 @@ def test_a_trace_that_keeps_a_size_is_refused(finished: Path, monkeypatch: pytes
     assert not Path("model.ts").exists() and not Path("model.pt.card.md").exists()
 
 
+def test_the_card_names_features_and_classes_in_their_order(finished: Path) -> None:
+    result = json.loads((finished / "result.json").read_text())
+    assert export(finished, "--out", "model.pt").exit_code == 0
+    assert f"Outputs, in order: {result['data']['classes']}, without names." in card_of("model.pt")
+    folder = another_persons(finished)
+    result["data"] |= {"feature_names": ["age", "stay"], "class_names": ["home", "ward"]}
+    (folder / "result.json").write_text(json.dumps(result))
+    assert export(folder, "--out", "named.pt").exit_code == 0
+    card = card_of("named.pt")
+    assert "Features, in order: 0 age, 1 stay." in card and "Outputs, in order: 0 home, 1 ward." in card
+
+
+def card_of(file: str) -> str:
+    return Path(f"{file}.card.md").read_text()
+
+
 def test_the_card_has_what_the_result_has(finished: Path) -> None:
     assert export(finished, "--out", "model.pt").exit_code == 0
     card, result = Path("model.pt.card.md").read_text(), json.loads((finished / "result.json").read_text())

@@ -211,7 +211,7 @@ def test_a_parquet_file_that_unpacks_to_more_than_a_file_may_hold(
         read_silo("bank", str(tmp_path))
 
 
-@pytest.mark.parametrize("other", ["Edges.csv", "edges.tsv", "edges.csv.gz"])
+@pytest.mark.parametrize("other", ["Edges.csv", "edges.tsv", "edges.csv.gz", "links.csv"])
 def test_a_table_of_links_under_another_name_is_not_left_out(folder: Path, other: str) -> None:
     (folder / "edges.csv").rename(folder / other)
     with pytest.raises(BadInput, match=re.escape(other)):
