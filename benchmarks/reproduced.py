@@ -94,7 +94,7 @@ def lines(table: dict[str, Any]) -> Iterator[str]:
     yield f"\n### {table['table']}: {table['title']}\n"
     yield (
         f"{table['paper']}. {ROUNDS[table['selection']].capitalize()}, mean ± standard error over up to "
-        f"{len(table['seeds'])} seeds, the paper's figure in brackets."
+        f"{len(table['seeds'])} seeds (without ±: one seed), the paper's figure in brackets."
         + ("" if share is None else f" {share:.0%} of the cells that can be run are within tolerance.")
         + "\n"
     )
