@@ -10,6 +10,8 @@ from test_report_page import run_json
 from secure_fedgraph.experiment.schema import RunResult, as_read
 from secure_fedgraph.report.first_screens.run import bars, bound, first_screen, seen_by_server, worse_than
 from secure_fedgraph.report.measures import measure_of
+from secure_fedgraph.report.sections.learning import accuracy
+from secure_fedgraph.report.sections.trained import Trained
 
 
 def result(uploads: int = 6, singly: int = 0, epsilon: Any = "inf", **changes: Any) -> RunResult:
@@ -73,3 +75,11 @@ def test_a_share_in_single_precision_is_not_less_than_itself() -> None:
 def test_a_score_with_nothing_beside_it_has_no_picture() -> None:
     assert bars(result(accuracy={"global": 0.8, "local": 0.8}, commonest_class=None)) is None
     assert bars(result(metric="auc", accuracy={"auc": 0.8}, commonest_class=0.3)) is None
+
+
+def test_one_round_is_no_curve_and_stands_in_the_table() -> None:
+    value = as_read(RunResult, run_json())
+    both = accuracy([Trained("masked", [value], [value.rounds])])
+    one = accuracy([Trained("masked", [value], [value.rounds[:1]])])
+    assert both is not None and one is not None
+    assert (len(both.pictures), one.pictures, len(one.table["rows"])) == (2, [], 1)  # type: ignore[arg-type]

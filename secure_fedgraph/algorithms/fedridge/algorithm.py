@@ -122,9 +122,9 @@ class FedRidge(Algorithm):
         if edge <= UNKNOWN * records:
             return self
         why = (
-            f"this noise would drown second moments (it moves their eigenvalues by up to {edge:.0f}, of "
-            f"{records:.0f} records), so only class sums are sent; second moments of what is "
-            "predicted take their place"
+            f"noise on second moments would move their eigenvalues by up to {edge:.0f}, too much for "
+            f"{records:.0f} records; so clients send class sums only, and the model takes second moments of the "
+            "records that it predicts"
         )
         free = copy.copy(self)  # auto leaves the choice open, by hand too
         free.by_hand = {key: value for key, value in self.by_hand.items() if key != "second_moments"}

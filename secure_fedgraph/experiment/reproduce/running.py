@@ -41,8 +41,9 @@ def run_key(case: Case, seed: int) -> str:
     """A digest of what a table asks of a run: its configuration, and the versions of packages that calculate.
 
     A table takes days to make, and the code changes meanwhile. So each result keeps a digest of the code that
-    made it, and a table says of how many versions of the code its figures are. A setting that is new since a
-    result was made does not change its key; :func:`is_of` finds a setting that has another value.
+    made it, and a table says of how many versions of the code its figures are. The key holds only what the
+    table asks, so it stays when the package gains a setting. Whether all settings are still the same is the
+    question of :func:`is_of`.
     """
     installed = versions()
     decides = {
@@ -53,7 +54,7 @@ def run_key(case: Case, seed: int) -> str:
 
 
 def is_of(result: Mapping[str, Any], case: Case, seed: int) -> bool:
-    """Whether a result's settings are today's: settings that it lacks have their default values today."""
+    """Whether a result was made with today's settings. One that it does not name counts as its default."""
     made = experiment_of(case, seed)
     usual = load(None, {key: case.config[key] for key in ("algorithm", "data")}, [])
     return _agree(result["config"], _settings(made), _settings(usual))

@@ -154,7 +154,7 @@ def class_split(
         members = order[labels[order] == label]
         chosen.append(members[: min(wanted, max(len(members) // 2, 1))])
     train = np.concatenate(chosen)
-    # the order's beginning lacks the classes that training took most of, so the rest is drawn once more
+    # training took the first of every class, so the next ones in this order are of common classes: shuffle
     rest = rng.permutation(order[~np.isin(order, train) & (labels[order] >= 0)])
     if len(rest) < 2:
         raise BadInput(f"{nodes} nodes leave none to validate and test on: give a larger graph")
