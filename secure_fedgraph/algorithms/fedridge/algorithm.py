@@ -123,8 +123,8 @@ class FedRidge(Algorithm):
             return self
         why = (
             f"noise on second moments would move their eigenvalues by up to {edge:.0f}, too much for "
-            f"{records:.0f} records; so clients send class sums only, and the model takes second moments of the "
-            "records that it predicts"
+            f"{records:.0f} records; so clients send class sums only, and the model takes second "
+            "moments of the records that it predicts"
         )
         free = copy.copy(self)  # auto leaves the choice open, by hand too
         free.by_hand = {key: value for key, value in self.by_hand.items() if key != "second_moments"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -22,7 +22,10 @@ from secure_fedgraph.graph.partition.kept import WORTH_KEEPING, kept_or_made, ke
 from secure_fedgraph.graph.sample.links import undirected_links
 from secure_fedgraph.loading import postponed
 
-nx = postponed("networkx")
+if TYPE_CHECKING:
+    import networkx as nx
+else:
+    nx = postponed("networkx")
 Nodes = NDArray[np.int64]
 PER_CLASS = 2
 """Nodes of each class that every owner gets, if the graph has enough."""
@@ -129,7 +132,7 @@ def _owners_along(
     return min(assignments, key=lambda owner: int((owner[links[0]] != owner[links[1]]).sum()))
 
 
-def _breadth_first(part: Any, roots: Nodes) -> Nodes:
+def _breadth_first(part: nx.Graph, roots: Nodes) -> Nodes:
     order: dict[int, None] = {}
     for root in roots.tolist():
         if root not in order:
