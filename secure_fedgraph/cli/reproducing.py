@@ -15,7 +15,7 @@ from rich.text import Text
 from secure_fedgraph.audits.grid.pool import Pool
 from secure_fedgraph.cli.options import command_line
 from secure_fedgraph.cli.screen import PlainConsole, Screen, to_a_pipe
-from secure_fedgraph.errors import SecureFedGraphError
+from secure_fedgraph.errors import BadInput, SecureFedGraphError
 from secure_fedgraph.experiment.reproduce import PaperTable, table_named
 from secure_fedgraph.experiment.reproduce.outcome import Outcome, Score, counts, outcomes, share_reached
 from secure_fedgraph.experiment.reproduce.running import Reproduction
@@ -45,6 +45,11 @@ def reproduce(
     screen, started = Screen({"as_json": as_json, "quiet": quiet}), time.perf_counter()
     asked = table_named(table).only(only)
     asked = asked.quick() if quick else asked
+    path = out / f"{'-'.join([asked.name, *(['quick'] if quick else []), *only])}.json"
+    if path.is_dir():
+        raise BadInput(
+            f"--out {out}: {path.name} is a folder there, and the table's file goes there: move it away"
+        )
     made = Reproduction(asked, range(seeds or asked.seeds), out)
     made.check(with_data=not finished)
     left = made.look()
@@ -60,8 +65,6 @@ def reproduce(
             )
     found = outcomes(asked, made.finished(), made.failures)
     result = _result(asked, made, found, quick, bool(only), time.perf_counter() - started)
-    named = "-".join([asked.name, *(["quick"] if quick else []), *only])
-    path = out / f"{named}.json"
     if not finished:
         write_json(path, result)
     _show(screen, asked, found, result, quick, as_json, quiet)

@@ -76,6 +76,31 @@ def test_a_new_setting_keeps_a_result_and_another_value_makes_it_again(
     assert (json.loads(path.read_text()) == result) is kept
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"accuracy": {"global": 2.0}},
+        {"accuracy": {"global": 0.5, "best_by_validation": {"global": True}}},
+        {"accuracy": {"global": 0.5, "best_on_test": "good"}},
+        {"accuracy": {"global": 10**400}},
+        {"versions": {"torch": "1.0"}},
+        {"config": {"unheard_of": 1}},
+    ],
+    ids=["above one", "yes", "a word", "huge", "other torch", "other settings"],
+)
+def test_a_result_that_cannot_be_is_not_taken(
+    table: str, tmp_path: Path, change: dict[str, dict[str, object]]
+) -> None:
+    called(table, "--seeds", "1", "--only", "fine", "--out", str(tmp_path))
+    path = tmp_path / "runs" / "fine" / "seed-0" / "result.json"
+    result = json.loads(path.read_text())
+    for key, value in change.items():
+        result[key] = {**result[key], **value}
+    path.write_text(json.dumps(result))
+    looked = called(table, "--finished", "--seeds", "1", "--out", str(tmp_path))
+    assert looked.exit_code == 0 and json.loads(looked.output)["marks"]["to run"] == 2
+
+
 def test_rough_versions_are_marked_and_kept_apart(table: str, tmp_path: Path) -> None:
     called(table, "--quick", "--only", "fine", "--out", str(tmp_path))
     rough = json.loads((tmp_path / "fedego-2-quick-fine.json").read_text())

@@ -105,9 +105,9 @@ def card(run: RunResult, audit: AuditResult | None, form: str, file: str) -> str
 
 def _columns(title: str, names: list[str], count: int | None) -> list[str]:
     """What a model takes or gives, by name where the data name it, else how many there are."""
-    if not names:
+    if not names or (count is not None and len(names) != count):
         return [] if count is None else [f"{title}: {count}, without names."]
-    shown = ", ".join(f"{place} {_text(name)}" for place, name in enumerate(names[:MOST_NAMES]))
+    shown = ", ".join(f"{place} {_code(name)}" for place, name in enumerate(names[:MOST_NAMES]))
     more = f" and {len(names) - MOST_NAMES} more, in result.json" if len(names) > MOST_NAMES else ""
     return [f"{title}: {shown}{more}."]
 

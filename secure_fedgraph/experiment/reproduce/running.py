@@ -15,7 +15,7 @@ from secure_fedgraph.experiment.code_digest import of_rooms
 from secure_fedgraph.experiment.compare.runner import Pool
 from secure_fedgraph.experiment.compare.runs import kept, readable, run_point
 from secure_fedgraph.experiment.config import Experiment, load
-from secure_fedgraph.experiment.reproduce.outcome import Results, wanted
+from secure_fedgraph.experiment.reproduce.outcome import SELECTIONS, Results, wanted
 from secure_fedgraph.experiment.reproduce.tables import Case, PaperTable
 from secure_fedgraph.experiment.results import check_can_start, versions
 
@@ -23,6 +23,8 @@ CODE = "code.json"
 """Beside a result: a digest of the code that made it."""
 CALCULATE = ("numpy", "torch", "torch-geometric")
 """Packages whose versions decide a figure."""
+LARGEST_ERROR = 1e6
+"""The largest mean absolute error that is believed."""
 Say = Callable[[str, float | None], None]
 """Called with a run that ended, and the seconds that all others still need, where that is known."""
 
@@ -54,7 +56,15 @@ def run_key(case: Case, seed: int) -> str:
 
 
 def is_of(result: Mapping[str, Any], case: Case, seed: int) -> bool:
-    """Whether a result was made with today's settings. One that it does not name counts as its default."""
+    """Whether a result was made with today's settings and packages, and holds scores that can be.
+
+    A setting that it does not name counts as its default.
+    """
+    installed, with_which = versions(), result.get("versions")
+    if not isinstance(with_which, dict) or any(with_which.get(one) != installed[one] for one in CALCULATE):
+        return False
+    if not _can_be(result["accuracy"]):
+        return False
     made = experiment_of(case, seed)
     usual = load(None, {key: case.config[key] for key in ("algorithm", "data")}, [])
     return _agree(result["config"], _settings(made), _settings(usual))
@@ -65,7 +75,23 @@ def _settings(experiment: Experiment) -> dict[str, Any]:
     return {**experiment.model_dump(mode="json", exclude={"logging", "training"}), "training": training}
 
 
+def _can_be(accuracy: Mapping[str, object]) -> bool:
+    """Whether scores are shares, or errors of at least 0: a file may hold anything."""
+    for key, value in accuracy.items():
+        if key in SELECTIONS:
+            if not (isinstance(value, dict) and _can_be(value)):
+                return False
+            continue
+        most = LARGEST_ERROR if key.startswith("mae") else 1
+        number = isinstance(value, int | float) and key != "round"
+        if number and (isinstance(value, bool) or not 0 <= value <= most):
+            return False
+    return True
+
+
 def _agree(old: Mapping[str, Any], new: Mapping[str, Any], usual: Mapping[str, Any]) -> bool:
+    if not set(old) <= {*new, "logging"}:
+        return False
     for key, value in new.items():
         if key == "training" and isinstance(old.get(key), dict):
             if not _agree(old[key], value, usual[key]):

@@ -136,7 +136,8 @@ def _in_folder(name: str, folder: Path, kind: str) -> Path | None:
 def _check_nothing_else(name: str, folder: Path, read: list[Path]) -> None:
     """A table under another name would be left out, and with it the owner's links."""
     for path in sorted(folder.glob("*")):
-        if path.suffix in TABLES and path not in read:
+        hidden = path.name.startswith((".", "~$"))  # what macOS and office programs leave beside a table
+        if path.suffix.lower() in TABLES and path not in read and path.is_file() and not hidden:
             raise BadInput(
                 f"--silo {name}: {path.name!r} in {folder} is not read: nodes are in nodes.csv and links in "
                 "edges.csv (or .parquet); rename it, or move it away"

@@ -138,11 +138,17 @@ def test_the_card_names_features_and_classes_in_their_order(finished: Path) -> N
     assert export(finished, "--out", "model.pt").exit_code == 0
     assert f"Outputs, in order: {result['data']['classes']}, without names." in card_of("model.pt")
     folder = another_persons(finished)
-    result["data"] |= {"feature_names": ["age", "stay"], "class_names": ["home", "ward"]}
+    result["data"] |= {"features": 2, "feature_names": ["age", "stay"]}
+    result["data"] |= {"classes": 2, "class_names": ["home", "ward, 1 dog"]}
     (folder / "result.json").write_text(json.dumps(result))
     assert export(folder, "--out", "named.pt").exit_code == 0
     card = card_of("named.pt")
-    assert "Features, in order: 0 age, 1 stay." in card and "Outputs, in order: 0 home, 1 ward." in card
+    assert "Features, in order: 0 `age`, 1 `stay`." in card
+    assert "Outputs, in order: 0 `home`, 1 `ward, 1 dog`." in card
+    result["data"]["class_names"] = ["home"]  # fewer names than outputs name none
+    (folder / "result.json").write_text(json.dumps(result))
+    assert export(folder, "--out", "fewer.pt").exit_code == 0
+    assert "Outputs, in order: 2, without names." in card_of("fewer.pt")
 
 
 def card_of(file: str) -> str:

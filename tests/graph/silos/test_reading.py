@@ -211,11 +211,18 @@ def test_a_parquet_file_that_unpacks_to_more_than_a_file_may_hold(
         read_silo("bank", str(tmp_path))
 
 
-@pytest.mark.parametrize("other", ["Edges.csv", "edges.tsv", "edges.csv.gz", "links.csv"])
+@pytest.mark.parametrize("other", ["Edges.csv", "edges.tsv", "edges.csv.gz", "links.csv", "LINKS.CSV"])
 def test_a_table_of_links_under_another_name_is_not_left_out(folder: Path, other: str) -> None:
     (folder / "edges.csv").rename(folder / other)
     with pytest.raises(BadInput, match=re.escape(other)):
         read_silo("bank", str(folder))
+
+
+def test_what_other_programs_leave_beside_a_table_is_no_table(folder: Path) -> None:
+    for name in ("._nodes.csv", "~$nodes.csv"):
+        (folder / name).write_text("")
+    (folder / "older.csv").mkdir()
+    assert read_silo("bank", str(folder))
 
 
 def test_a_link_to_nowhere_is_no_table_of_links(folder: Path) -> None:
