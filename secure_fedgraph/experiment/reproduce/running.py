@@ -82,9 +82,9 @@ def _can_be(accuracy: Mapping[str, object]) -> bool:
             if not (isinstance(value, dict) and _can_be(value)):
                 return False
             continue
-        most = LARGEST_ERROR if key.startswith("mae") else 1
-        number = isinstance(value, int | float) and key != "round"
-        if number and (isinstance(value, bool) or not 0 <= value <= most):
+        if key == "round" or not isinstance(value, int | float):
+            continue
+        if isinstance(value, bool) or not 0 <= value <= (LARGEST_ERROR if key.startswith("mae") else 1):
             return False
     return True
 
