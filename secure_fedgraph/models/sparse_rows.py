@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
+
+from secure_fedgraph.graph.sample.layers import stable_order
 
 SPARSE_BELOW = 0.1
 """Share of non-zeros up to which the sparse product is the faster one."""
@@ -89,7 +90,7 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         rows: SparseRows = ctx.rows
-        order = _by_column(rows.columns, ctx.columns)
+        order = stable_order(rows.columns, ctx.columns)
         row = torch.repeat_interleave(torch.arange(len(rows)), rows.starts.diff())[order]
         starts = torch.zeros(ctx.columns + 1, dtype=torch.long)
         torch.cumsum(torch.bincount(rows.columns, minlength=ctx.columns), 0, out=starts[1:])
@@ -98,12 +99,6 @@ class _Linear(torch.autograd.Function):
             row, gradient, starts, mode="sum", per_sample_weights=values, include_last_offset=True
         )
         return summed.t(), None
-
-
-def _by_column(column: Tensor, columns: int) -> Tensor:
-    """The non-zeros column after column, in each in the order that they have."""
-    short = column.to(torch.int16 if columns <= 2**15 else torch.int64)  # NumPy counts instead of comparing
-    return torch.from_numpy(np.argsort(short.numpy(), kind="stable"))
 
 
 Features = Tensor | SparseRows

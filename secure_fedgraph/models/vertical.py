@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.sample.layers import Links
 from secure_fedgraph.models.parameters import glorot
+from secure_fedgraph.models.sparse_rows import Features, SparseRows
 
 Backbone = Literal["gcnii", "gcn", "gat", "residual"]
 Aggregation = Literal["mean", "concat"]
@@ -148,7 +149,7 @@ class Tower(nn.Module):
                     cast(nn.BatchNorm1d, norm).weight.fill_(1.0)
 
     def segment(
-        self, number: int, rows: Tensor | None, x: Tensor, links: Sequence[Links], noise: Noise
+        self, number: int, rows: Tensor | None, x: Features, links: Sequence[Links], noise: Noise
     ) -> Tensor:
         """One segment of layers, ``[outputs of the last link, hidden]``.
 
@@ -160,29 +161,34 @@ class Tower(nn.Module):
             noise: in training; its dropout is 0 in evaluation.
         """
         layers = self.segments[number]
-        first = F.relu(self.entry(x)) if rows is None or self.backbone == "gcnii" else None
+        first = F.relu(self._entered(x)) if rows is None or self.backbone == "gcnii" else None
         h = cast(Tensor, first if rows is None else rows)
         if str(layers.start) in self.bridges:
             h = self.bridges[str(layers.start)](h)
-        before = h
+        before, kept_rows = h, torch.arange(len(h))
         generator = torch.Generator().manual_seed(noise.seed)
         for depth, between in zip(layers, links, strict=True):
             if first is not None and self.backbone == "gcnii":
-                first = first[between.own]
+                first = first.index_select(0, between.own)
             h = self._layer(depth, between, h, first, noise)
             if self.training and noise.dropout:
-                kept = torch.rand(h.shape, generator=generator) >= noise.dropout
-                h = h * kept / (1 - noise.dropout)
-            before = before[between.own]
+                scale = torch.rand(h.shape, generator=generator).ge_(noise.dropout)
+                h = h * scale.div_(1 - noise.dropout)
+            kept_rows = kept_rows[between.own]
         if self.backbone == "residual":
-            share = MU / (number + 1)
-            h = share * h + (1 - share) * before
+            h = torch.lerp(before.index_select(0, kept_rows), h, MU / (number + 1))
         return h.clamp(-self.bound, self.bound)
 
     def scores(self, rows: Tensor) -> Tensor:
         """Class scores of what was aggregated last."""
         scores: Tensor = self.head(rows)
         return scores
+
+    def _entered(self, x: Features) -> Tensor:
+        if isinstance(x, SparseRows):
+            return x.linear(self.entry.weight) + self.entry.bias
+        entered: Tensor = self.entry(x)
+        return entered
 
     def _layer(self, depth: int, links: Links, h: Tensor, first: Tensor | None, noise: Noise) -> Tensor:
         dense = self.layers[depth]

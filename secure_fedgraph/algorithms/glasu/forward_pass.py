@@ -16,6 +16,7 @@ from secure_fedgraph.graph.partition.vertical import UNKNOWN
 from secure_fedgraph.graph.sample.layers import Links, draw_batch, grow, links_between, public_set
 from secure_fedgraph.graph.sample.trees import NeighbourTable
 from secure_fedgraph.models.finite import finite, note_divergence
+from secure_fedgraph.models.sparse_rows import chosen, compact_of
 from secure_fedgraph.models.vertical import Noise, Tower, locally
 
 Draw = Callable[[str], torch.Generator]
@@ -116,7 +117,7 @@ class Pass:
         seed = self.draw(f"dropout/{self.step}/{number}/{update}").initial_seed()
         noise = Noise(self.settings.dropout, seed, settle)
         links = self.links(number)
-        x = self.graph.x[self.sets[self.tower.segments[number].start]]
+        x = chosen(compact_of(self.graph.x), self.sets[self.tower.segments[number].start])
         self.tower.train()
         return self.tower.segment(number, rows, x, links, noise)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from secure_fedgraph.errors import BadInput
@@ -80,18 +80,98 @@ class Links:
     loop: Tensor = field(repr=False)
     inputs: int
 
-    @property
+    @functools.cached_property
     def target(self) -> Tensor:
         """The output position of every link."""
         return torch.repeat_interleave(torch.arange(len(self.own)), self.rowptr.diff())
 
     def spread(self, x: Tensor) -> Tensor:
         """The normalised sum ``[outputs, width]`` of rows ``[inputs, width]``: one sparse product."""
-        own = self.loop.unsqueeze(1) * x[self.own]
-        if not len(self.source):
-            return own
         summed: Tensor = _Product.apply(x, self)  # type: ignore[no-untyped-call]  # torch types no Function
-        return own + summed
+        return summed
+
+    @functools.cached_property
+    def rows(self) -> SparseMatrix:
+        """The links and the nodes' own rows, ``[outputs, inputs]``; a node's own row comes first."""
+        outputs = len(self.own)
+        starts = self.rowptr + torch.arange(outputs + 1)
+        column, value = (
+            torch.empty(len(self.source) + outputs, dtype=kind) for kind in (torch.long, torch.float32)
+        )
+        column[starts[:-1]], value[starts[:-1]] = self.own, self.loop
+        at = torch.arange(len(self.source)) + self.target + 1
+        column[at], value[at] = self.source, self.weight
+        return SparseMatrix(starts, column, value)
+
+    @functools.cached_property
+    def columns(self) -> SparseMatrix:
+        """The same, ``[inputs, outputs]``, for the gradient."""
+        return self.rows.transposed(self.inputs)
+
+
+@dataclass(frozen=True)
+class SparseMatrix:
+    """A matrix by its non-zeros, row after row.
+
+    Args:
+        starts: ``[rows + 1]`` where each row begins.
+        column: ``[nonzeros]``
+        value: ``[nonzeros]``
+
+    >>> matrix = SparseMatrix(torch.tensor([0, 2]), torch.tensor([0, 1]), torch.tensor([2.0, 3.0]))
+    >>> matrix.times(torch.tensor([[1.0], [10.0]])).tolist()
+    [[32.0]]
+    >>> matrix.transposed(columns=2).times(torch.tensor([[1.0]])).tolist()
+    [[2.0], [3.0]]
+    """
+
+    starts: Tensor = field(repr=False)
+    column: Tensor = field(repr=False)
+    value: Tensor = field(repr=False)
+
+    def times(self, x: Tensor) -> Tensor:
+        """The product with ``[columns, width]``; twice as fast as torch's CSR on few rows."""
+        product: Tensor = F.embedding_bag(
+            self.column,
+            x,
+            self.starts,
+            mode="sum",
+            per_sample_weights=self.value.to(x.dtype),
+            include_last_offset=True,
+        )
+        return product
+
+    def transposed(self, columns: int) -> SparseMatrix:
+        """The transposed of a matrix with so many columns."""
+        row = torch.repeat_interleave(torch.arange(len(self.starts) - 1), self.starts.diff())
+        order = stable_order(self.column, columns)
+        starts = torch.zeros(columns + 1, dtype=torch.long)
+        torch.cumsum(torch.bincount(self.column, minlength=columns), 0, out=starts[1:])
+        return SparseMatrix(starts, row[order], self.value[order])
+
+
+def stable_order(numbers: Tensor, below: int) -> Tensor:
+    """What sorts ``numbers``, all of them in ``[0, below)``; equal ones keep their order.
+
+    >>> stable_order(torch.tensor([1, 0, 1]), below=2).tolist()
+    [1, 0, 2]
+    """
+    short = numbers.to(torch.int16 if below <= 2**15 else torch.int64)  # NumPy counts instead of comparing
+    return torch.from_numpy(np.argsort(short.numpy(), kind="stable"))
+
+
+class _Product(torch.autograd.Function):
+    """``A x`` for the links of a layer; the gradient is ``A^T g``."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, links: Links) -> Tensor:
+        ctx.links = links
+        return links.rows.times(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        links: Links = ctx.links
+        return links.columns.times(gradient.contiguous()), None
 
 
 def links_between(table: NeighbourTable, inputs: Tensor, outputs: Tensor, loop: float = 1.0) -> Links:
@@ -128,35 +208,3 @@ def links_between(table: NeighbourTable, inputs: Tensor, outputs: Tensor, loop: 
     rowptr = torch.zeros(len(own) + 1, dtype=torch.long)
     torch.cumsum(torch.bincount(new[row], minlength=len(own)), 0, out=rowptr[1:])
     return Links(rowptr, source, scale[row] * scale[source], own, loop * scale[own].square(), len(inputs))
-
-
-class _Product(torch.autograd.Function):
-    """``A x`` for a sparse A; the gradient is ``A^T g``."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, links: Links) -> Tensor:
-        ctx.links = links
-        return _csr(links.rowptr, links.source, links.weight, (len(links.own), links.inputs)) @ x
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        links: Links = ctx.links
-        order = torch.argsort(links.source, stable=True)
-        rowptr = torch.zeros(links.inputs + 1, dtype=torch.long)
-        torch.cumsum(torch.bincount(links.source, minlength=links.inputs), 0, out=rowptr[1:])
-        shape = (links.inputs, len(links.own))
-        return _csr(rowptr, links.target[order], links.weight[order], shape) @ gradient.contiguous(), None
-
-
-def _csr(rowptr: Tensor, col: Tensor, weight: Tensor, size: tuple[int, int]) -> Tensor:
-    _silence_csr_warning()
-    return torch.sparse_csr_tensor(rowptr, col, weight, size=size, check_invariants=False)
-
-
-@functools.cache
-def _silence_csr_warning() -> None:
-    """Triggers and silences torch's warning, once a process, that its CSR layout is beta."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*[Ss]parse (CSR|invariant).*", category=UserWarning)
-        one = torch.tensor([0, 1]), torch.tensor([0]), torch.ones(1)
-        torch.sparse_csr_tensor(*one, size=(1, 1), check_invariants=False)
