@@ -58,8 +58,10 @@ class FedAvg(NodeClassifier):
     def takes(self, channel: str, schema: Schema) -> Expected | None:
         """The weights, and the clip where it follows the clients."""
         if channel == self.UPDATE.name:
-            start = parameters_of(self.model(schema))  # the same names and shapes as the first weights
-            return (like(start | adaptive_clip.start() if self._adaptive else start),)
+            if schema not in self._forms:  # the same names and shapes as the first weights, in every round
+                start = parameters_of(self.model(schema))
+                self._forms[schema] = like(start | adaptive_clip.start() if self._adaptive else start)
+            return (self._forms[schema],)
         return super().takes(channel, schema)
 
     def released(self, state: State) -> State:

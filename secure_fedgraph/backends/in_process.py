@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 
 from secure_fedgraph.client import Client
 from secure_fedgraph.protocol import DirectCalls
 from secure_fedgraph.protocol.transport import Answer, Lost
 
+AT_ONCE = 8
+"""Clients that write at a time."""
 OneExchange = Callable[[], AbstractContextManager[None]]
 """Opens what is closed once an exchange's charges are on disk (:meth:`Ledger.exchange`)."""
 
@@ -48,9 +51,10 @@ class InProcess(DirectCalls):
         return self._clients[0].roster
 
     def save(self, label: str, committed: str) -> None:
-        """Has every client keep its memory in its own folder."""
-        for client in self._clients:
-            client.save(label, committed)
+        """Has every client keep its memory in its own folder; they wait for the disk together."""
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            for _ in threads.map(lambda client: client.save(label, committed), self._clients):
+                pass
 
     def load(self, label: str) -> None:
         """Has every client restore its memory."""

@@ -7,7 +7,7 @@ client keeps of such a round must not spoil its later rounds, and no later step 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from inspect import unwrap
 
 import torch
@@ -34,6 +34,18 @@ def is_finite(values: Tensor) -> bool:
     if not values.is_floating_point() or not values.numel():
         return True
     return bool(torch.stack(torch.aminmax(values)).isfinite().all())
+
+
+def all_are_finite(values: Iterable[Tensor]) -> bool:
+    """Whether no value of several tensors is NaN or infinite: their norm says so, unless it overflows.
+
+    >>> all_are_finite([torch.tensor([1.0, 1e30])]), all_are_finite([torch.ones(2), torch.tensor(float("nan"))])
+    (True, False)
+    """
+    floating = [value for value in values if value.is_floating_point() and value.numel()]
+    if bool(torch.nn.utils.get_total_norm(floating).isfinite()):
+        return True
+    return all(is_finite(value) for value in floating)  # squares of large values are infinite too
 
 
 def all_finite(values: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from secure_fedgraph.errors import BadInput, HostileMessage
-from secure_fedgraph.models.finite import is_finite
+from secure_fedgraph.models.finite import all_are_finite, is_finite
 
 Parameters = dict[str, torch.Tensor]
 COUNT_SCALE = 1024.0
@@ -64,6 +64,9 @@ def load(model: nn.Module, params: Mapping[str, torch.Tensor]) -> None:
         raise HostileMessage(f"parameters do not fit: {sorted(own.keys() ^ params.keys())[:3]} differ")
     # all are checked before the first is copied: a refused load changes nothing
     values = {name: _fitting(name, params[name], target) for name, target in own.items()}
+    if not all_are_finite(values.values()):
+        worst = next(name for name, value in values.items() if not is_finite(value))
+        raise _misfit(worst)
     with torch.no_grad():
         for name, target in own.items():
             target.copy_(values[name])
@@ -132,12 +135,13 @@ def _fitting(name: str, value: object, target: torch.Tensor) -> torch.Tensor:
         not isinstance(value, torch.Tensor)
         or value.shape != target.shape
         or (value.is_floating_point() and not target.is_floating_point())
-        or not is_finite(value.to(target.dtype))  # as it will be: a double may be too large
     ):
-        raise HostileMessage(
-            f"parameter {name!r} has another shape, another type or values that are not finite"
-        )
-    return value
+        raise _misfit(name)
+    return value.to(target.dtype)  # as it will be: a double may be too large
+
+
+def _misfit(name: str) -> HostileMessage:
+    return HostileMessage(f"parameter {name!r} has another shape, another type or values that are not finite")
 
 
 def _change(after: torch.Tensor, before: torch.Tensor) -> torch.Tensor:

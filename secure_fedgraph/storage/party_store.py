@@ -137,7 +137,7 @@ def checksum(buffers: Iterable[Any]) -> int:
 
 def write_json(path: Path, value: Mapping[str, Any], root: Path | None = None) -> None:
     """Writes JSON with its format and checksum, whole or not at all, readable by the owner only."""
-    text = json.dumps({"schema": f"secure-fedgraph/checkpoint/{FORMAT}", **value}, indent=1)
+    text = json.dumps({"schema": f"secure-fedgraph/checkpoint/{FORMAT}", **value})
     head = json.dumps({"check": checksum([text.encode()])}).encode()
     files.write(path, [head, b"\n", text.encode()], private=True, root=root, settle=True)
 

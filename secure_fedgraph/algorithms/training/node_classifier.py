@@ -26,7 +26,7 @@ from secure_fedgraph.models.mixing import check_alone
 from secure_fedgraph.models.parameters import glorot, load
 from secure_fedgraph.models.per_record import check_model
 from secure_fedgraph.protocol.channel import Channel, Recipient
-from secure_fedgraph.protocol.given import Expected
+from secure_fedgraph.protocol.given import Entry, Expected
 from secure_fedgraph.seams import ClientContext
 
 
@@ -60,6 +60,7 @@ class NodeClassifier(Algorithm):
 
     def __init__(self, model: given.Given | None = None, **settings: Any) -> None:
         super().__init__(**settings)
+        self._forms: dict[Schema, dict[str, Entry]] = {}
         if model is not None and not self.own_models:
             raise BadInput(f"model: {self.name} works on the layers of its own model and takes no other")
         if model is not None and self.settings.head != "glorot":

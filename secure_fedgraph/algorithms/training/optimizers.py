@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import nn
 
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
-from secure_fedgraph.models.finite import SGD, Adam, finite_moments
+from secure_fedgraph.models.finite import SGD, Adam, all_are_finite, finite_moments
 
 
 def optimizer_of(model: nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
@@ -43,12 +43,22 @@ def bound_gradients(parameters: Iterable[nn.Parameter], largest: float) -> bool:
 
 def moments(optimizer: torch.optim.Optimizer) -> dict[str, dict[str, torch.Tensor]]:
     """What an optimiser keeps for the next round, all of it finite."""
-    state = optimizer.state_dict()["state"]
-    return {str(i): finite_moments(slots) for i, slots in state.items()}
+    kept = {str(i): optimizer.state[p] for i, p in enumerate(_parameters(optimizer)) if p in optimizer.state}
+    if all_are_finite(slot for slots in kept.values() for slot in slots.values() if slot is not None):
+        return {i: {k: v for k, v in slots.items() if v is not None} for i, slots in kept.items()}
+    return {i: finite_moments(slots) for i, slots in kept.items()}
 
 
-def restore(optimizer: torch.optim.Optimizer, moments: dict[str, dict[str, torch.Tensor]]) -> None:
+def restore(optimizer: torch.optim.Optimizer, moments: Mapping[str, Mapping[str, torch.Tensor]]) -> None:
     """Gives a fresh optimiser a copy of a state: its steps change what it holds, and a memory may go back."""
-    if moments:
-        state = {int(i): {k: v.clone() for k, v in slots.items()} for i, slots in moments.items()}
-        optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+    parameters = _parameters(optimizer)
+    for i, slots in moments.items():
+        p = parameters[int(i)]
+        optimizer.state[p] = {
+            name: slot.to(torch.float32 if name == "step" else p.dtype, copy=True)
+            for name, slot in slots.items()
+        }
+
+
+def _parameters(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    return [p for group in optimizer.param_groups for p in group["params"]]
