@@ -14,8 +14,9 @@ MINUTES = {"bbbp": 12.0, "ciao": 12.0}
 
 
 def _case(algorithm: str, data: str, **training: Any) -> Case:
+    """One experiment. What users and products usually give is no part of the poster's network."""
     if data == "ciao":
-        training = {"local_steps": 5, "learning_rate": 0.03, **training}
+        training = {"local_steps": 5, "learning_rate": 0.03, "habits": False, **training}
     named = "".join(f" {key}={value}" for key, value in training.items())
     config = {"algorithm": algorithm, "data": data, "rounds": 100, "training": training}
     return Case(f"{algorithm} {data}{named}", config, MINUTES[data])
