@@ -8,6 +8,7 @@ import torch
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.sample.layers import Links, links_between
 from secure_fedgraph.graph.sample.trees import NeighbourTable
+from secure_fedgraph.models.sparse_rows import SparseRows
 from secure_fedgraph.models.vertical import Noise, Tower, locally, segments_of
 
 NODES = torch.arange(5)
@@ -130,3 +131,17 @@ def test_rows_stay_within_the_bound(backbone):
         assert float(tower.segment(0, None, far, [between()] * 2, Noise()).abs().max()) <= 8.0
         tower.bound = 1e9
         assert float(tower.segment(0, None, far, [between()] * 2, Noise()).abs().max()) > 8.0
+
+
+@pytest.mark.parametrize("backbone", ["residual", "gcnii"])
+def test_rows_by_their_non_zeros_give_the_same_scores_and_gradients(backbone):
+    tower = made(backbone)
+    x = (torch.rand(5, 3, generator=torch.Generator().manual_seed(2)) < 0.4).float() * 0.5
+    found = []
+    for rows in (x, SparseRows.of(x)):
+        top = tower.segment(
+            1, tower.segment(0, None, rows, [between()] * 2, Noise()), rows, [between()] * 2, Noise()
+        )
+        found.append((top, torch.autograd.grad(top.square().sum(), tower.entry.weight)[0]))
+    for dense, sparse in zip(*found, strict=True):
+        assert torch.allclose(dense, sparse, atol=1e-5)

@@ -54,6 +54,14 @@ def test_without_links_a_node_sees_itself(table):
     assert torch.equal(grow(alone, nodes, 3, generator()), nodes)
 
 
+def test_a_layer_without_outputs_gives_no_rows_and_no_gradient(table):
+    inputs, nothing = torch.tensor([1, 2, 3]), torch.empty(0, dtype=torch.long)
+    x = torch.ones(3, 4, requires_grad=True)
+    rows = links_between(table, inputs, nothing).spread(x)
+    assert rows.shape == (0, 4)
+    assert torch.equal(torch.autograd.grad(rows.sum(), x)[0], torch.zeros(3, 4))
+
+
 def test_sets_nest_and_hold_own_neighbours_only(table):
     nodes = torch.tensor([2, 5, 11])
     below = grow(table, nodes, 2, generator())
