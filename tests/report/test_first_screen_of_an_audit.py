@@ -115,6 +115,28 @@ def test_a_control_shows_the_before_where_the_attack_needs_its_own_settings() ->
     assert "(in settings" not in told.sentence
 
 
+def test_sizes_shares_of_test_nodes_and_an_order_are_drawn() -> None:
+    owners = [{"owner": f"owner-{i}", "true": [true], "guess": [read]} for i, (true, read) in
+              enumerate([(40, 40), (30, 15), (20, 20)])]  # fmt: skip
+    about = {"attack": "i1-test-sizes", "subject": "numbers of test nodes"}
+    record = {**guess("plaintext", {}, about["subject"], **about), "targets": owners}
+    (hero,) = opening([scored("plaintext", 1.0, True, **about)], [record], ("plaintext",)).heroes
+    assert "Numbers of test nodes: 2 of 3 numbers read right." in hero.drawn.picture.alt
+
+    shares = {"attack": "i2-constant-answers", "subject": "class shares of test nodes"}
+    record = guess("plaintext", COUNTS, shares["subject"], **shares)
+    (hero,) = opening([scored("plaintext", 1.0, True, **shares)], [record], ("plaintext",)).heroes
+    assert "Test nodes of owner-0 by class: 2 of 2 classes read right." in hero.drawn.picture.alt
+
+    # spoilt by 0.3, 0 and 0.1 of their links; the second pair of three is paid in the wrong order
+    paid = [{"owner": f"owner-{i}", "true": [spoilt], "guess": [payoff]} for i, (spoilt, payoff) in
+            enumerate([(0.3, 0.2), (0.0, 0.9), (0.1, 0.1)])]  # fmt: skip
+    order = {"attack": "e6-payoff-quality", "subject": "quality of data"}
+    record = {**guess("plaintext", {}, order["subject"], **order), "targets": paid}
+    (hero,) = opening([scored("plaintext", 1.0, True, **order)], [record], ("plaintext",)).heroes
+    assert "2 of 3 pairs right" in hero.drawn.picture.alt
+
+
 def test_every_reader_has_a_sentence_and_who_was_not_tried_is_named() -> None:
     by_owner = {"attack": "c2-neighgen-batch", "subject": "raw node features", "adversary": "client"}
     told = opening(
