@@ -102,9 +102,9 @@ SCENES = (
           Under("distributed_dp", (*control("f1-cohort-differencing"), *NOISE, "protection.quorum=7"))),
     Scene("released", "g7-link-teller", "outsider", {**SAGE, "rounds": 20}, Under("plaintext"),
           Under("local_dp", ("protection.norm=1.0", "protection.multiplier=4.0"))),
-    Scene("scores", "i1-test-sizes", "server", {**SAGE, "rounds": 10, "evaluation": "in_band"},
+    Scene("scores", "i1-test-sizes", "server", {**SAGE, "clients": 10, "rounds": 10, "evaluation": "in_band"},
           Under("plaintext"), Under("masked")),
-    Scene("scores", "i2-constant-answers", "server", {**SAGE, "rounds": 10, "evaluation": "in_band"},
+    Scene("scores", "i2-constant-answers", "server", {**SAGE, "clients": 10, "rounds": 10, "evaluation": "in_band"},
           Under("plaintext"), Under("masked")),
     Scene("payoffs", "e6-payoff-quality", "server",
           {**FAIR, "clients": 12, "rounds": 3},
@@ -269,6 +269,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="a part of a page's name")
     parser.add_argument("--out", type=Path, default=Path("runs/pictures"), help="folder of the runs")
+    parser.add_argument("--images", type=Path, default=IMAGES, help="folder of the pictures")
     parser.add_argument("--draw", action="store_true", help="draw what is kept, run nothing")
     parser.add_argument(
         "--text", action="store_true", help="print what pages say of it, run and draw nothing"
