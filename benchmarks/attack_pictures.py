@@ -77,6 +77,7 @@ class Scene:
 
 
 FULL, ONE = control("a4-label-counts"), control("a2-single-sample")
+SCORED = {**SAGE, "clients": 10, "rounds": 10, "evaluation": "in_band"}
 LISTS = control("d1-index-lists")
 SCENES = (
     Scene("weights", "a4-label-counts", "server", SAGE, Under("plaintext", FULL),
@@ -102,9 +103,9 @@ SCENES = (
           Under("distributed_dp", (*control("f1-cohort-differencing"), *NOISE, "protection.quorum=7"))),
     Scene("released", "g7-link-teller", "outsider", {**SAGE, "rounds": 20}, Under("plaintext"),
           Under("local_dp", ("protection.norm=1.0", "protection.multiplier=4.0"))),
-    Scene("scores", "i1-test-sizes", "server", {**SAGE, "clients": 10, "rounds": 10, "evaluation": "in_band"},
+    Scene("scores", "i1-test-sizes", "server", SCORED,
           Under("plaintext"), Under("masked")),
-    Scene("scores", "i2-constant-answers", "server", {**SAGE, "clients": 10, "rounds": 10, "evaluation": "in_band"},
+    Scene("scores", "i2-constant-answers", "server", SCORED,
           Under("plaintext"), Under("masked")),
     Scene("payoffs", "e6-payoff-quality", "server",
           {**FAIR, "clients": 12, "rounds": 3},

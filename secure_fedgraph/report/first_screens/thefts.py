@@ -15,13 +15,23 @@ from secure_fedgraph.report.figures.drawn import Drawn, Table
 from secure_fedgraph.report.figures.ego_graphs import samples_of
 from secure_fedgraph.report.figures.stolen import Bars, Links, Order, Panel, Words, stolen
 from secure_fedgraph.report.first_screens.readers import ReadUnder
-from secure_fedgraph.report.guess_kinds import LABELS, LINKS, NODES, QUALITY, ROWS, SIZES, TESTED, VOCABULARY
+from secure_fedgraph.report.guess_kinds import (
+    BATCHES,
+    LABELS,
+    LINKS,
+    NODES,
+    QUALITY,
+    ROWS,
+    SIZES,
+    TESTED,
+    VOCABULARY,
+)
 from secure_fedgraph.report.outcomes import aim_of
 
 MOST_BARS, MOST_PANELS = 24, 2
 LONGEST = 12
 """Characters of a class under its bar."""
-ORDER = (LABELS, TESTED, *NODES, *LINKS, *ROWS, VOCABULARY, *SIZES, QUALITY)
+ORDER = (LABELS, TESTED, BATCHES, *NODES, *LINKS, *ROWS, VOCABULARY, *SIZES, QUALITY)
 """Kinds of guesses, from what a picture shows best."""
 
 
@@ -219,8 +229,8 @@ def _labels(record: Reconstruction, names: Names, theft: Theft | None, nothing: 
         return None
     known = names.classes if len(names.classes) == len(true) else range(len(true))
     classes = [str(one)[:LONGEST] for one in known]
-    nodes = "Test" if record.kind == TESTED else "Training"
-    title = f"{nodes} nodes of {target.owner} by class"
+    what = {TESTED: "Test nodes", BATCHES: "Labels"}.get(record.kind, "Training nodes")
+    title = f"{what} of {target.owner} by class"
     return Bars(title, true, None if nothing else read, classes, "classes")
 
 
@@ -283,10 +293,15 @@ def _rows(record: Reconstruction, names: Names, theft: Theft | None, nothing: bo
     if set(np.unique(true)) <= {0.0, 1.0}:
         return _words(f"A row of {target.owner}", true, read, names, nothing)
     kept = np.sort(np.argsort(-np.maximum(np.abs(true), np.abs(read)), kind="stable")[:MOST_BARS])
-    known = names.features if len(names.features) == len(true) else range(1, len(true) + 1)
+    known = list(names.features if len(names.features) == len(true) else range(1, len(true) + 1))
     title = (
         f"{text.sentence(record.subject or record.kind)[:-1]} of {target.owner}: the largest of {len(true):,}"
     )
+    stolen_before = None if theft is None else theft.panel
+    if isinstance(stolen_before, Bars):  # the same values of the same row, whoever it was taken to be of
+        there = [number for number, name in enumerate(known) if str(name) in stolen_before.names]
+        if np.array_equal(true[there], stolen_before.true):
+            kept, title = np.array(there), stolen_before.title
     return Bars(title, true[kept], None if nothing else read[kept], [str(known[i]) for i in kept])
 
 
@@ -300,6 +315,7 @@ def _links(record: Reconstruction, names: Names, theft: Theft | None, nothing: b
 _MAKERS: dict[str, Callable[[Reconstruction, Names, Theft | None, bool], Panel | None]] = {
     LABELS: _labels,
     TESTED: _labels,
+    BATCHES: _labels,
     QUALITY: _order,
     **dict.fromkeys(SIZES, _sizes),
     VOCABULARY: _vocabulary,
