@@ -78,6 +78,8 @@ class Scene:
 
 FULL, ONE = control("a4-label-counts"), control("a2-single-sample")
 SCORED = {**SAGE, "clients": 10, "rounds": 10, "evaluation": "in_band"}
+PAID = ("training.hidden=16", "training.layers=2", "split.perturbed=true", "training.diversity=shared",
+        "training.prototypes=none")  # fmt: skip
 LISTS = control("d1-index-lists")
 SCENES = (
     Scene("weights", "a4-label-counts", "server", SAGE, Under("plaintext", FULL),
@@ -107,11 +109,8 @@ SCENES = (
           Under("plaintext"), Under("masked")),
     Scene("scores", "i2-constant-answers", "server", SCORED,
           Under("plaintext"), Under("masked")),
-    Scene("payoffs", "e6-payoff-quality", "server",
-          {**FAIR, "clients": 12, "rounds": 3},
-          Under("plaintext", ("split.perturbed=true", "training.diversity=shared")),
-          Under("homomorphic", ("split.perturbed=true", "training.diversity=shared",
-                                "training.prototypes=none"))),
+    Scene("payoffs", "e6-payoff-quality", "server", {**FAIR, "clients": 18, "rounds": 4},
+          Under("plaintext", PAID), Under("homomorphic", PAID)),
 )  # fmt: skip
 
 

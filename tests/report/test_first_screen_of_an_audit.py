@@ -115,6 +115,14 @@ def test_a_control_shows_the_before_where_the_attack_needs_its_own_settings() ->
     assert "(in settings" not in told.sentence
 
 
+def test_small_values_that_noise_spoils_are_not_read_right() -> None:
+    about = {"attack": "f1-cohort-differencing", "subject": "updates"}
+    target = {"owner": "owner-0", "true": [[1e-4, -2e-4, 3e-4]], "guess": [[0.3, -2e-4, 2e-3]]}
+    record = guess("plaintext", target, "mean update", **about)
+    (hero,) = opening([scored("plaintext", 1.0, True, **about)], [record], ("plaintext",)).heroes
+    assert "1 of 3 values read right" in hero.drawn.picture.alt
+
+
 def test_sizes_shares_of_test_nodes_and_an_order_are_drawn() -> None:
     owners = [{"owner": f"owner-{i}", "true": [true], "guess": [read]} for i, (true, read) in
               enumerate([(40, 40), (30, 15), (20, 20)])]  # fmt: skip

@@ -77,7 +77,7 @@ class Bars:
             axes.bar(places, shown, width=0.62, color=GUESS)
             for place, value in zip(places.tolist(), self.read.tolist(), strict=True):
                 if value > 1.2 * high:
-                    axes.text(place, 1.22 * high, f"{value:,.0f}", ha="center", color=INK, fontsize=8)
+                    axes.text(place, 1.22 * high, _short(value), ha="center", color=INK, fontsize=8)
         axes.bar(places, self.true, width=0.78, fill=False, edgecolor=TRUE, linewidth=1.6)
         many = len(places) > 10
         axes.set_xticks([] if many else list(places), [] if many else list(self.names))
@@ -90,7 +90,10 @@ class Bars:
     def said(self) -> str:
         if self.read is None:
             return f"{self.title}: {self.why}."
-        right = int(np.isclose(self.read, self.true, atol=0.5, rtol=0.02).sum())
+        near = min(
+            0.5, 0.02 * float(np.abs(self.true).max())
+        )  # half a node of counts; little of small values
+        right = int(np.isclose(self.read, self.true, atol=near, rtol=0.02).sum())
         return f"{self.title}: {right} of {len(self.true)} {self.unit or 'values'} read right."
 
     def rows(self) -> list[list[object]]:
@@ -267,6 +270,15 @@ class Links:
             for a, b, kind in told
             if self.read or kind != INVENTED
         ]  # fmt: skip
+
+
+def _short(value: float) -> str:
+    """A number above a bar that is cut.
+
+    >>> _short(12345.6), _short(0.3099)
+    ('12,346', '0.31')
+    """
+    return f"{value:,.0f}" if abs(value) >= 10 else f"{value:.2g}"
 
 
 def _say(axes: Axes, what: str) -> None:
