@@ -245,3 +245,18 @@ def test_links_are_drawn_as_right_missed_and_invented() -> None:
     before, after = (hero.drawn.picture for hero in told.heroes)
     assert "1 of 2 read, 1 invented" in before.alt and "none of 2 read" in after.alt
     assert all(before.svg.count(f">link {kind}<") == 1 for kind in ("right", "missed", "invented"))
+
+
+def test_links_that_nobody_read_are_drawn_as_missed() -> None:
+    about = {"attack": "d1-index-lists", "subject": "links"}
+    graph = {"centre": 0, "nodes": [0, 1, 2], "true": [[0, 1], [1, 2]], "guess": [[0, 1], [1, 2]]}
+    target = {"owner": "owner-0", "true": [], "guess": [], "graph": graph}
+    told = opening(
+        [scored("plaintext", 1.0, True, **about), cell("masked", "blind", **about)],
+        [guess("plaintext", target, "links from lists", **about)],
+    )
+    stolen, left = (hero.drawn.picture for hero in told.heroes)
+    assert "2 of 2 read" in stolen.alt and "none of 2 read" in left.alt
+    # the dots of a missed link, in the graph and in its legend
+    dots = "stroke-dasharray"
+    assert left.svg.count(dots) > stolen.svg.count(dots)

@@ -247,7 +247,7 @@ class Links:
     tall = 1.35
 
     def paint(self, axes: Axes) -> None:
-        paint_graph(axes, self.sample, LINK_KINDS if self.read else (MISSED,))
+        paint_graph(axes, self.sample, LINK_KINDS if self.read else (MISSED,), unread=not self.read)
         axes.set_title(f"{self.title}: {self._counted()}")
 
     def _counted(self) -> str:
