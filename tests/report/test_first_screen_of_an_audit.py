@@ -129,7 +129,7 @@ def test_sizes_shares_of_test_nodes_and_an_order_are_drawn() -> None:
     about = {"attack": "i1-test-sizes", "subject": "numbers of test nodes"}
     record = {**guess("plaintext", {}, about["subject"], **about), "targets": owners}
     (hero,) = opening([scored("plaintext", 1.0, True, **about)], [record], ("plaintext",)).heroes
-    assert "Numbers of test nodes: 2 of 3 numbers read right." in hero.drawn.picture.alt
+    assert "Numbers of test nodes, by owner: 2 of 3 numbers read right." in hero.drawn.picture.alt
 
     shares = {"attack": "i2-constant-answers", "subject": "class shares of test nodes"}
     record = guess("plaintext", COUNTS, shares["subject"], **shares)

@@ -125,9 +125,7 @@ class Order:
     def paint(self, axes: Axes) -> None:
         owners = self._ordered()
         places, high = np.arange(len(owners)), max(float(self.true.max()), 1e-9)
-        if self.read is not None:
-            axes.bar(places, self.true[owners], width=0.62, color=GUESS)
-        axes.bar(places, self.true[owners], width=0.78, fill=False, edgecolor=TRUE, linewidth=1.6)
+        axes.bar(places, self.true[owners], width=0.7, color=TRUE)
         many = len(owners) > MOST_ORDERED
         axes.set_xticks([] if many else list(places), [] if many else [str(owner) for owner in owners])
         axes.set_title(f"{self.title} ({self._counted()})")
@@ -304,11 +302,12 @@ def stolen(name: str, caption: str, panels: Sequence[Panel], reader: str) -> Pic
             Patch(fill=False, edgecolor=TRUE, linewidth=1.6, label="true"),
             Patch(color=GUESS, label=f"read by {reader}"),
         ]
-        if not any(isinstance(panel, Bars | Order | Words) for panel in panels):
+        if not any(isinstance(panel, Bars | Words) for panel in panels):
             handles = []
         if any(isinstance(panel, Links) for panel in panels):
             handles += [Line2D([], [], **LOOKS[kind], label=f"link {kind}") for kind in LINK_KINDS]
-        figure.legend(handles=handles, loc="outside lower left", ncols=3, fontsize=8.5, handlelength=2.6)
+        if handles:
+            figure.legend(handles=handles, loc="outside lower left", ncols=3, fontsize=8.5, handlelength=2.6)
 
     alt = f"{caption}. {' '.join(panel.said() for panel in panels)}"
     return draw(name, alt, paint, WIDE, 0.4 + TALL * sum(panel.tall for panel in panels))

@@ -237,10 +237,10 @@ def _labels(record: Reconstruction, names: Names, theft: Theft | None, nothing: 
 def _sizes(record: Reconstruction, names: Names, theft: Theft | None, nothing: bool) -> Panel | None:
     """One number of each owner."""
     true, read = (np.concatenate([_vector(one) for one in ends]) for ends in _ends(record))
-    owners = [target.owner[:LONGEST] for target in record.targets]
+    owners = [target.owner.removeprefix("owner-")[:LONGEST] for target in record.targets]
     if len(owners) != len(true):
         return None
-    title = text.sentence(record.subject or record.kind)[:-1]
+    title = f"{text.sentence(record.subject or record.kind)[:-1]}, by owner"
     return Bars(title, true, None if nothing else read, owners, "numbers")
 
 
@@ -249,7 +249,7 @@ def _order(record: Reconstruction, names: Names, theft: Theft | None, nothing: b
     true, read = (np.concatenate([_vector(one) for one in ends]) for ends in _ends(record))
     if len(true) != len(record.targets):
         return None
-    return Order("Owners by their payoffs, highest first: quality", 1 - true, None if nothing else read)
+    return Order("Quality of owners, the best paid first", 1 - true, None if nothing else read)
 
 
 def _ends(record: Reconstruction) -> tuple[list[JsonValue], list[JsonValue]]:
