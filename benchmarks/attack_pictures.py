@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 from attack_defences import EGO, FAIR, GLASU, NOISE, PLUS, SAGE, control
+from attack_defences import KEPT as KEPT_BATCHES
 
 from secure_fedgraph.attacks import ATTACKS
 from secure_fedgraph.audits.grid import grid
@@ -36,8 +37,9 @@ from secure_fedgraph.report.first_screens.thefts import Names, Theft, panel_of, 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT, IMAGES = ROOT / "benchmarks/results/attack_pictures", ROOT / "docs/images/attacks"
 PANELS: Mapping[str, type[Bars] | type[Words] | type[Order]] = {"bars": Bars, "words": Words, "order": Order}
-LEFT = {
-    "leaks": "still reads single owners",
+READERS = {"server": "the server", "client": "an owner", "outsider": "an outsider"}
+STATES = {
+    "leaks": "reads single owners",
     "together": "reads all owners together, and no single one",
     "nothing": "reads nothing beyond a trivial guess",
 }
@@ -89,8 +91,9 @@ SCENES = (
     Scene("mashes", "b1-mash-single", "server", EGO, Under("plaintext", control("b1-mash-single")),
           Under("masked", ("training.mash=across", "training.hidden=[64,64]", "training.epochs=1"))),
     Scene("mashes", "b2-mash-labels", "server", EGO, Under("plaintext", control("b2-mash-labels")),
-          Under("masked", ("training.mash=across", "training.hidden=[64,64]", "training.epochs=1"))),
-    Scene("neighgen", "c2-neighgen-batch", "client", PLUS, Under("plaintext", control("c2-neighgen-batch")),
+          Under("masked", (*KEPT_BATCHES, "training.mash=across"))),
+    Scene("neighgen", "c2-neighgen-batch", "client", PLUS,
+          Under("plaintext", control("c2-neighgen-batch", 1)),
           Under("masked", ("training.feedback=prototypes", "training.generator_epochs=2"))),
     Scene("vertical", "d1-index-lists", "server", GLASU, Under("plaintext", LISTS),
           Under("masked", (*LISTS, "training.sampler=public"))),
@@ -229,22 +232,21 @@ def measured(page: str, out: Path) -> dict[str, Any]:
 def pictures(kept: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     """File name -> the file, and what it shows in words: what is stolen, and what is left."""
     made = {}
-    readers = {"server": "the server", "client": "an owner", "outsider": "an outsider"}
     for side, where in (("stolen", "before"), ("left", "after")):
         scenes = kept["scenes"]
-        who = " and ".join(dict.fromkeys(readers[one["adversary"]] for one in scenes))
-        codes = ", ".join(one["attack"].split("-")[0].upper() for one in scenes)
-        states = [one[side]["state"] for one in scenes]
-        did = "; ".join(
-            dict.fromkeys("reads single owners" if side == "stolen" else LEFT[state] for state in states)
-        )
-        policies = " and ".join(dict.fromkeys(one[where]["policy"] for one in scenes))
-        caption = f"{codes} under {policies}: {who} {did}"
+        who = " and ".join(dict.fromkeys(READERS[one["adversary"]] for one in scenes))
+        caption = "; ".join(_caption(one, side, where) for one in scenes)
         picture = stolen(
             f"{kept['page']}-{side}", caption, [from_json(one[side]["panel"]) for one in scenes], who
         )
         made[f"{kept['page']}-{side}.svg"] = (as_file(picture), picture.alt)
     return made
+
+
+def _caption(scene: Mapping[str, Any], side: str, where: str) -> str:
+    code = scene["attack"].split("-")[0].upper()
+    who, state = READERS[scene["adversary"]], STATES[scene[side]["state"]]
+    return f"{code} under {scene[where]['policy']}: {who} {state}"
 
 
 def lines(kept: Mapping[str, Any]) -> str:
