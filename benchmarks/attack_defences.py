@@ -199,6 +199,13 @@ DEFENCES = (
         (("i1-test-sizes", "server"), ("i2-constant-answers", "server")),
     ),
     Defence(
+        "scores-limited",  # what is handed out to be scored is no model to train, and is not checked
+        {**SAGE, "rounds": 10, "evaluation": "in_band"},
+        "plaintext",
+        ("broadcast.change=1.7", "broadcast.units=0.05"),
+        (("i2-constant-answers", "server"),),
+    ),
+    Defence(
         "payoffs-valued",
         FAIR,
         "homomorphic",
