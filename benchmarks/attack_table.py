@@ -326,7 +326,8 @@ def rows(case: Case, cells: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, A
             "score": got,
             "interval": [(c["low"], c["high"]) for c in here if c["outcome"] == "score"],
             "trivial": [c["baseline"] for c in here if c["baseline"] is not None],
-            "accuracy": [c["accuracy"]["global"] for c in here if c["outcome"] == "score"],
+            # in band there is none of the joint model on everybody's test nodes
+            "accuracy": [c["accuracy"].get("global") for c in here if c["outcome"] == "score"],
             "reached": bool(got) and len(got) == len(here) and _reached(asked, here, fmean(got)),
             "defaults": [_figure(c, asked) for c in default if c["outcome"] == "score"],
             "otherwise": sorted({c["reason"] for c in (*here, *default) if c["outcome"] != "score"}),
