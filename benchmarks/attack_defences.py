@@ -199,6 +199,13 @@ DEFENCES = (
         (("i1-test-sizes", "server"), ("i2-constant-answers", "server")),
     ),
     Defence(
+        "scores-limited",
+        {**SAGE, "rounds": 10, "evaluation": "in_band"},
+        "plaintext",
+        ("broadcast.change=1.7", "broadcast.units=0.05"),
+        (("i2-constant-answers", "server"),),
+    ),
+    Defence(
         "payoffs-valued",
         FAIR,
         "homomorphic",
@@ -255,7 +262,7 @@ DEFENCES = (
 
 
 def run(defence: Defence, seeds: int, out: Path) -> list[dict[str, Any]]:
-    """The cells of a defence."""
+    """The cells of a defence, those of runs that it stopped among them."""
     chosen = load(None, {**defence.config, "policy": defence.policy}, list(defence.changes))
     kinds = list(dict.fromkeys(ATTACKS[name] for name, _ in defence.attacks))
     with warnings.catch_warnings():
@@ -270,7 +277,12 @@ def run(defence: Defence, seeds: int, out: Path) -> list[dict[str, Any]]:
             effort=60,
             workers=1,
         )
-    return found.cells
+    stopped = [
+        {**row, "outcome": "run", "settings": {"aim": aim}}
+        for row in found.not_run
+        for aim in (SINGLE_OWNERS, RESIDUAL)
+    ]
+    return [*found.cells, *stopped]
 
 
 def rows(defence: Defence, cells: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:

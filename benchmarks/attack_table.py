@@ -62,6 +62,8 @@ class Case:
 
 
 FREE = {"data": "cora"}
+TWENTY = "labels at one owner for twenty rounds"
+HOLDER = ("training.backward=local", "training.sampler=public", "split.labels=one")
 ORACLE = "1 crafted message of 2048 rows, c3 plays"
 CASES = (
     Case(
@@ -214,10 +216,22 @@ CASES = (
         {"algorithm": "glasu", **FREE, "rounds": 1},
         (
             Asked("d7-blind-groups", "labels at one owner", 0.99),
-            Asked(
-                "d8-model-completion", "labels at one owner for twenty rounds", None, adversary="last client"
-            ),
+            Asked("d7-blind-groups", TWENTY, None, aim=RESIDUAL),
+            Asked("d8-model-completion", TWENTY, None, adversary="last client"),
         ),
+    ),
+    *(
+        Case(
+            f"completed-{name}",
+            {"algorithm": "glasu-one-label-holder", **FREE, "rounds": rounds},
+            (Asked("d8-model-completion", choices.AS_CONFIGURED, None, adversary="last client"),),
+            changes=(*HOLDER, *more),
+        )
+        for name, rounds, more in (
+            ("after-two", 2, ()),
+            ("after-four", 4, ()),
+            ("fast", 4, ("training.learning_rate=0.5",)),  # what all gain by the rate of one who leans
+        )
     ),
     Case(
         "neighgen",
@@ -310,7 +324,10 @@ def rows(case: Case, cells: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, A
             "figure": asked.detail or next((c["metric"] for c in here if c["metric"]), ""),
             "asked": asked.least,
             "score": got,
+            "interval": [(c["low"], c["high"]) for c in here if c["outcome"] == "score"],
             "trivial": [c["baseline"] for c in here if c["baseline"] is not None],
+            # in band there is none of the joint model on everybody's test nodes
+            "accuracy": [c["accuracy"].get("global") for c in here if c["outcome"] == "score"],
             "reached": bool(got) and len(got) == len(here) and _reached(asked, here, fmean(got)),
             "defaults": [_figure(c, asked) for c in default if c["outcome"] == "score"],
             "otherwise": sorted({c["reason"] for c in (*here, *default) if c["outcome"] != "score"}),

@@ -464,7 +464,9 @@ class Client:
             whose = f" {offerer}'s offer" if offerer else ""
             declared.check(forms, values, f"channel {channel.name!r} gives {self.name}{whose}")
         if self._broadcasts is not None and channel.to != REFEREE:
-            self._broadcasts.check(channel.name, scope.round, values, self.memory)
+            scored = channel.name == self._declares.METRICS.name
+            holds = self._broadcasts.check_scored if scored else self._broadcasts.check
+            holds(channel.name, scope.round, values, self.memory)
         self._randomize_inputs(scope)
         self._save_memory()  # randomised inputs and their charge stay, even if this answer fails
         layout = self._layouts.get(channel.name) if is_noised(bound, self._policy) else None
@@ -490,9 +492,15 @@ class Client:
 
     def _beginning(self, channel: str) -> Beginning | None:
         """How a channel that gives the model begins, from public facts and the run's seed."""
-        limits = self._policy.broadcasts
-        start = self._declares.given_first(channel, self.schema, limits.seed if limits is not None else 0)
-        return None if start is None else Beginning(start, self._declares.first_round(channel))
+        limits, declares = self._policy.broadcasts, self._declares
+        seed = limits.seed if limits is not None else 0
+        # what is scored is the model that some channel gives
+        scored = channel == declares.METRICS.name
+        for name in [one.name for one in declares.in_use] if scored else [channel]:
+            start = declares.given_first(name, self.schema, seed)
+            if start is not None:
+                return Beginning(start, declares.first_round(name))
+        return None
 
     def _charge(self, bound: Bound, scope: Scope, width: int, public: bool) -> None:
         """Charges an upload.

@@ -12,7 +12,9 @@ from secure_fedgraph.algorithm import Algorithm, State
 from secure_fedgraph.attacks.attack import SERVER, Attack, Blind, Control, Guess, Knowledge
 from secure_fedgraph.attacks.scores import METRICS
 from secure_fedgraph.attacks.weights import ALL
+from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.protocol import View
+from secure_fedgraph.protocol.given import Expected
 from secure_fedgraph.protocol.transcript import Seen
 from secure_fedgraph.seams import RoundApi
 
@@ -96,6 +98,10 @@ def playing(kind: type[Algorithm]) -> type[Algorithm]:
     class Played(kind):  # type: ignore[misc,valid-type]
         name = kind.name
         _turn = 0
+
+        def takes(self, channel: str, schema: Schema) -> Expected | None:
+            """As ``kind``: the owners' door is as it was."""
+            return cast("Expected | None", super().takes(channel, schema))
 
         def round(self, round: RoundApi, state: State) -> State:
             made: State = super().round(round, state)

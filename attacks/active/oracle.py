@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -20,7 +20,9 @@ from secure_fedgraph.attacks.active.oracle_queries import (
 )
 from secure_fedgraph.attacks.attack import CLIENT, Attack, Blind, Control, Guess, Knowledge
 from secure_fedgraph.attacks.weights import ALL
+from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.protocol import Upload, View
+from secure_fedgraph.protocol.given import Expected
 from secure_fedgraph.protocol.transcript import Seen
 from secure_fedgraph.seams import ClientContext, Total
 
@@ -152,6 +154,10 @@ def playing(kind: type[Algorithm]) -> type[Algorithm]:
     class Played(kind):  # type: ignore[misc,valid-type]
         name = kind.name
         spares = ("generator",)  # it adds no noise to its own offers
+
+        def takes(self, channel: str, schema: Schema) -> Expected | None:
+            """As ``kind``: the owners' door is as it was."""
+            return cast("Expected | None", super().takes(channel, schema))
 
         @channels["generator"].answer
         def offer(self, client: ClientContext, given: State) -> Upload:

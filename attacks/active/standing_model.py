@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from secure_fedgraph.algorithm import Algorithm, State
 from secure_fedgraph.attacks.attack import SERVER, Control
 from secure_fedgraph.attacks.rounds import CohortDifferencing
+from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.protocol.given import Expected
 from secure_fedgraph.seams import RoundApi
 
 
@@ -60,6 +62,10 @@ def playing(kind: type[Algorithm]) -> type[Algorithm]:
 
     class Played(kind):  # type: ignore[misc,valid-type]
         name = kind.name
+
+        def takes(self, channel: str, schema: Schema) -> Expected | None:
+            """As ``kind``: the owners' door is as it was."""
+            return cast("Expected | None", super().takes(channel, schema))
 
         def round(self, round: RoundApi, state: State) -> State:
             super().round(round, state)

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from secure_fedgraph.attacks.attack import LAST, Attack, Blind, Control, Guess, Knowledge
+from secure_fedgraph.attacks.attack import LAST, Attack, Blind, Guess, Knowledge
 from secure_fedgraph.attacks.regression import fitted
-from secure_fedgraph.attacks.vertical.label_groups import STEP, directions, embeddings
+from secure_fedgraph.attacks.vertical.label_groups import STEP, TRAINED, directions, embeddings
 from secure_fedgraph.attacks.vertical.lists import NODES, TRAINING, WHICH
 from secure_fedgraph.attacks.weights import ALL
 from secure_fedgraph.protocol import View
@@ -48,18 +48,7 @@ class ModelCompletion(Attack):
     grants = (WHICH, "the labels of four training nodes of each class")
     needs = (TRAINING, NODES, LABELLED)
     cost = "eleven ridge regressions"
-    controls = (
-        Control(
-            "labels at one owner for twenty rounds",
-            {
-                "rounds": 20,
-                "algorithm": "glasu-one-label-holder",
-                "training.backward": "local",
-                "training.sampler": "public",
-                "split.labels": "one",
-            },
-        ),
-    )
+    controls = (TRAINED,)
     depends_on = ("algorithm", "rounds", "training.batch")
     stops: ClassVar[Mapping[str, str]] = {
         LAST: "nothing built: every owner computes with the embeddings",

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.cluster.vq import kmeans2
 
-from secure_fedgraph.attacks.attack import LAST, Blind, Guess, Knowledge
+from secure_fedgraph.attacks.attack import LAST, Blind, Control, Guess, Knowledge
 from secure_fedgraph.attacks.vertical.labels import GradientLabels, Rows, _Gradients
 from secure_fedgraph.attacks.vertical.lists import NODES, TRAINING, WHICH, centres_of
 from secure_fedgraph.attacks.weights import ALL
@@ -22,6 +22,17 @@ FEWEST = 8
 """Nodes that a group has on average, at least."""
 NEAR = 0.02
 """How much better the silhouette of more groups has to be."""
+TRAINED = Control(
+    "labels at one owner for twenty rounds",
+    {
+        "rounds": 20,
+        "algorithm": "glasu-one-label-holder",
+        "training.backward": "local",
+        "training.sampler": "public",
+        "split.labels": "one",
+    },
+)
+"""Embeddings say about labels what the network has learned; gradients say all of it in the first round."""
 
 
 class BlindGroups(_Gradients):
@@ -49,7 +60,9 @@ class BlindGroups(_Gradients):
     also_reads = (*GradientLabels.also_reads, STEP)
     grants = (WHICH,)
     needs = (TRAINING, NODES)
+    first_rounds = 20  # gradients say all in the first; embeddings only what was learned since
     cost = "k-means for 2 to 20 groups"
+    controls = (*_Gradients.controls, TRAINED)
     stops: ClassVar[Mapping[str, str]] = {
         SERVER: "from gradients, with labels at one owner masked, homomorphic or strictest; the embeddings "
         "at the top go back through the server under every policy",

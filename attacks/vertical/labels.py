@@ -58,7 +58,7 @@ class _Gradients(Attack):
     channel = _SENT
     also_reads: ClassVar[tuple[str, ...]] = (_SUMMED, *_FORWARD)
     first_rounds = 1
-    controls = (_ONE_HOLDER,)
+    controls: ClassVar[tuple[Control, ...]] = (_ONE_HOLDER,)
     depends_on = ("algorithm", "training.backward", "training.batch")
     about: ClassVar[str]
     stops: ClassVar[Mapping[str, str]] = {

@@ -166,7 +166,8 @@ class RunProgress:
 class KeepReadChannels:
     """Keeps the channels that attacks read, for as many rounds from a channel's first as they read.
 
-    Of every other channel, and of what carriers send, the first round, for conformance.
+    Of all others the first round is kept, and of what carriers send, for conformance: also where attacks read
+    nothing but the released model.
     """
 
     def __init__(self, attacks: Iterable[type[Attack]]) -> None:
@@ -175,7 +176,7 @@ class KeepReadChannels:
         for attack in attacks:
             for channel in attack.reads():
                 rounds = float("inf") if attack.first_rounds is None else attack.first_rounds
-                self._rounds[channel] = max(rounds, self._rounds.get(channel, 0))
+                self._rounds[channel] = max(rounds, self._rounds.get(channel, 1))
 
     def __call__(self, channel: str, round: int) -> bool:
         return round < self._first.setdefault(channel, round) + self._rounds.get(channel, 1)

@@ -186,7 +186,7 @@ def _judged(
     """A guess, what it is worth, and the seconds that it took.
 
     Raises:
-        Blind: where there is nothing to read, or nobody can tell how near the guess is.
+        Blind: where there is nothing to read, nothing was guessed, or nobody can tell how near a guess is.
         TypeError: for an attack that gives no guess, or a judge that gives no judgement.
     """
     if not set(attack.reads()) & set(view.public.get("channels", {})):
@@ -195,6 +195,8 @@ def _judged(
     guess: object = work(view, knowledge(attack, finished))
     if not isinstance(guess, Guess):
         raise TypeError(f"{work.__name__} gave {guess!r:.60}: return a Guess, or raise Blind")
+    if not guess.values:  # judges average over what was said
+        raise Blind(f"{attack.id}: the attack said nothing about anybody")
     if guess.about in rounds.JUDGES and not rounds.updates(finished):
         raise Blind(f"{attack.id}: {UNJUDGED}")
     seconds = time.perf_counter() - started

@@ -34,8 +34,8 @@ class BroadcastLimits:
         - both checks look at what the server sent, the public start of the run and the client's memory of
           earlier models, never at the client's data. A refusal costs nothing and says nothing about data.
     Needs:
-        - an algorithm that gives clients its model on a channel that says so (``Channel.gives_model``). What
-          it gives on other channels is not checked.
+        - an algorithm that gives clients its model on a channel that says so (``Channel.gives_model``), and
+          the same model to be scored in band. What it gives on other channels is not checked.
 
     A server that knows the limits still plants weights, in steps that fit, and needs more rounds for it
     (attack A5 does so, ``docs/attacks/weights.md``). Only noise bounds what one node shows.
@@ -107,26 +107,78 @@ class BroadcastCheck:
         Raises:
             HostileMessage: for a model that is too far from the last one, or has too many planted units.
         """
-        if channel not in self._beginnings:
-            self._beginnings[channel] = self._beginning_of(channel)
-        beginning = self._beginnings[channel]
+        beginning = self._beginning(channel)
         if beginning is None:
             return
         model = {name: torch.as_tensor(value) for name, value in values.items()}
-        if self.limits.units is not None:
-            name, share = most_planted(model)
-            if share > self.limits.units:
-                raise HostileMessage(
-                    f"channel {channel!r} gives a model in which {share:.0%} of the units of {name[:60]!r} "
-                    f"look planted, and broadcast.units allows {self.limits.units:.0%}"
-                )
+        self._check_units(channel, model)
         if self.limits.change is not None:
             self._check_change(channel, round, model, beginning, memory)
+
+    def check_scored(
+        self, channel: str, round: int, values: Mapping[str, Any], memory: Mapping[str, Any]
+    ) -> None:
+        """Holds a model that is handed out to be scored to the limits: the round's, one step on.
+
+        Nothing is remembered of it: the next round's model is measured from this round's.
+
+        Args:
+            channel: of scores.
+            round: whose model is scored.
+            values: the model; empty where owners score their own.
+            memory: the client's.
+
+        Raises:
+            HostileMessage: as :meth:`check`.
+        """
+        beginning = self._beginning(channel)
+        if beginning is None or not values.keys() <= beginning.model.keys():
+            return
+        model = {name: torch.as_tensor(value) for name, value in values.items()}
+        self._check_units(channel, model)
+        if self.limits.change is None:
+            return
+        kept = memory.get(LAST_MODEL + min(beginning.model))
+        since, base = (beginning.round, {}) if kept is None else (int(kept["round"]), kept["model"])
+        steps = max(round - since, 0) + 1  # of the round itself, which is behind it
+        self._hold(channel, round, model, {**beginning.model, **base}, steps, since if base else None)
+
+    def _beginning(self, channel: str) -> Beginning | None:
+        if channel not in self._beginnings:
+            self._beginnings[channel] = self._beginning_of(channel)
+        return self._beginnings[channel]
+
+    def _check_units(self, channel: str, model: State) -> None:
+        if self.limits.units is None:
+            return
+        name, share = most_planted(model)
+        if share > self.limits.units:
+            raise HostileMessage(
+                f"channel {channel!r} gives a model in which {share:.0%} of the units of {name[:60]!r} "
+                f"look planted, and broadcast.units allows {self.limits.units:.0%}"
+            )
+
+    def _hold(
+        self, channel: str, round: int, model: State, base: State, steps: int, since: int | None
+    ) -> None:
+        """Refuses a model that is further from ``base`` than so many steps.
+
+        Args:
+            since: whose round's model that is; None for the public start.
+        """
+        assert self.limits.change is not None
+        moved = distance(model, base)
+        allowed = steps * self.limits.change + ROUNDING * length(base)
+        if not moved <= allowed:
+            origin = "the public start" if since is None else f"round {since}'s"
+            raise HostileMessage(
+                f"channel {channel!r} gives a model that is {moved:.3g} from {origin} in round {round}, and "
+                f"broadcast.change = {self.limits.change:g} a round allows {allowed:.3g}"
+            )
 
     def _check_change(
         self, channel: str, round: int, model: State, beginning: Beginning, memory: dict[str, Any]
     ) -> None:
-        assert self.limits.change is not None
         entry = LAST_MODEL + min(model)  # channels that give one model, in turn, share what is kept of it
         kept = memory.get(entry)
         if kept is not None and int(kept["round"]) == round:  # measured as this round's first one was
@@ -136,14 +188,7 @@ class BroadcastCheck:
         else:
             since, base = beginning.round, {}
         steps = max(round - since, 0)
-        moved = distance(model, {**beginning.model, **base})
-        allowed = steps * self.limits.change + ROUNDING * length(beginning.model)
-        if not moved <= allowed:
-            origin = f"round {since}'s" if base else "the public start"
-            raise HostileMessage(
-                f"channel {channel!r} gives a model that is {moved:.3g} from {origin} in round {round}, and "
-                f"broadcast.change = {self.limits.change:g} a round allows {allowed:.3g}"
-            )
+        self._hold(channel, round, model, {**beginning.model, **base}, steps, since if base else None)
         if kept is None or round > int(kept["round"]):
             copied = {name: value.clone() for name, value in model.items()}
             memory[entry] = {"round": round, "model": copied, "since": since, "base": dict(base)}

@@ -16,3 +16,7 @@ ROWS = (
     "first update",
     "update without its noise",
 )
+BATCHES = "labels of batches"
+TESTED = "class shares of test nodes"
+SIZES = ("numbers of test nodes", "training graphs of the other agents")
+QUALITY = "quality of data"

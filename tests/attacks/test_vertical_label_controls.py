@@ -110,3 +110,18 @@ def test_the_judges_leave_out_what_was_not_guessed() -> None:
     shifted = np.where(trains, (y + 1) % (y.max() + 1), -1)
     assert JUDGES[GROUPS](Guess(GROUPS, {"all": shifted}, everybody, 0), case).score.value == 1
     assert JUDGES[COMPLETED](Guess(COMPLETED, {"all": shifted}, everybody, 0), case).score.value == 0
+
+
+@pytest.mark.parametrize("about", [GROUPS, COMPLETED])
+def test_the_judges_find_nothing_right_where_nothing_was_guessed(about: str) -> None:
+    case = go()
+    nodes = case.federation.owners["owner-0"].num_nodes
+    everybody = {"all": case.federation.names}
+    for guess in (
+        Guess(about, {}, {}, 0),
+        Guess(about, {"all": np.zeros(0, dtype=int)}, everybody, 0),
+        Guess(about, {"all": np.full(nodes, -1)}, everybody, 0),
+    ):
+        score = JUDGES[about](guess, case).score
+        assert (score.value, score.low, score.high) == (0, 0, 1)
+        assert not score.leaks

@@ -11,6 +11,7 @@ import torch
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.fedridge.algorithm import FedRidge
+from secure_fedgraph.attacks.active.constant_answers import playing
 from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.experiment.results import execute
@@ -30,7 +31,7 @@ START = ALGORITHM.init(SCHEMA, SEED)
 
 
 def beginning(channel: str) -> Beginning | None:
-    start = ALGORITHM.given_first(channel, SCHEMA, SEED)
+    start = ALGORITHM.given_first("update" if channel == "metrics" else channel, SCHEMA, SEED)
     return None if start is None else Beginning(start)
 
 
@@ -96,6 +97,49 @@ def test_channels_that_give_one_model_in_turn_are_one_chain() -> None:
         made.check("update", 3, moved(START, -0.9), memory)
 
 
+@pytest.mark.parametrize(("by", "refused"), [(0.99, False), (1.01, True)])
+def test_a_model_to_be_scored_is_one_step_from_the_rounds(by: float, refused: bool) -> None:
+    for rounds in (1, 3):  # rounds in which the client was given the model, all along one line
+        made, memory = check()
+        for round in range(1, rounds + 1):
+            made.check("update", round, moved(START, 0.9 * (round - 1)), memory)
+        kept = dict(memory)
+        scored = moved(START, 0.9 * (rounds - 1) + by)
+        if refused:
+            with pytest.raises(HostileMessage, match=f"'metrics'.*round {rounds}'s"):
+                made.check_scored("metrics", rounds, scored, memory)
+        else:
+            made.check_scored("metrics", rounds, scored, memory)
+        assert memory == kept  # the next round's model is measured from this round's
+
+
+def test_a_model_to_be_scored_by_a_client_that_missed_rounds_is_some_steps_more() -> None:
+    made, memory = check()
+    made.check_scored("metrics", 2, moved(START, 1.99), memory)  # it was never given one
+    made.check("update", 2, START, memory)
+    made.check_scored("metrics", 4, moved(START, 2.99), memory)
+    with pytest.raises(HostileMessage, match="round 2's"):
+        made.check_scored("metrics", 4, moved(START, 3.01), memory)
+
+
+def test_nothing_to_be_scored_and_another_model_are_not_looked_at() -> None:
+    made, memory = check(units=0.0)
+    made.check_scored("metrics", 1, {}, memory)
+    made.check_scored("metrics", 1, {"another": torch.zeros(4, 40)}, memory)
+
+
+@pytest.mark.parametrize(("limit", "reason"), [({"units": 0.05}, "planted"), ({"change": 2.0}, "round 1's")])
+def test_a_model_that_always_answers_one_class_is_not_scored(limit: dict[str, float], reason: str) -> None:
+    """Attack I2."""
+    federation = sfg.federate("synthetic-citation", clients=3, seed=0, nodes=90, features=40)
+    policy = replace(sfg.policies.plaintext(), broadcasts=BroadcastLimits(**limit))
+    asked: dict[str, Any] = {"rounds": 2, "seed": 3, "evaluation": "in_band"}
+    algorithm: dict[str, Any] = {"hidden": (8,), "fanout": (2,)}
+    assert sfg.train(sfg.FedSage(**algorithm), federation, policy, **asked).history
+    with pytest.raises(HostileMessage, match=f"'metrics'.*{reason}"):
+        sfg.train(playing(sfg.FedSage)(**algorithm), federation, policy, **asked)
+
+
 def test_rounds_before_a_channels_first_are_no_steps() -> None:
     plus = sfg.FedSagePlus(hidden=(8,), fanout=(2,), generator="shared", federated_epochs=3)
     assert (plus.first_round("update"), plus.first_round("shared_generator")) == (5, 2)
@@ -138,7 +182,7 @@ def test_few_inputs_and_opposite_rows_are_no_plant() -> None:
 
 
 @pytest.mark.parametrize("name", ["fedsgd", "apflgate", "fedsage"])
-def test_scores_in_band_and_mean_updates_are_no_models(name: str) -> None:
+def test_honest_scores_in_band_and_mean_updates_are_not_refused(name: str) -> None:
     data = "synthetic-molecules" if name == "apflgate" else "synthetic-citation"
     asked = {"algorithm": name, "data": data, "clients": 3, "rounds": 2, "evaluation": "in_band"}
     values = {**asked, "policy": "masked", "broadcast": {"change": 50.0}}

@@ -115,6 +115,36 @@ def test_a_control_shows_the_before_where_the_attack_needs_its_own_settings() ->
     assert "(in settings" not in told.sentence
 
 
+def test_small_values_that_noise_spoils_are_not_read_right() -> None:
+    about = {"attack": "f1-cohort-differencing", "subject": "updates"}
+    target = {"owner": "owner-0", "true": [[1e-4, -2e-4, 3e-4]], "guess": [[0.3, -2e-4, 2e-3]]}
+    record = guess("plaintext", target, "mean update", **about)
+    (hero,) = opening([scored("plaintext", 1.0, True, **about)], [record], ("plaintext",)).heroes
+    assert "1 of 3 values read right" in hero.drawn.picture.alt
+
+
+def test_sizes_shares_of_test_nodes_and_an_order_are_drawn() -> None:
+    owners = [{"owner": f"owner-{i}", "true": [true], "guess": [read]} for i, (true, read) in
+              enumerate([(40, 40), (30, 15), (20, 20)])]  # fmt: skip
+    about = {"attack": "i1-test-sizes", "subject": "numbers of test nodes"}
+    record = {**guess("plaintext", {}, about["subject"], **about), "targets": owners}
+    (hero,) = opening([scored("plaintext", 1.0, True, **about)], [record], ("plaintext",)).heroes
+    assert "Numbers of test nodes, by owner: 2 of 3 numbers read right." in hero.drawn.picture.alt
+
+    shares = {"attack": "i2-constant-answers", "subject": "class shares of test nodes"}
+    record = guess("plaintext", COUNTS, shares["subject"], **shares)
+    (hero,) = opening([scored("plaintext", 1.0, True, **shares)], [record], ("plaintext",)).heroes
+    assert "Test nodes of owner-0 by class: 2 of 2 classes read right." in hero.drawn.picture.alt
+
+    # spoilt by 0.3, 0 and 0.1 of their links; the second pair of three is paid in the wrong order
+    paid = [{"owner": f"owner-{i}", "true": [spoilt], "guess": [payoff]} for i, (spoilt, payoff) in
+            enumerate([(0.3, 0.2), (0.0, 0.9), (0.1, 0.1)])]  # fmt: skip
+    order = {"attack": "e6-payoff-quality", "subject": "quality of data"}
+    record = {**guess("plaintext", {}, order["subject"], **order), "targets": paid}
+    (hero,) = opening([scored("plaintext", 1.0, True, **order)], [record], ("plaintext",)).heroes
+    assert "2 of 3 pairs right" in hero.drawn.picture.alt
+
+
 def test_every_reader_has_a_sentence_and_who_was_not_tried_is_named() -> None:
     by_owner = {"attack": "c2-neighgen-batch", "subject": "raw node features", "adversary": "client"}
     told = opening(
@@ -215,3 +245,18 @@ def test_links_are_drawn_as_right_missed_and_invented() -> None:
     before, after = (hero.drawn.picture for hero in told.heroes)
     assert "1 of 2 read, 1 invented" in before.alt and "none of 2 read" in after.alt
     assert all(before.svg.count(f">link {kind}<") == 1 for kind in ("right", "missed", "invented"))
+
+
+def test_links_that_nobody_read_are_drawn_as_missed() -> None:
+    about = {"attack": "d1-index-lists", "subject": "links"}
+    graph = {"centre": 0, "nodes": [0, 1, 2], "true": [[0, 1], [1, 2]], "guess": [[0, 1], [1, 2]]}
+    target = {"owner": "owner-0", "true": [], "guess": [], "graph": graph}
+    told = opening(
+        [scored("plaintext", 1.0, True, **about), cell("masked", "blind", **about)],
+        [guess("plaintext", target, "links from lists", **about)],
+    )
+    stolen, left = (hero.drawn.picture for hero in told.heroes)
+    assert "2 of 2 read" in stolen.alt and "none of 2 read" in left.alt
+    # the dots of a missed link, in the graph and in its legend
+    dots = "stroke-dasharray"
+    assert left.svg.count(dots) > stolen.svg.count(dots)

@@ -55,7 +55,8 @@ def groups(guess: Guess, finished: FinishedRun) -> Judgement:
         many.append(len(np.unique(of[seen])))
         true[target], guessed[target] = y[seen][:SHOWN], named[:SHOWN]
     baselines = {"groups drawn by chance": chance, "the commonest class": common}
-    return _judged("grouped right", hits, nodes, baselines, {"groups": float(np.mean(many))}, true, guessed)
+    details = {"groups": float(np.mean(many)) if many else 0.0}
+    return _judged("grouped right", hits, nodes, baselines, details, true, guessed)
 
 
 def completions(guess: Guess, finished: FinishedRun) -> Judgement:
@@ -89,7 +90,9 @@ def _judged(
     true: Mapping[str, np.ndarray],
     guessed: Mapping[str, np.ndarray],
 ) -> Judgement:
-    hit, node = np.concatenate(hits), np.concatenate(nodes)
+    # a guess about nobody has nothing to put together
+    hit = np.concatenate([np.zeros(0, dtype=bool), *hits])
+    node = np.concatenate([np.zeros(0, dtype=int), *nodes])
     of = max(len(hit), 1)
     score = Score(
         metric,

@@ -118,11 +118,16 @@ def picture(name: str, samples: Sequence[Sample], alt: str) -> Picture:
     return draw(name, alt, paint, WIDTH, 0.45 + 2.2 * len(samples))
 
 
-def paint_graph(axes: Axes, sample: Sample, kinds: Sequence[str]) -> None:
-    """The nodes of a neighbourhood, and its links of some kinds."""
+def paint_graph(axes: Axes, sample: Sample, kinds: Sequence[str], *, unread: bool = False) -> None:
+    """The nodes of a neighbourhood, and its links of some kinds.
+
+    Args:
+        unread: whether nothing was guessed, so that every true link was missed.
+    """
     places, gap = sample.places(), (np.nan, np.nan)
     for kind in kinds:  # one line with gaps for all links of a kind: a small page
-        ends = [place for a, b in sorted(sample.of(kind)) for place in (places[a], places[b], gap)]
+        links = sample.true if unread else sample.of(kind)
+        ends = [place for a, b in sorted(links) for place in (places[a], places[b], gap)]
         if ends:
             axes.plot(*zip(*ends, strict=True), **LOOKS[kind], zorder=1, solid_capstyle="round")
     xs, ys = zip(*places.values(), strict=True)

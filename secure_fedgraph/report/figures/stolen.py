@@ -18,6 +18,8 @@ from secure_fedgraph.report.figures.svg import GUESS, INK, MUTED, SAFE, TRUE, Pi
 
 WIDE, TALL = 5.2, 2.35
 """Inches of one panel: two pictures stand side by side on a desk, and are readable on a phone."""
+MOST_ORDERED = 16
+"""Owners whose numbers stand below their bars."""
 MOST_NAMES = 4
 """Of words that are listed below a strip."""
 NOTHING = "nothing was read"
@@ -75,7 +77,7 @@ class Bars:
             axes.bar(places, shown, width=0.62, color=GUESS)
             for place, value in zip(places.tolist(), self.read.tolist(), strict=True):
                 if value > 1.2 * high:
-                    axes.text(place, 1.22 * high, f"{value:,.0f}", ha="center", color=INK, fontsize=8)
+                    axes.text(place, 1.22 * high, _short(value), ha="center", color=INK, fontsize=8)
         axes.bar(places, self.true, width=0.78, fill=False, edgecolor=TRUE, linewidth=1.6)
         many = len(places) > 10
         axes.set_xticks([] if many else list(places), [] if many else list(self.names))
@@ -83,21 +85,15 @@ class Bars:
         axes.set_ylim(1.28 * low, 1.36 * high)
         axes.tick_params(length=0, labelsize=8.5)
         if self.read is None:
-            axes.text(
-                0.5,
-                0.9,
-                self.why,
-                transform=axes.transAxes,
-                ha="center",
-                va="center",
-                color=SAFE,
-                fontsize=12,
-            )
+            _say(axes, self.why)
 
     def said(self) -> str:
         if self.read is None:
             return f"{self.title}: {self.why}."
-        right = int(np.isclose(self.read, self.true, atol=0.5, rtol=0.02).sum())
+        near = min(
+            0.5, 0.02 * float(np.abs(self.true).max())
+        )  # half a node of counts; little of small values
+        right = int(np.isclose(self.read, self.true, atol=near, rtol=0.02).sum())
         return f"{self.title}: {right} of {len(self.true)} {self.unit or 'values'} read right."
 
     def rows(self) -> list[list[object]]:
@@ -105,6 +101,61 @@ class Bars:
         return [
             [f"{self.title}, {name}", f"{true:.4g}", got]
             for name, true, got in zip(self.names, self.true, read, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class Order:
+    """Owners in the order that a reader put them in, which is all that it guessed.
+
+    Args:
+        title: of whom, in which order, and what the bars are.
+        true: one number of each owner; the order is right where they fall.
+        read: what orders them, the largest first; None where there was nothing to read.
+        why: what is printed where nothing was read.
+    """
+
+    title: str
+    true: np.ndarray
+    read: np.ndarray | None
+    why: str = NOTHING
+
+    tall = 1.0
+
+    def paint(self, axes: Axes) -> None:
+        owners = self._ordered()
+        places, high = np.arange(len(owners)), max(float(self.true.max()), 1e-9)
+        axes.bar(places, self.true[owners], width=0.7, color=TRUE)
+        many = len(owners) > MOST_ORDERED
+        axes.set_xticks([] if many else list(places), [] if many else [str(owner) for owner in owners])
+        axes.set_title(f"{self.title} ({self._counted()})")
+        axes.set_ylim(0, 1.36 * high)
+        axes.tick_params(length=0, labelsize=8.5)
+        if self.read is None:
+            _say(axes, self.why)
+
+    def _ordered(self) -> np.ndarray:
+        """Places of the owners, as they come."""
+        if self.read is None:
+            return np.arange(len(self.true))
+        order: np.ndarray = np.argsort(-self.read, kind="stable")
+        return order
+
+    def _counted(self) -> str:
+        if self.read is None:
+            return "no order read"
+        better = self.true[:, None] > self.true[None]
+        right = int((better & (self.read[:, None] > self.read[None])).sum())
+        return f"{right:,} of {int(better.sum()):,} pairs right"
+
+    def said(self) -> str:
+        return f"{self.title}: {self._counted()}."
+
+    def rows(self) -> list[list[object]]:
+        read = ["–"] * len(self.true) if self.read is None else [f"{value:.4g}" for value in self.read]
+        return [
+            [f"{self.title}, owner {number}", f"{true:.4g}", got]
+            for number, (true, got) in enumerate(zip(self.true, read, strict=True))
         ]
 
 
@@ -194,7 +245,7 @@ class Links:
     tall = 1.35
 
     def paint(self, axes: Axes) -> None:
-        paint_graph(axes, self.sample, LINK_KINDS if self.read else (MISSED,))
+        paint_graph(axes, self.sample, LINK_KINDS if self.read else (MISSED,), unread=not self.read)
         axes.set_title(f"{self.title}: {self._counted()}")
 
     def _counted(self) -> str:
@@ -219,6 +270,20 @@ class Links:
         ]  # fmt: skip
 
 
+def _short(value: float) -> str:
+    """A number above a bar that is cut.
+
+    >>> _short(12345.6), _short(0.3099)
+    ('12,346', '0.31')
+    """
+    return f"{value:,.0f}" if abs(value) >= 10 else f"{value:.2g}"
+
+
+def _say(axes: Axes, what: str) -> None:
+    """A few words in the empty place above bars."""
+    axes.text(0.5, 0.9, what, transform=axes.transAxes, ha="center", va="center", color=SAFE, fontsize=12)
+
+
 def stolen(name: str, caption: str, panels: Sequence[Panel], reader: str) -> Picture:
     """One picture of what a reader read under one policy.
 
@@ -241,7 +306,8 @@ def stolen(name: str, caption: str, panels: Sequence[Panel], reader: str) -> Pic
             handles = []
         if any(isinstance(panel, Links) for panel in panels):
             handles += [Line2D([], [], **LOOKS[kind], label=f"link {kind}") for kind in LINK_KINDS]
-        figure.legend(handles=handles, loc="outside lower left", ncols=3, fontsize=8.5, handlelength=2.6)
+        if handles:
+            figure.legend(handles=handles, loc="outside lower left", ncols=3, fontsize=8.5, handlelength=2.6)
 
     alt = f"{caption}. {' '.join(panel.said() for panel in panels)}"
     return draw(name, alt, paint, WIDE, 0.4 + TALL * sum(panel.tall for panel in panels))

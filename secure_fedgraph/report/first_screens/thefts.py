@@ -13,15 +13,25 @@ from secure_fedgraph.experiment.schema.score_verdict import RESIDUAL, SINGLE_OWN
 from secure_fedgraph.report import text
 from secure_fedgraph.report.figures.drawn import Drawn, Table
 from secure_fedgraph.report.figures.ego_graphs import samples_of
-from secure_fedgraph.report.figures.stolen import Bars, Links, Panel, Words, stolen
+from secure_fedgraph.report.figures.stolen import Bars, Links, Order, Panel, Words, stolen
 from secure_fedgraph.report.first_screens.readers import ReadUnder
-from secure_fedgraph.report.guess_kinds import LABELS, LINKS, NODES, ROWS, VOCABULARY
+from secure_fedgraph.report.guess_kinds import (
+    BATCHES,
+    LABELS,
+    LINKS,
+    NODES,
+    QUALITY,
+    ROWS,
+    SIZES,
+    TESTED,
+    VOCABULARY,
+)
 from secure_fedgraph.report.outcomes import aim_of
 
 MOST_BARS, MOST_PANELS = 24, 2
 LONGEST = 12
 """Characters of a class under its bar."""
-ORDER = (LABELS, *NODES, *LINKS, *ROWS, VOCABULARY)
+ORDER = (LABELS, TESTED, BATCHES, *NODES, *LINKS, *ROWS, VOCABULARY, *SIZES, QUALITY)
 """Kinds of guesses, from what a picture shows best."""
 
 
@@ -66,14 +76,14 @@ def before_and_after(
         after: the policy that the page is about; None where there is no other.
     """
     if before is None:
-        return [] if after is None else _what_is_left(audit, after.policy, names)
+        return [] if after is None else _together_alone(audit, after.policy, names)
     taken = _chosen(audit, before.policy, after, names)
     if not taken:
         return []
     who = text.listed(dict.fromkeys(text.named(text.ADVERSARIES, one.cell.adversary) for one in taken))
     heroes = [_hero("before", f"{text.under(before.policy)}: {who} reads single owners", taken, "leaks", who)]
     if after is not None:
-        left = [_left(audit, one, after.policy, names) for one in taken]
+        left = [what_is_left(audit, one, _same_attack(audit, one, after.policy), names) for one in taken]
         states = [state for _, state in left]
         state = next(one for one in ("leaks", "together", "nothing") if one in states)
         panels = [panel for panel, _ in left]
@@ -82,14 +92,14 @@ def before_and_after(
     return heroes
 
 
-def _what_is_left(audit: AuditResult, policy: str, names: Names) -> list[Hero]:
+def _together_alone(audit: AuditResult, policy: str, names: Names) -> list[Hero]:
     """What attacks read of all owners together, where they read no single one."""
     panels: list[Panel] = []
     readers: dict[str, None] = {}
     for cell in audit.cells:
         if cell.policy == policy and cell.leaks and aim_of(cell) == RESIDUAL:
-            record = _record(audit, cell)
-            panel = None if record is None else _panel(record, names)
+            record = record_of(audit, cell)
+            panel = None if record is None else panel_of(record, names)
             if panel is not None and all(type(panel) is not type(one) for one in panels):
                 panels.append(panel)
                 readers[text.named(text.ADVERSARIES, cell.adversary)] = None
@@ -127,8 +137,8 @@ def _chosen(audit: AuditResult, policy: str, after: ReadUnder | None, names: Nam
     thefts = []
     for cell in audit.cells:
         if cell.policy == policy and cell.leaks and aim_of(cell) == SINGLE_OWNERS:
-            record = _record(audit, cell)
-            panel = None if record is None else _panel(record, names)
+            record = record_of(audit, cell)
+            panel = None if record is None else panel_of(record, names)
             if record is not None and panel is not None:
                 thefts.append(Theft(cell, record, panel))
 
@@ -159,7 +169,8 @@ def _same_attack(audit: AuditResult, theft: Theft, policy: str) -> list[Cell]:
     ]
 
 
-def _record(audit: AuditResult, cell: Cell) -> Reconstruction | None:
+def record_of(audit: AuditResult, cell: Cell) -> Reconstruction | None:
+    """What the attack of a cell wrote down; None where nothing is kept of it."""
     wanted = (cell.policy, cell.attack, cell.adversary, cell.seed, cell.settings.aim, cell.settings.variant)
     for one in audit.reconstructions:
         place = (one.policy, one.attack, one.adversary, one.seed, one.aim, one.variant)
@@ -168,29 +179,37 @@ def _record(audit: AuditResult, cell: Cell) -> Reconstruction | None:
     return None
 
 
-def _left(audit: AuditResult, theft: Theft, policy: str, names: Names) -> tuple[Panel, str]:
-    """What the same attack has under another policy, and how good that is."""
-    cells = _same_attack(audit, theft, policy)
+def what_is_left(audit: AuditResult, theft: Theft, cells: Sequence[Cell], names: Names) -> tuple[Panel, str]:
+    """What the same attack has elsewhere, and how good that is.
+
+    Args:
+        audit: with what it wrote down there.
+        cells: of the same attack by the same reader there, about single owners and about all together.
+
+    Returns:
+        its drawing, and ``leaks``, ``together`` or ``nothing``.
+    """
     single = [cell for cell in cells if aim_of(cell) == SINGLE_OWNERS and cell.outcome == "score"]
     union = [cell for cell in cells if aim_of(cell) == RESIDUAL and cell.leaks]
     for cell in [one for one in single if one.leaks] or union or single:
-        record = _record(audit, cell)
-        panel = None if record is None else _panel(record, names, theft)
+        record = record_of(audit, cell)
+        panel = None if record is None else panel_of(record, names, theft)
         if panel is not None:
             state = "together" if cell in union else "leaks" if cell.leaks else "nothing"
             return panel, state
-    empty = _panel(theft.record, names, nothing=True) or theft.panel
-    if isinstance(empty, Bars | Words) and not any(cell.outcome != "refused" for cell in cells):
+    empty = panel_of(theft.record, names, nothing=True) or theft.panel
+    if isinstance(empty, Bars | Order | Words) and not any(cell.outcome != "refused" for cell in cells):
         empty = replace(empty, why="training was refused" if cells else "this attack was not tried")
     return empty, "nothing"
 
 
-def _panel(
+def panel_of(
     record: Reconstruction, names: Names, theft: Theft | None = None, nothing: bool = False
 ) -> Panel | None:
     """A drawing of one target of a guess; None for what cannot be drawn.
 
     Args:
+        record: what an attack wrote down.
         theft: of the same attack elsewhere, whose node is drawn again where it is there.
         nothing: draw the truth alone.
     """
@@ -210,8 +229,32 @@ def _labels(record: Reconstruction, names: Names, theft: Theft | None, nothing: 
         return None
     known = names.classes if len(names.classes) == len(true) else range(len(true))
     classes = [str(one)[:LONGEST] for one in known]
-    title = f"Training nodes of {target.owner} by class"
+    what = {TESTED: "Test nodes", BATCHES: "Labels"}.get(record.kind, "Training nodes")
+    title = f"{what} of {target.owner} by class"
     return Bars(title, true, None if nothing else read, classes, "classes")
+
+
+def _sizes(record: Reconstruction, names: Names, theft: Theft | None, nothing: bool) -> Panel | None:
+    """One number of each owner."""
+    true, read = (np.concatenate([_vector(one) for one in ends]) for ends in _ends(record))
+    owners = [target.owner.removeprefix("owner-")[:LONGEST] for target in record.targets]
+    if len(owners) != len(true):
+        return None
+    title = f"{text.sentence(record.subject or record.kind)[:-1]}, by owner"
+    return Bars(title, true, None if nothing else read, owners, "numbers")
+
+
+def _order(record: Reconstruction, names: Names, theft: Theft | None, nothing: bool) -> Panel | None:
+    """One number of each owner, of which only the order is guessed. True is how bad an owner's data are."""
+    true, read = (np.concatenate([_vector(one) for one in ends]) for ends in _ends(record))
+    if len(true) != len(record.targets):
+        return None
+    return Order("Quality of owners, the best paid first", 1 - true, None if nothing else read)
+
+
+def _ends(record: Reconstruction) -> tuple[list[JsonValue], list[JsonValue]]:
+    """What is true of every target, and what was guessed."""
+    return [target.true for target in record.targets], [target.guess for target in record.targets]
 
 
 def _vocabulary(record: Reconstruction, names: Names, theft: Theft | None, nothing: bool) -> Panel | None:
@@ -250,10 +293,15 @@ def _rows(record: Reconstruction, names: Names, theft: Theft | None, nothing: bo
     if set(np.unique(true)) <= {0.0, 1.0}:
         return _words(f"A row of {target.owner}", true, read, names, nothing)
     kept = np.sort(np.argsort(-np.maximum(np.abs(true), np.abs(read)), kind="stable")[:MOST_BARS])
-    known = names.features if len(names.features) == len(true) else range(1, len(true) + 1)
+    known = list(names.features if len(names.features) == len(true) else range(1, len(true) + 1))
     title = (
         f"{text.sentence(record.subject or record.kind)[:-1]} of {target.owner}: the largest of {len(true):,}"
     )
+    stolen_before = None if theft is None else theft.panel
+    if isinstance(stolen_before, Bars):  # the same values of the same row, whoever it was taken to be of
+        there = [number for number, name in enumerate(known) if str(name) in stolen_before.names]
+        if np.array_equal(true[there], stolen_before.true):
+            kept, title = np.array(there), stolen_before.title
     return Bars(title, true[kept], None if nothing else read[kept], [str(known[i]) for i in kept])
 
 
@@ -266,6 +314,10 @@ def _links(record: Reconstruction, names: Names, theft: Theft | None, nothing: b
 
 _MAKERS: dict[str, Callable[[Reconstruction, Names, Theft | None, bool], Panel | None]] = {
     LABELS: _labels,
+    TESTED: _labels,
+    BATCHES: _labels,
+    QUALITY: _order,
+    **dict.fromkeys(SIZES, _sizes),
     VOCABULARY: _vocabulary,
     **dict.fromkeys(NODES, _node),
     **dict.fromkeys(ROWS, _rows),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from secure_fedgraph.attacks import LabelCounts, VocabularySupport
+from secure_fedgraph.attacks import Guess, LabelCounts, LinkTeller, VocabularySupport
 from secure_fedgraph.audits.grid import grid
 from secure_fedgraph.audits.grid.cells import Audit
 from secure_fedgraph.audits.grid.folders import audit_folder
@@ -81,6 +81,25 @@ def test_a_judgement_that_does_not_fit_its_guess(monkeypatch: pytest.MonkeyPatch
     assert {cell["attack"][:2] for cell in found.cells} == {"a1"}
     assert {row["attack"] for row in found.not_run} == {"a4-label-counts"}
     assert {row["attack"] for row in found.reconstructions} == {"a1-vocabulary-support"}
+
+
+def test_an_attack_that_says_nothing_about_anybody_is_blind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No judge is asked for the mean over nobody."""
+    monkeypatch.setattr(LabelCounts, "run", lambda *_: Guess("label shares", {}, {}, 3))
+    found = grid.audit(experiment(), ["plaintext"], TWO, [0], controls=())
+    assert not found.not_run
+    (cell,) = (
+        c for c in found.cells if (c["attack"], c["settings"]["aim"]) == ("a4-label-counts", SINGLE_OWNERS)
+    )
+    assert cell["outcome"] == "blind"
+    assert cell["reason"] == "a4-label-counts: the attack said nothing about anybody"
+
+
+def test_an_attack_that_reads_no_message_leaves_conformance_something_to_read() -> None:
+    noised = experiment("policy=local_dp", "protection.norm=1.0", "protection.multiplier=4.0")
+    found = grid.audit(noised, ["local_dp"], [LinkTeller], [0], controls=())
+    assert not found.not_run
+    assert {row["outcome"] for row in found.conformance} and {c["outcome"] for c in found.cells} == {"score"}
 
 
 def test_an_attack_on_a_finished_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
