@@ -136,6 +136,7 @@ def test_rows_stay_within_the_bound(backbone):
 @pytest.mark.parametrize("backbone", ["residual", "gcnii"])
 def test_rows_by_their_non_zeros_give_the_same_scores_and_gradients(backbone):
     tower = made(backbone)
+    torch.nn.init.constant_(tower.entry.bias, 0.3)
     x = (torch.rand(5, 3, generator=torch.Generator().manual_seed(2)) < 0.4).float() * 0.5
     found = []
     for rows in (x, SparseRows.of(x)):
@@ -145,3 +146,24 @@ def test_rows_by_their_non_zeros_give_the_same_scores_and_gradients(backbone):
         found.append((top, torch.autograd.grad(top.square().sum(), tower.entry.weight)[0]))
     for dense, sparse in zip(*found, strict=True):
         assert torch.allclose(dense, sparse, atol=1e-5)
+
+
+def test_what_goes_around_a_segment_follows_its_nodes_through_every_layer():
+    tower = made("residual").eval()
+    middle, last = torch.tensor([0, 1, 3, 4]), torch.tensor([3, 4])
+    links = [links_between(TABLE, NODES, middle, 2.0), links_between(TABLE, middle, last, 2.0)]
+    for layer in tower.layers:
+        torch.nn.init.zeros_(layer.weight)  # then nothing but what goes around is left
+    x = torch.randn(5, 3, generator=torch.Generator().manual_seed(1))
+    expected = 0.5 * torch.relu(tower.entry(x))[last]
+    assert torch.allclose(tower.segment(0, None, x, links, Noise()), expected, atol=1e-6)
+
+
+def test_what_dropout_leaves_is_as_much_larger():
+    tower = made("gcn", aggregated=(1, 4)).train()
+    x = torch.randn(5, 3, generator=torch.Generator().manual_seed(1))
+    whole = tower.segment(0, None, x, [between(1.0)], Noise())
+    dropped = tower.segment(0, None, x, [between(1.0)], Noise(0.75, seed=4))
+    kept = dropped != 0
+    assert 0 < int(kept.sum()) < int((whole != 0).sum())
+    assert torch.allclose(dropped[kept], 4 * whole[kept])
