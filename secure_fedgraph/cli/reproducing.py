@@ -45,7 +45,8 @@ def reproduce(
     screen, started = Screen({"as_json": as_json, "quiet": quiet}), time.perf_counter()
     asked = table_named(table).only(only)
     asked = asked.quick() if quick else asked
-    path = out / f"{'-'.join([asked.name, *(['quick'] if quick else []), *only])}.json"
+    words_in_name = ["".join(c if c.isalnum() or c in "+.=" else "-" for c in word) for word in only]
+    path = out / f"{'-'.join([asked.name, *(['quick'] if quick else []), *words_in_name])}.json"
     if path.is_dir():
         raise BadInput(
             f"--out {out}: {path.name} is a folder there, and the table's file goes there: move it away"

@@ -120,19 +120,23 @@ class PaperTable:
         """The cells whose row or column holds one of the words; all where there are none.
 
         Raises:
-            BadInput: where no cell does.
+            BadInput: for a word that no cell holds.
         """
         if not words:
             return self
-        lower = [word.lower() for word in words]
-        chosen = tuple(c for c in self.cells if any(w in f"{c.row} {c.column}".lower() for w in lower))
-        if not chosen:
-            raise BadInput(
-                f"--only {', '.join(words)}: no cell of {self.name} is named so; its rows are "
-                f"{', '.join(self.rows)}, its columns {', '.join(self.columns)}"
-            )
+        chosen = set[int]()
+        for word in words:
+            holding = {i for i, c in enumerate(self.cells) if word.lower() in f"{c.row} {c.column}".lower()}
+            if not word or not holding:
+                raise BadInput(
+                    f"--only {word[:60]!r}: no cell of {self.name} is named so; its rows are "
+                    f"{', '.join(self.rows)}, its columns {', '.join(self.columns)}"
+                )
+            chosen |= holding
         about = (self.name, self.title, self.paper, self.seeds, self.selection)
-        return PaperTable(*about, chosen, self.quick_rounds, self.quick_columns)
+        return PaperTable(
+            *about, tuple(self.cells[i] for i in sorted(chosen)), self.quick_rounds, self.quick_columns
+        )
 
     def _rough(self, cell: Cell) -> Cell:
         def shorter(case: Case | None) -> Case | None:
