@@ -7,7 +7,7 @@ features): communities by ``louvain_compiled``, batches of 1,024, two rounds of 
 scored on the whole graph and on a sample of 10,000 test nodes. Every size is a process of its own, with one
 thread; its row is written once it is finished, and sizes that have one are not run again. ``--table`` prints
 what is there. CPU seconds are the process's own; memory is its largest resident set. The largest size needs
-``--sizes 2500000``: 16 GB of memory and 10 minutes.
+``--sizes 2500000``: 16 GB of memory.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def draw(name: str, alt: str, paint: Callable[[Figure], None], width: float, hei
         paint(figure)
         vector = io.StringIO()
         FigureCanvasSVG(figure).print_svg(vector, metadata={"Date": None})
-        figure.set_layout_engine("none")  # its places are settled, and settling them takes half of the time
+        figure.set_layout_engine("none")  # laid out already; the PNG has the same layout
         figure.set_facecolor("white")
         figure.set_dpi(200)
         canvas = FigureCanvasAgg(figure)
