@@ -9,14 +9,36 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.data import Data
-from torch_geometric.nn import GINConv
 
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.sparse_matrix import SparseMatrix
 from secure_fedgraph.models.molecules import Embedded
 from secure_fedgraph.models.parameters import blank_linear
 
 CONVOLUTIONS = "convolutions."
 """What the names of the convolutions' parameters begin with: the part that the released code shares."""
+
+
+class GinLayer(nn.Module):
+    """``MLP(x_v + sum of x_u over v's neighbours)``, the MLP with one hidden layer.
+
+    torch-geometric's GINConv with a fixed epsilon of 0, and its names of parameters. It is made in a quarter
+    of the time, which counts where every client makes a model in every round.
+
+    Args:
+        width: of the output and in between.
+        inputs: of the rows that are summed; ``width`` if None.
+    """
+
+    def __init__(self, width: int, inputs: int | None = None) -> None:
+        super().__init__()
+        first = blank_linear(width if inputs is None else inputs, width)
+        self.nn = nn.Sequential(first, nn.ReLU(), blank_linear(width, width))
+
+    def forward(self, x: Tensor, links: SparseMatrix) -> Tensor:
+        """``[nodes, width]`` from ``[nodes, inputs]`` and the links as ``of_links`` gives them."""
+        made: Tensor = self.nn(links.times(x) + x)
+        return made
 
 
 class Gin(nn.Module):
@@ -56,11 +78,9 @@ class Gin(nn.Module):
         self.hidden, self.dropout = hidden, dropout
         linear: nn.Module = blank_linear(features, hidden)
         self.reduce: nn.Module = Embedded(atoms, hidden) if atoms else linear
-        self.convolutions = nn.ModuleList(GINConv(_mlp(hidden), eps=0.0) for _ in range(layers))
+        self.convolutions = nn.ModuleList(GinLayer(hidden) for _ in range(layers))
         self.between: nn.Module = blank_linear(hidden, hidden)
         self.head: nn.Module = blank_linear(hidden, classes)
-        for convolution in self.convolutions:  # a constant, which is not sent
-            convolution.register_buffer("eps", torch.zeros(1), persistent=False)
         for p in self.parameters():
             nn.init.zeros_(p)  # never uninitialised memory; `initialise` draws the real start
 
@@ -83,8 +103,9 @@ class Gin(nn.Module):
             generator: of the dropout; needed in training, unless dropout is 0.
         """
         x = self.reduce(packed.x)
+        links = SparseMatrix.of_links(packed.edge_index, len(x))
         for convolution in self.convolutions:
-            x = self._dropped(F.relu(convolution(x, packed.edge_index)), generator)
+            x = self._dropped(F.relu(convolution(x, links)), generator)
         graphs = int(packed.graph.max()) + 1 if packed.graph.numel() else 0
         pooled: Tensor = x.new_zeros(graphs, self.hidden).index_add(0, packed.graph, x)
         return pooled
@@ -103,9 +124,5 @@ class Gin(nn.Module):
             return x
         if generator is None:
             raise BadInput("a GIN in training draws its dropout from a generator: pass one, or set dropout 0")
-        keep = torch.rand(x.shape, generator=generator) >= self.dropout
-        return x * keep / (1 - self.dropout)
-
-
-def _mlp(width: int) -> nn.Sequential:
-    return nn.Sequential(blank_linear(width, width), nn.ReLU(), blank_linear(width, width))
+        kept = torch.rand(x.shape, generator=generator).ge_(self.dropout)
+        return x * kept.div_(1 - self.dropout)

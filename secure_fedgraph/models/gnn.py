@@ -12,8 +12,9 @@ from torch import nn
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.sample.trees import NeighbourTable
+from secure_fedgraph.graph.sparse_matrix import SparseMatrix
 from secure_fedgraph.models.parameters import blank_linear
-from secure_fedgraph.models.sparse_rows import Features, SparseRows, chosen, compact_of
+from secure_fedgraph.models.sparse_rows import Features, chosen, compact_of
 
 
 def _level_sizes(positions: int, depth: int) -> list[int]:
@@ -129,7 +130,7 @@ class GraphSage(nn.Module):
         degree = table.degree.clamp(min=1).unsqueeze(1)
         rows = self.prepared(x)
         for depth, layer in enumerate(self._sage):
-            if isinstance(rows, SparseRows):
+            if isinstance(rows, SparseMatrix):
                 own, messages = layer.halves(rows)
             else:
                 own, messages = None, layer.neighbour(x)

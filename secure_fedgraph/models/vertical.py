@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.sample.layers import Links
+from secure_fedgraph.graph.sparse_matrix import SparseMatrix
 from secure_fedgraph.models.parameters import glorot
-from secure_fedgraph.models.sparse_rows import Features, SparseRows
+from secure_fedgraph.models.sparse_rows import Features
 
 Backbone = Literal["gcnii", "gcn", "gat", "residual"]
 Aggregation = Literal["mean", "concat"]
@@ -185,7 +186,7 @@ class Tower(nn.Module):
         return scores
 
     def _entered(self, x: Features) -> Tensor:
-        if isinstance(x, SparseRows):
+        if isinstance(x, SparseMatrix):
             return x.linear(self.entry.weight) + self.entry.bias
         entered: Tensor = self.entry(x)
         return entered

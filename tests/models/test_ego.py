@@ -11,11 +11,12 @@ import torch.nn.functional as F
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.data.synthetic import citation
 from secure_fedgraph.graph.sample.ego_graphs import ego_table, levels
+from secure_fedgraph.graph.sparse_matrix import SparseMatrix
 from secure_fedgraph.models.ego.free import EgoFree
 from secure_fedgraph.models.ego.mash import class_shares, coefficient, distance, mash, mean_shares
 from secure_fedgraph.models.ego.model import EgoSage, Reduction, dropped
 from secure_fedgraph.models.parameters import parameters_of
-from secure_fedgraph.models.sparse_rows import SparseRows, compact
+from secure_fedgraph.models.sparse_rows import compact
 
 GRAPH = citation(nodes=80, features=40, classes=3, seed=4)
 FANOUT = (3, 2)
@@ -81,21 +82,8 @@ def test_an_isolated_node_is_scored_from_itself() -> None:
     assert torch.isfinite(scores).all() and not torch.equal(scores[0], scores[1])
 
 
-def test_sparse_products_are_dense_ones_with_their_gradients() -> None:
-    for values in (torch.ones(1), torch.rand(30, 50, generator=seeded(9))):
-        x = (torch.rand(30, 50, generator=seeded()) < 0.05).float() * values
-        rows = SparseRows.of(x)
-        assert (rows.values is None) == (len(values) == 1)
-        chosen = torch.tensor([3, 3, 29, 0])
-        weight = torch.rand(50, 4, generator=seeded(1), requires_grad=True)
-        rows.select(chosen).times(weight).square().sum().backward()
-        sparse, weight.grad = weight.grad, None
-        (x[chosen] @ weight).square().sum().backward()
-        assert torch.allclose(sparse, weight.grad, atol=1e-5)
-
-
 def test_what_is_dense_stays_dense() -> None:
-    assert isinstance(compact(torch.eye(20)), SparseRows)
+    assert isinstance(compact(torch.eye(20)), SparseMatrix)
     assert isinstance(compact(torch.rand(20, 20) + 0.1), torch.Tensor)
     dense, sparse = (Reduction(20, 4) for _ in range(2))
     for one in (dense, sparse):

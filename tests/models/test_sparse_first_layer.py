@@ -12,9 +12,10 @@ import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.training.optimizers import bound_gradients
 from secure_fedgraph.graph.data.synthetic import citation
 from secure_fedgraph.graph.sample.trees import NeighbourTable
+from secure_fedgraph.graph.sparse_matrix import SparseMatrix
 from secure_fedgraph.models.gnn import GraphSage
 from secure_fedgraph.models.parameters import blank_linear, glorot
-from secure_fedgraph.models.sparse_rows import SparseRows, compact_of
+from secure_fedgraph.models.sparse_rows import compact_of
 
 WORDS = citation(nodes=300, features=500, words_per_node=6, mean_degree=3.0, seed=1)
 
@@ -38,7 +39,7 @@ def test_sparse_rows_give_the_scores_and_gradients_of_dense_ones(counted: bool) 
         scores = net.forward_tree(features, tree)
         scores.square().sum().backward()
         found.append((scores, [p.grad for p in net.parameters()]))
-    assert isinstance(model().prepared(x), SparseRows)
+    assert isinstance(model().prepared(x), SparseMatrix)
     assert torch.allclose(found[0][0], found[1][0], atol=1e-5)
     assert all(torch.allclose(a, b, atol=1e-4) for a, b in zip(found[0][1], found[1][1], strict=True))
 
@@ -83,8 +84,8 @@ def test_what_is_kept_is_made_again_after_a_change_in_place() -> None:
     assert NeighbourTable.of(links, 3) is not before
     assert NeighbourTable.of(links, 3).neighbours(0).tolist() == [0, 2]
     after = compact_of(x)
-    assert isinstance(rows, SparseRows) and isinstance(after, SparseRows)
-    assert len(after.columns) == 2 and compact_of(x) is after
+    assert isinstance(rows, SparseMatrix) and isinstance(after, SparseMatrix)
+    assert len(after.column) == 2 and compact_of(x) is after
 
 
 class MyOwn(GraphSage):

@@ -8,7 +8,7 @@ import torch
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.sample.layers import Links, links_between
 from secure_fedgraph.graph.sample.trees import NeighbourTable
-from secure_fedgraph.models.sparse_rows import SparseRows
+from secure_fedgraph.graph.sparse_matrix import SparseMatrix
 from secure_fedgraph.models.vertical import Noise, Tower, locally, segments_of
 
 NODES = torch.arange(5)
@@ -139,7 +139,7 @@ def test_rows_by_their_non_zeros_give_the_same_scores_and_gradients(backbone):
     torch.nn.init.constant_(tower.entry.bias, 0.3)
     x = (torch.rand(5, 3, generator=torch.Generator().manual_seed(2)) < 0.4).float() * 0.5
     found = []
-    for rows in (x, SparseRows.of(x)):
+    for rows in (x, SparseMatrix.of(x)):
         top = tower.segment(
             1, tower.segment(0, None, rows, [between()] * 2, Noise()), rows, [between()] * 2, Noise()
         )

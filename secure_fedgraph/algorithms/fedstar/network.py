@@ -9,10 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.data import Data
-from torch_geometric.nn import GCNConv, GINConv
+from torch_geometric.nn import GCNConv
 
 from secure_fedgraph.algorithms.fedstar.structure import WIDTH, known_structure_of
-from secure_fedgraph.models.gin import Gin
+from secure_fedgraph.graph.sparse_matrix import SparseMatrix
+from secure_fedgraph.models.gin import Gin, GinLayer
 
 SHARED = "structure."
 """What the names of the shared parameters begin with."""
@@ -52,9 +53,7 @@ class StructuredGin(Gin):
         atoms: Sequence[int] = (),
     ) -> None:
         super().__init__(features, classes, hidden, layers, dropout, atoms)
-        for convolution in self.convolutions:
-            assert isinstance(convolution, GINConv)
-            convolution.nn[0] = nn.utils.skip_init(nn.Linear, 2 * hidden, hidden)
+        self.convolutions = nn.ModuleList(GinLayer(hidden, 2 * hidden) for _ in range(layers))
         self.structure = _Structure(hidden, layers)
         self.together: nn.Module = nn.utils.skip_init(nn.Linear, 2 * hidden, hidden)
         for p in self.parameters():
@@ -82,8 +81,9 @@ class StructuredGin(Gin):
             known = known_structure_of(packed.edge_index, len(packed.x))
         s = self.structure.reduce(known)
         x = self.reduce(packed.x)
+        links = SparseMatrix.of_links(packed.edge_index, len(x))
         for own, shared in zip(self.convolutions, self.structure.convolutions, strict=True):
-            x = self._dropped(F.relu(own(torch.cat([x, s], dim=1), packed.edge_index)), generator)
+            x = self._dropped(F.relu(own(torch.cat([x, s], dim=1), links)), generator)
             s = torch.tanh(shared(s, packed.edge_index))
         x = self.together(torch.cat([x, s], dim=1))
         graphs = int(packed.graph.max()) + 1 if packed.graph.numel() else 0
