@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from functools import lru_cache
 from typing import NoReturn
 
 from cryptography.exceptions import InvalidSignature, InvalidTag
@@ -148,11 +149,17 @@ class AgreementKey(Secret):
         if peer_public == self.public:
             raise HostileMessage(f"The peer's key {_short(peer_public)} is this client's own, reflected.")
         try:
-            secret = self._key.exchange(X25519PublicKey.from_public_bytes(peer_public))
+            secret = self._key.exchange(_public_key(peer_public))
         except (ValueError, TypeError):
             raise HostileMessage(f"{_short(peer_public)} is not a usable X25519 public key.") from None
         ends = b"".join(sorted((self.public, peer_public)))
         return derive(secret, ends + info)
+
+
+@lru_cache(maxsize=4096)
+def _public_key(raw: bytes) -> X25519PublicKey:
+    """Clients of one process have the same peers: each key is read once. Nothing in it is secret."""
+    return X25519PublicKey.from_public_bytes(raw)
 
 
 def derive(secret: bytes, info: bytes, length: int = KEY_BYTES) -> bytes:
