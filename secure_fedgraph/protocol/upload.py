@@ -134,7 +134,7 @@ class Upload:
         blocks = [
             t.reshape(rows, _size(shape)) for t, (_, shape) in zip(tensors.values(), fields, strict=True)
         ]
-        matrix = torch.cat(blocks, dim=1)
+        matrix = torch.cat(blocks, dim=1)  # a copy
         if not all_finite(matrix.numpy()):
             bad = next(name for name, t in tensors.items() if not torch.isfinite(t).all())
             _LOG.warning(
@@ -142,7 +142,8 @@ class Upload:
                 "lower the learning rate",
                 bad,
             )
-        return layout, torch.nan_to_num(matrix, nan=0.0, posinf=0.0, neginf=0.0).numpy()
+            matrix.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
+        return layout, matrix.numpy()
 
     def laid_out(self, layout: Layout, unit: Unit) -> Upload:
         """This upload in a public layout: tensors of other names or shapes are left out, and are zeros there.
