@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from secure_fedgraph.loading import postpone_the_compiler  # before torch is loaded
+from secure_fedgraph.loading import postpone_what_torch_geometric_loads  # before torch is loaded
 
 if TYPE_CHECKING:
     from secure_fedgraph import algorithms, attacks, errors, policies
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from secure_fedgraph.running.run import Run
     from secure_fedgraph.seams import ClientContext, RoundApi
 
-postpone_the_compiler()  # before torch-geometric is loaded
+postpone_what_torch_geometric_loads()  # before torch-geometric is loaded
 __version__ = "0.1.0"
 
 # Where each public name stands. A name is imported when it is first used, so that `import secure_fedgraph`

@@ -1,7 +1,7 @@
 """How heavy libraries are loaded: as late as possible, and with threads that do not spin.
 
-Most commands use no accountant of noise, no networkx (their partition is kept already), and never PyTorch's
-compiler. Such modules are loaded where something of them is used.
+Most commands use no accountant of noise, no networkx (their partition is kept already), and never pandas or
+PyTorch's compiler. Such modules are loaded where something of them is used.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
@@ -19,13 +20,21 @@ from typing import Any
 # OpenMP reads this once, when torch is loaded, so it is set before anything else is imported. A value that
 # the environment already has stays. On a machine with other work, spinning doubled the processor time.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-_COMPILER, _LOADS_IT = "torch._dynamo", "torch_geometric.isinstance"
+_LATE: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "torch_geometric.isinstance": ("torch._dynamo", ()),  # to recognise compiled models
+    "torch_geometric.llm.utils.backend_utils": ("pandas", ("DataFrame",)),  # for a filter of text graphs
+    "torch_geometric.datasets.tag_dataset": ("pandas", ("DataFrame", "read_csv")),  # for one family of data
+}
+"""Modules that every import of torch-geometric runs -> what they load and nearly nobody uses, and what they
+import from it to call it."""
 
 
 class _Postponed(ModuleType):
     """Stands for a module; each use goes to the module itself, so that what a test replaces there is used."""
 
     def __getattr__(self, name: str) -> Any:
+        if name == "__path__":  # which ``from module import name`` looks at
+            raise AttributeError(name)
         if sys.modules.get(self.__name__) is self:
             del sys.modules[self.__name__]
         return getattr(importlib.import_module(self.__name__), name)
@@ -40,42 +49,58 @@ def postponed(name: str) -> Any:
     return _Postponed(name)
 
 
-class _WithoutCompiler(Loader):
-    """Runs a module for which PyTorch's compiler is only postponed."""
+class _PostponedCall:
+    """Stands for what is only called: its module is imported at the first call."""
 
-    def __init__(self, inner: Loader) -> None:
-        self._inner = inner
+    def __init__(self, module: str, name: str) -> None:
+        self._module, self._name = module, name
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        return getattr(importlib.import_module(self._module), self._name)(*given, **named)
+
+
+class _Without(Loader):
+    """Runs a module for which another one is only postponed."""
+
+    def __init__(self, inner: Loader, name: str, called: tuple[str, ...]) -> None:
+        self._inner, self._name, self._called = inner, name, called
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._inner.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        compiler = sys.modules.setdefault(_COMPILER, _Postponed(_COMPILER))
+        late = sys.modules.setdefault(self._name, _Postponed(self._name))
+        if isinstance(late, _Postponed):
+            for one in self._called:
+                setattr(late, one, _PostponedCall(self._name, one))
         try:
             self._inner.exec_module(module)
         finally:
-            if isinstance(compiler, _Postponed) and sys.modules.get(_COMPILER) is compiler:
-                del sys.modules[_COMPILER]  # whoever imports it later does so as usual
+            if isinstance(late, _Postponed) and sys.modules.get(self._name) is late:
+                del sys.modules[self._name]  # whoever imports it later does so as usual
 
 
 class _Finder(MetaPathFinder):
-    """Finds the one module of torch-geometric that loads the compiler.
+    """Finds the modules of torch-geometric that load what takes long, on every import of it.
 
-    It does so to recognise compiled models, on every import of torch-geometric. The compiler takes more than
-    a second of processor time to load, as much as all of PyTorch. ``torch._dynamo`` stays usable: PyTorch
-    loads it by itself when it is first named.
+    PyTorch's compiler takes more than a second of processor time to load, as much as all of PyTorch; pandas
+    takes a third of one. Both stay usable: they are loaded when something of them is first used.
     """
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        spec = PathFinder.find_spec(fullname, path, target) if fullname == _LOADS_IT else None
-        if spec is not None and spec.loader is not None:
-            spec.loader = _WithoutCompiler(spec.loader)
+        if fullname not in _LATE:
+            return None
+        name, called = _LATE[fullname]
+        spec = PathFinder.find_spec(fullname, path, target)
+        # without pandas, torch-geometric goes on without it too
+        if spec is not None and spec.loader is not None and find_spec(name.partition(".")[0]) is not None:
+            spec.loader = _Without(spec.loader, name, called)
         return spec
 
 
-def postpone_the_compiler() -> None:
-    """From now on, importing torch-geometric does not load PyTorch's compiler."""
+def postpone_what_torch_geometric_loads() -> None:
+    """From now on, importing torch-geometric loads neither PyTorch's compiler nor pandas."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())

@@ -9,7 +9,7 @@ import pytest
 
 from secure_fedgraph.loading import postponed
 
-HEAVY = "{'torch._dynamo', 'dp_accounting', 'scipy.stats', 'networkx', 'sympy'}"
+HEAVY = "{'torch._dynamo', 'pandas', 'dp_accounting', 'scipy.stats', 'networkx', 'sympy'}"
 TRAINING = """
 import sys
 import secure_fedgraph as sfg
@@ -47,6 +47,26 @@ def test_the_compiler_is_there_for_whoever_uses_it(use: str) -> None:
     begin = "import secure_fedgraph, torch, torch_geometric, sys; model = torch.nn.Linear(1, 1)"
     loaded = "'torch._dynamo' in sys.modules"
     assert run(f"{begin}\nassert not {loaded}\n{use}\nprint({loaded})") == "True"
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "from torch_geometric.llm.utils.backend_utils import DataFrame; assert len(DataFrame([(1, 2)])) == 1",
+        "import pandas; assert pandas.DataFrame",
+        "import pandas.api.types as types; assert types.is_bool(True)",
+        "from pandas import DataFrame; assert isinstance(DataFrame([1]), DataFrame)",
+    ],
+)
+def test_pandas_is_there_for_whoever_uses_it(use: str) -> None:
+    begin = "import secure_fedgraph, torch_geometric, sys\nassert 'pandas' not in sys.modules"
+    assert run(f"{begin}\n{use}\nprint('pandas' in sys.modules)") == "True"
+
+
+def test_without_pandas_torch_geometric_says_what_is_missing() -> None:
+    hide = "import sys; sys.modules['pandas'] = None"
+    look = "from torch_geometric.llm.utils import backend_utils; print(backend_utils.DataFrame)"
+    assert run(f"{hide}\nimport secure_fedgraph\n{look}") == "None"
 
 
 def test_a_postponed_module_follows_what_is_replaced_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
