@@ -123,9 +123,23 @@ def test_what_is_finished_is_printed_and_nothing_runs(
 
 
 @pytest.mark.parametrize(
-    "words", [("fedego-99",), ("fedego-2", "--only", "nobody"), ("fedego-2", "--seeds", "0")]
+    "words",
+    [
+        ("fedego-99",),
+        ("fedego-2", "--only", "nobody"),
+        ("fedego-2", "--seeds", "0"),
+        ("fedego-2", "--seeds", "1001", "--finished"),
+    ],
 )
 def test_words_that_are_wrong(words: tuple[str, ...], tmp_path: Path) -> None:
     refused = called(*words, "--out", str(tmp_path))
     assert refused.exit_code == 2
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused_and_stays(tmp_path: Path) -> None:
+    file = tmp_path / "tables"
+    file.write_text("mine")
+    for also in ((), ("--finished",)):
+        assert called("fedego-2", *also, "--out", str(file)).exit_code == 2
+    assert file.read_text() == "mine"
