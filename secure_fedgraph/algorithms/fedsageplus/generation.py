@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import ClassVar
 
 import torch
@@ -18,6 +19,7 @@ from secure_fedgraph.models.neighgen.training import predict_neighbours, train_l
 from secure_fedgraph.models.parameters import glorot, load, parameters_of
 from secure_fedgraph.seams import ClientContext
 
+_LOG = logging.getLogger("secure_fedgraph.training")
 CANDIDATES = 5
 RATE, DECAY = 0.001, 1e-4
 """Adam's rate and weight decay for generators, as in the released code."""
@@ -105,6 +107,13 @@ class Generates:
         if "completed" not in client.memory:
             model = self.own_generator(client)
             counts, features = predict_neighbours(model, client.graph, client.generator("mending"))
+            if not counts.any():
+                _LOG.warning(
+                    "%s: its generator predicts a missing neighbour for no node, so its graph stays as it is: "
+                    "training.generator_epochs = %d may be too few",
+                    client.name,
+                    self.settings.generator_epochs,
+                )
             graph = mend(client.graph, counts, features)
             keys = ("x", "y", "edge_index", "train_mask")
             client.memory["completed"] = {key: graph[key] for key in keys}

@@ -26,7 +26,9 @@ def _known(context: click.Context, argument: click.Argument, value: str) -> str:
 
 @click.command(epilog=EXAMPLES)
 @click.argument("table", callback=_known)
-@click.option("--seeds", type=click.IntRange(1, 1000), help="Seeds 0 to N - 1; as many as the paper by default.")
+@click.option(
+    "--seeds", type=click.IntRange(1, 1000), help="Seeds 0 to N - 1; the paper's number by default."
+)
 @click.option("--quick", is_flag=True, help="A rough version: one seed, few rounds, small columns.")
 @click.option("--only", multiple=True, metavar="WORD", help="Cells whose row or column holds it; repeatable.")
 @click.option("--finished", is_flag=True, help="Print what earlier calls finished, and run nothing.")

@@ -19,7 +19,9 @@ from secure_fedgraph.errors import BadInput, BudgetExhausted, HostileMessage, Re
 from secure_fedgraph.experiment.config import Experiment, load
 from secure_fedgraph.experiment.results import execute, in_form, lead, make_federation
 from secure_fedgraph.forms import FormWarning, fit
+from secure_fedgraph.models.parameters import parameters_of
 from secure_fedgraph.privacy.moments import moment_sums
+from secure_fedgraph.privacy.spending.ledger import Ledger
 from secure_fedgraph.protocol import ContributionMoments, Unit
 from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.protocol.transcript import everything
@@ -413,3 +415,19 @@ def test_no_generator_can_be_made_to_ask(federation) -> None:
     assert not {s.channel for s in run.transcript.sent} & {"generator", "feedback"}
     with pytest.raises(Blind):
         oracle.run(run.transcript.view("owner-0"), Knowledge())
+
+
+@pytest.mark.parametrize("bias", [0.2, 3.0])
+def test_an_owner_whose_generator_makes_nothing_reads_so_in_its_log(
+    federation: sfg.Federation, bias: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    algorithm = sfg.LocSagePlus(hidden=(8, 8), encoder=(8, 8), generator_hidden=(8, 16), generator_epochs=0)
+    bound = sfg.policies.plaintext().bind(algorithm.in_use, federation.names)
+    client, *_ = federation.make_clients(algorithm, bound, "run-1", Ledger(), seed=0)
+    generator = parameters_of(algorithm.own_generator(client))
+    generator["dgen.weight"].zero_()
+    generator["dgen.bias"].fill_(bias)
+    client.memory["neighgen"] = generator
+    added = len(algorithm.completed(client).x) - len(client.graph.x)
+    told = [r for r in caplog.records if "generator_epochs" in r.getMessage()]
+    assert (added > 0) == (bias > 1) and len(told) == (not added)
