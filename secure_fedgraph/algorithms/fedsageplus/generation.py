@@ -109,8 +109,8 @@ class Generates:
             counts, features = predict_neighbours(model, client.graph, client.generator("mending"))
             if not counts.any():
                 _LOG.warning(
-                    "%s: its generator predicts a missing neighbour for no node, so its graph stays as it is: "
-                    "training.generator_epochs = %d may be too few",
+                    "%s: its generator predicts no missing neighbour, so its graph stays as it is: "
+                    "training.generator_epochs=%d may be too few",
                     client.name,
                     self.settings.generator_epochs,
                 )
