@@ -18,6 +18,10 @@ from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.protocol.channel import Channel
 from secure_fedgraph.protocol.parcel import Parcel
 
+Gradient = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
+"""One a record, ``[b, ...]``; or, of weights ``[out, in]``, factors ``[b, rows, out]`` and ``[b, rows, in]``,
+whose outer products, summed over a record's rows, are its gradient."""
+
 
 class NoisyTraining(Protocol):
     """Training by noisy steps (DP-SGD): the client's policy sets it up, and its ledger is charged."""
@@ -31,7 +35,7 @@ class NoisyTraining(Protocol):
         optimizer: torch.optim.Optimizer,
         parameters: Mapping[str, torch.nn.Parameter],
         records: int,
-        gradients: Callable[[torch.Tensor], Mapping[str, torch.Tensor]],
+        gradients: Callable[[torch.Tensor], Mapping[str, Gradient]],
         occurrences: int = 1,
         penalty: Callable[[], Any] | None = None,
     ) -> None:
@@ -41,7 +45,7 @@ class NoisyTraining(Protocol):
             optimizer: of these parameters.
             parameters: by name; they are updated.
             records: the number of records; public.
-            gradients: chosen records ``[b]`` -> for each parameter ``[b, ...]``, one gradient a record.
+            gradients: chosen records ``[b]`` -> for each parameter one gradient a record.
             occurrences: in how many records one unit is.
             penalty: adds the gradient of a loss term that depends on no data.
         """

@@ -36,7 +36,7 @@ from secure_fedgraph.audits.record import noise_of
 from secure_fedgraph.client import Client
 from secure_fedgraph.privacy.accounting.events import Event
 from secure_fedgraph.privacy.bound import Bound
-from secure_fedgraph.privacy.dp_sgd import Training
+from secure_fedgraph.privacy.dp_sgd import Gradient, Training
 from secure_fedgraph.privacy.policy import BoundPolicy
 from secure_fedgraph.privacy.pooling import first
 from secure_fedgraph.privacy.stages.clip import Clip
@@ -343,7 +343,7 @@ class _PlantedTraining(Training):
         optimizer: torch.optim.Optimizer,
         parameters: Mapping[str, torch.nn.Parameter],
         records: int,
-        gradients: Callable[[torch.Tensor], Mapping[str, torch.Tensor]],
+        gradients: Callable[[torch.Tensor], Mapping[str, Gradient]],
         occurrences: int = 1,
         penalty: Callable[[], Any] | None = None,
     ) -> None:

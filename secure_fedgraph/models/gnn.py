@@ -200,10 +200,8 @@ class GraphSage(nn.Module):
             made = []
             for i, (here, below) in enumerate(pairwise(levels)):
                 count = present[i + 1].reshape(*here.shape[:2], -1).sum(2).clamp(min=1).unsqueeze(2)
-                mean = (
-                    layer.neighbour(below).reshape(*here.shape[:2], -1, layer.bias.shape[0] // 2).sum(2)
-                    / count
-                )
+                messages = layer.neighbour(below)
+                mean = messages.reshape(*here.shape[:2], -1, messages.shape[-1]).sum(2) / count
                 made.append(
                     self._activate(layer.join(layer.own(here), mean), depth) * present[i].unsqueeze(2)
                 )

@@ -12,9 +12,16 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.models.given import scores_of
+from secure_fedgraph.models.gnn import GraphSage
 
 Gradients = dict[str, Tensor]
 """Parameter name -> one gradient a record, ``[records, ...]``."""
+Factors = tuple[Tensor, Tensor]
+"""Of the weights of a linear layer: gradients of its results ``[records, rows, out]`` and what it was given
+``[records, rows, in]``. A record's gradient is the sum of their outer products over its rows."""
+FIRST = "layers.0."
+"""What the names of a GraphSAGE's first layer begin with: its weights are as wide as features are."""
+HEAD = "head"
 CHUNK = 128
 
 
@@ -78,6 +85,9 @@ def tree_gradients(model: nn.Module, x: Tensor, trees: Tensor, answers: Tensor) 
             of many rows.
     """
     check_model(model, whole=False)
+    if type(model) is GraphSage:
+        factors = tree_factors(model, x, trees, answers)
+        return {name: g if isinstance(g, Tensor) else _multiplied(*g) for name, g in factors.items()}
     rooted = _Rooted(model)
     parameters = {name: p.detach() for name, p in rooted.named_parameters()}
 
@@ -91,6 +101,60 @@ def tree_gradients(model: nn.Module, x: Tensor, trees: Tensor, answers: Tensor) 
         parameters, values, present, answers
     )
     return {name.removeprefix("model."): value for name, value in gradients.items()}
+
+
+def tree_factors(model: nn.Module, x: Tensor, trees: Tensor, answers: Tensor) -> dict[str, Tensor | Factors]:
+    """As :func:`tree_gradients`; those of a GraphSAGE's first weights are not multiplied out.
+
+    Where features are bags of words a tree has few of them, and its gradient as few columns without zeros.
+    All trees go through a GraphSAGE together, since none of its layers mixes them. What another model does
+    nobody knows, so each tree goes through it alone.
+    """
+    check_model(model, whole=False)
+    if type(model) is not GraphSage:
+        return {**tree_gradients(model, x, trees, answers)}
+    present = trees >= 0
+    values = x[trees.clamp(min=0)] * present.unsqueeze(-1)
+    names = {layer: name for name, layer in _linear(model).items()}
+    seen: dict[str, list[tuple[Tensor, Tensor]]] = {name: [] for name in names.values()}
+
+    def note(layer: nn.Module, given: tuple[Tensor, ...], result: Tensor) -> None:
+        seen[names[layer]].append((result.requires_grad_(), given[0].detach()))  # type: ignore[index]
+
+    # weights need no gradient of their own; a bias has one a tree, so that its gradient is one a tree too
+    parameters = {f"model.{name}": p.detach() for name, p in model.named_parameters()}
+    biases = {
+        name: parameters[f"model.{name}"].expand(len(trees), 1, -1).requires_grad_()
+        for name, _ in model.named_parameters()
+        if name.startswith("layers.") and name.endswith(".bias")
+    }
+    given = {**parameters, **{f"model.{name}": bias for name, bias in biases.items()}}
+    handles = [layer.register_forward_hook(note) for layer in names]
+    try:
+        scores = functional_call(_Rooted(model), given, (values, present))
+    finally:
+        for handle in handles:
+            handle.remove()
+    loss = F.cross_entropy(scores, answers, reduction="sum")
+    results = [result for calls in seen.values() for result, _ in calls]
+    backs = iter(torch.autograd.grad(loss, [*results, *biases.values()]))
+    found: dict[str, Tensor | Factors] = {}
+    for name, calls in seen.items():
+        ends = [(next(backs), rows) for _, rows in calls]
+        # of all levels of the tree, one below the other; the head has one row a tree
+        back, rows = (
+            torch.cat([one.view(len(trees), -1, one.shape[-1]) for one in side], 1)
+            for side in zip(*ends, strict=True)
+        )
+        found[f"{name}.weight"] = (back, rows) if name.startswith(FIRST) else _multiplied(back, rows)
+        if name == HEAD:
+            found[f"{name}.bias"] = back[:, 0]
+    found |= {name: next(backs)[:, 0] for name in biases}
+    return {name: found[name] for name, _ in model.named_parameters()}
+
+
+def _multiplied(back: Tensor, rows: Tensor) -> Tensor:
+    return torch.bmm(back.transpose(1, 2), rows)
 
 
 def graph_gradients(model: nn.Module, packed: Data) -> Gradients:

@@ -33,6 +33,11 @@ CHUNK = 2**24
 """Values of a batch's gradients that are held at a time."""
 CACHED = 2**18
 """How many of them are clipped at a time."""
+FEW = 0.5
+"""Share of a record's columns up to which they alone are multiplied."""
+Gradient = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
+"""One a record, ``[b, ...]``; or, of weights ``[out, in]``, factors ``[b, rows, out]`` and ``[b, rows, in]``,
+whose outer products, summed over a record's rows, are its gradient."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +147,7 @@ class Training:
         optimizer: torch.optim.Optimizer,
         parameters: Mapping[str, torch.nn.Parameter],
         records: int,
-        gradients: Callable[[torch.Tensor], Mapping[str, torch.Tensor]],
+        gradients: Callable[[torch.Tensor], Mapping[str, Gradient]],
         occurrences: int = 1,
         penalty: Callable[[], Any] | None = None,
     ) -> None:
@@ -151,7 +156,7 @@ class Training:
         Args:
             optimizer: of these parameters.
             records: how many there are; public.
-            gradients: chosen records ``[b]`` -> for each parameter ``[b, ...]``, one gradient a record.
+            gradients: chosen records ``[b]`` -> for each parameter one gradient a record.
             occurrences: how many records one unit is in.
             penalty: a term of the loss that depends on no data, for its gradient.
         """
@@ -179,7 +184,7 @@ class Training:
 
     def _clipped_sum(
         self,
-        gradients: Callable[[torch.Tensor], Mapping[str, torch.Tensor]],
+        gradients: Callable[[torch.Tensor], Mapping[str, Gradient]],
         batch: torch.Tensor,
         parameters: Mapping[str, torch.nn.Parameter],
         grid: float,
@@ -210,23 +215,60 @@ def secret_coins(records: int, rate: float) -> torch.Tensor:
 
 
 def _whole_steps(
-    gradients: Mapping[str, torch.Tensor], parameters: Mapping[str, Any], clip: float, grid: float
+    gradients: Mapping[str, Gradient], parameters: Mapping[str, Any], clip: float, grid: float
 ) -> np.ndarray:
     """The sum of clipped gradients in whole steps, each rounded towards zero by itself.
 
-    A few records at a time, in float64 that stays in the processor's cache. A record's own sum of squares is
-    taken over its row alone, so its part is the same bits whichever others are in the batch.
+    In float64 that stays in the processor's cache. A record's own sum of squares is taken over its values
+    alone, so its part is the same bits whichever others are in the batch.
     """
-    flat = torch.cat([gradients[name].flatten(1) for name in parameters], dim=1)
-    every = torch.nan_to_num(flat, nan=0.0, posinf=0.0, neginf=0.0).numpy()
+    every = {name: gradients[name] for name in parameters}
+    whole = {name: g for name, g in every.items() if isinstance(g, torch.Tensor)}
+    flat = torch.cat([g.flatten(1) for g in whole.values()], dim=1).numpy()
+    if len(whole) == len(every):
+        return _sum_of_rows(flat, clip, grid).astype(np.int64)
+    pairs = {name: g for name, g in every.items() if not isinstance(g, torch.Tensor)}
+    sums = {name: np.zeros((back.shape[2], rows.shape[2])) for name, (back, rows) in pairs.items()}
+    of_flat = np.zeros(flat.shape[1])
+    ends = [(back.numpy(), rows.numpy()) for back, rows in pairs.values()]
+    for record, row in enumerate(flat):  # a matrix product each: more at a time would not stay in the cache
+        multiplied = [_multiplied(back[record], rows[record]) for back, rows in ends]
+        parts = [row.astype(np.float64), *(part for part, _ in multiplied)]
+        square = sum(float(np.vdot(part, part)) for part in parts)
+        if not math.isfinite(square):
+            parts = [np.nan_to_num(part, nan=0.0, posinf=0.0, neginf=0.0) for part in parts]
+            square = sum(float(np.vdot(part, part)) for part in parts)
+        scale = float(factors(np.sqrt(square), clip)) * (ROUNDING_MARGIN / grid)
+        steps = [np.trunc(part * scale) for part in parts]
+        of_flat += steps[0]
+        for into, (_, columns), step in zip(sums.values(), multiplied, steps[1:], strict=True):
+            into[:, columns] += step
+    starts = np.cumsum([0, *(g[0].numel() for g in whole.values())])
+    sums |= {name: of_flat[start:stop] for name, start, stop in zip(whole, starts, starts[1:], strict=False)}
+    return np.concatenate([sums[name].ravel() for name in every]).astype(np.int64)
+
+
+def _multiplied(back: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, Any]:
+    """A record's gradient of some weights in float64, and the columns that it is of: no other has a value."""
+    used = np.flatnonzero(rows.any(axis=0))
+    columns = used if len(used) <= FEW * rows.shape[1] else slice(None)
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite becomes 0
+        return (back.T @ rows[:, columns]).astype(np.float64), columns
+
+
+def _sum_of_rows(every: np.ndarray, clip: float, grid: float) -> np.ndarray:
+    """The same of gradients that are rows, a few at a time."""
     total = np.zeros(every.shape[1])
     at_once = max(1, CACHED // max(every.shape[1], 1))
     for start in range(0, len(every), at_once):
         rows = every[start : start + at_once].astype(np.float64)
-        norms = np.sqrt(np.square(rows).sum(axis=1, keepdims=True))
-        rows *= factors(norms, clip) * (ROUNDING_MARGIN / grid)
+        square = np.square(rows).sum(axis=1, keepdims=True)
+        if not np.isfinite(square).all():
+            np.nan_to_num(rows, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
+            square = np.square(rows).sum(axis=1, keepdims=True)
+        rows *= factors(np.sqrt(square), clip) * (ROUNDING_MARGIN / grid)
         total += np.trunc(rows, out=rows).sum(axis=0)  # whole numbers: exact in any order
-    return total.astype(np.int64)
+    return total
 
 
 def factors(norms: np.ndarray, clip: float) -> np.ndarray:

@@ -14,7 +14,7 @@ from secure_fedgraph.graph.sample.packing import pack, select_graphs
 from secure_fedgraph.models.gin import Gin
 from secure_fedgraph.models.gnn import GraphSage
 from secure_fedgraph.models.parameters import glorot
-from secure_fedgraph.models.per_record import graph_gradients, tree_gradients
+from secure_fedgraph.models.per_record import graph_gradients, tree_factors, tree_gradients
 
 
 def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -51,6 +51,39 @@ def test_a_tree_moves_its_own_gradient_alone(sage):
     after = tree_gradients(sage, x, TREES, ANSWERS)
     moved = torch.stack([(after[n] - before[n]).flatten(1).abs().max(1).values for n in before]).amax(0)
     assert moved[0] > 1e-4 and moved[1:].tolist() == [0, 0]
+
+
+def test_only_the_first_weights_of_a_graphsage_stay_factors(sage):
+    found = tree_factors(sage, drawn(6, 5), TREES, ANSWERS)
+    assert {name for name, g in found.items() if isinstance(g, tuple)} == {
+        "layers.0.own.weight",
+        "layers.0.neighbour.weight",
+    }
+    assert list(found) == [name for name, _ in sage.named_parameters()]
+
+
+class Mixing(GraphSage):
+    """A subclass elsewhere, in which a record's scores depend on who else is in the batch."""
+
+    def forward_positions(self, values: torch.Tensor, filled: torch.Tensor) -> torch.Tensor:
+        scores = super().forward_positions(values, filled)
+        return scores + scores.mean(0)
+
+
+def test_a_tree_goes_alone_through_a_subclass_that_mixes_trees():
+    model, x = Mixing(5, 3, (4, 6)), drawn(6, 5)
+    glorot(model, 1)
+    before = tree_factors(model, x, TREES, ANSWERS)
+    x[4] += 1  # in the first tree only
+    after = tree_factors(model, x, TREES, ANSWERS)
+    for name, g in before.items():
+        assert torch.equal(g[1:], after[name][1:]), name
+
+
+def test_a_step_leaves_no_gradient_and_no_hook_in_the_model(sage):
+    tree_factors(sage, drawn(6, 5), TREES, ANSWERS)
+    assert all(p.grad is None and p.requires_grad for p in sage.parameters())
+    assert not any(layer._forward_hooks for layer in sage.modules())
 
 
 def test_means_are_over_those_who_are_there(sage):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import nn
@@ -14,8 +14,8 @@ from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.sample.occurrences import capped_neighbours, largest_crowd, occurrences, trees
 from secure_fedgraph.graph.sample.packing import select_graphs
 from secure_fedgraph.graph.sample.trees import PARTNER, own_tree
-from secure_fedgraph.models.per_record import graph_gradients, tree_gradients
-from secure_fedgraph.seams import ClientContext
+from secure_fedgraph.models.per_record import graph_gradients, tree_factors
+from secure_fedgraph.seams import ClientContext, Gradient
 
 Penalty = Callable[[nn.Module], torch.Tensor]
 """A model -> an extra term of its loss."""
@@ -52,16 +52,16 @@ def fit_privately(
     if whole:
         check_no_dropout(settings)
 
-        def gradients(chosen: torch.Tensor) -> dict[str, torch.Tensor]:
+        def gradients(chosen: torch.Tensor) -> Mapping[str, Gradient]:
             return graph_gradients(model, select_graphs(graph, items[chosen]))
 
         times = 1
     else:
         rows_of = tree_rows(client, graph, settings)
 
-        def gradients(chosen: torch.Tensor) -> dict[str, torch.Tensor]:
+        def gradients(chosen: torch.Tensor) -> Mapping[str, Gradient]:
             nodes = items[chosen]
-            return tree_gradients(model, graph.x, rows_of(nodes), graph.y[nodes])
+            return tree_factors(model, graph.x, rows_of(nodes), graph.y[nodes])
 
         times = touched(settings, training.unit)
     pull = None if penalty is None else lambda: penalty(model).backward()

@@ -550,8 +550,12 @@ def clipped_by_layer(patch: Patch) -> None:
 
 def clipped_mean(patch: Patch) -> None:
     def steps(gradients: Any, parameters: Any, clip: float, grid: float) -> np.ndarray:
-        count = len(next(iter(gradients.values())))
-        mean = {name: g.mean(0, keepdim=True) for name, g in gradients.items()}
+        whole = {
+            name: torch.bmm(g[0].transpose(1, 2), g[1]) if isinstance(g, tuple) else g
+            for name, g in gradients.items()
+        }
+        count = len(next(iter(whole.values())))
+        mean = {name: g.mean(0, keepdim=True) for name, g in whole.items()}
         return count * WHOLE_STEPS(mean, parameters, clip, grid)
 
     patch.setattr(dp_sgd, "_whole_steps", steps)
@@ -712,7 +716,7 @@ def permuted_links(patch: Patch) -> None:
 
 
 def first_records(patch: Patch) -> None:
-    gradients = private_training.tree_gradients
+    gradients = private_training.tree_factors
     whole: dict[int, Any] = {}
 
     def wrong(model: Any, x: Any, trees: Any, answers: Any) -> Any:
@@ -721,7 +725,7 @@ def first_records(patch: Patch) -> None:
         rows, labels = whole[id(model)]
         return gradients(model, x, rows[: len(trees)], labels[: len(trees)])
 
-    patch.setattr(private_training, "tree_gradients", wrong)
+    patch.setattr(private_training, "tree_factors", wrong)
 
 
 def coupled(patch: Patch) -> None:
