@@ -35,6 +35,7 @@ from secure_fedgraph.privacy.accounting.epsilon import Event
 from secure_fedgraph.privacy.binding import Protection
 from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.contracts import BindContext, Scope, Sensitivity, Stage
+from secure_fedgraph.privacy.dp_sgd import Gradient, multiplied_out
 from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.privacy.spending.ledger import Ledger, read_ledger
 from secure_fedgraph.protocol import Transcript
@@ -178,7 +179,7 @@ class Records:
     unit: str
     parameters: Mapping[str, Any] | None = None
     number: int = 0
-    gradients: Callable[[torch.Tensor], Mapping[str, torch.Tensor]] | None = None
+    gradients: Callable[[torch.Tensor], Mapping[str, Gradient]] | None = None
     occurrences: int = 0
 
     def run(
@@ -186,7 +187,7 @@ class Records:
         optimizer: Any,
         parameters: Mapping[str, Any],
         records: int,
-        gradients: Callable[[torch.Tensor], Mapping[str, torch.Tensor]],
+        gradients: Callable[[torch.Tensor], Mapping[str, Gradient]],
         occurrences: int = 1,
         penalty: Any = None,
     ) -> None:
@@ -202,7 +203,9 @@ class Records:
         """The gradients of some records, ``[b, values]``."""
         assert self.gradients is not None and self.parameters is not None
         gradients = self.gradients(chosen)
-        return torch.cat([gradients[name].detach().flatten(1) for name in self.parameters], dim=1)
+        return torch.cat(
+            [multiplied_out(gradients[name]).detach().flatten(1) for name in self.parameters], dim=1
+        )
 
 
 def records(algorithm: Algorithm, federation: Federation, policy: Policy) -> list[Finding]:

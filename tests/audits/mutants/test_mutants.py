@@ -550,10 +550,7 @@ def clipped_by_layer(patch: Patch) -> None:
 
 def clipped_mean(patch: Patch) -> None:
     def steps(gradients: Any, parameters: Any, clip: float, grid: float) -> np.ndarray:
-        whole = {
-            name: torch.bmm(g[0].transpose(1, 2), g[1]) if isinstance(g, tuple) else g
-            for name, g in gradients.items()
-        }
+        whole = {name: dp_sgd.multiplied_out(g) for name, g in gradients.items()}
         count = len(next(iter(whole.values())))
         mean = {name: g.mean(0, keepdim=True) for name, g in whole.items()}
         return count * WHOLE_STEPS(mean, parameters, clip, grid)
