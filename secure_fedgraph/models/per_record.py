@@ -114,7 +114,9 @@ def tree_factors(model: nn.Module, x: Tensor, trees: Tensor, answers: Tensor) ->
     if type(model) is not GraphSage:
         return {**tree_gradients(model, x, trees, answers)}
     present = trees >= 0
-    values = x[trees.clamp(min=0)] * present.unsqueeze(-1)
+    values = x[trees.clamp(min=0)]
+    if not bool(present.all()):
+        values *= present.unsqueeze(-1)
     names = {layer: name for name, layer in _linear(model).items()}
     seen: dict[str, list[tuple[Tensor, Tensor]]] = {name: [] for name in names.values()}
 
@@ -139,18 +141,25 @@ def tree_factors(model: nn.Module, x: Tensor, trees: Tensor, answers: Tensor) ->
     results = [result for calls in seen.values() for result, _ in calls]
     backs = iter(torch.autograd.grad(loss, [*results, *biases.values()]))
     found: dict[str, Tensor | Factors] = {}
-    for name, calls in seen.items():
-        ends = [(next(backs), rows) for _, rows in calls]
-        # of all levels of the tree, one below the other; the head has one row a tree
-        back, rows = (
-            torch.cat([one.view(len(trees), -1, one.shape[-1]) for one in side], 1)
-            for side in zip(*ends, strict=True)
-        )
-        found[f"{name}.weight"] = (back, rows) if name.startswith(FIRST) else _multiplied(back, rows)
+    for name, calls in seen.items():  # what it gave and was given on all levels, one below the other
+        back = torch.cat([_by_tree(next(backs), len(trees)) for _ in calls], 1)
+        if name.startswith(
+            FIRST
+        ):  # all levels but the last are somebody's own, all but the first a neighbour
+            own = name == f"{FIRST}own"
+            found[f"{name}.weight"] = back, values[:, : back.shape[1]] if own else values[:, 1:]
+            continue
+        rows = torch.cat([_by_tree(given_rows, len(trees)) for _, given_rows in calls], 1)
+        found[f"{name}.weight"] = _multiplied(back, rows)
         if name == HEAD:
             found[f"{name}.bias"] = back[:, 0]
     found |= {name: next(backs)[:, 0] for name in biases}
     return {name: found[name] for name, _ in model.named_parameters()}
+
+
+def _by_tree(rows: Tensor, trees: int) -> Tensor:
+    """``[trees, rows, width]``; the head has one row a tree."""
+    return rows.reshape(trees, -1, rows.shape[-1])
 
 
 def _multiplied(back: Tensor, rows: Tensor) -> Tensor:
