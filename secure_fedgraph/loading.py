@@ -50,13 +50,34 @@ def postponed(name: str) -> Any:
 
 
 class _PostponedCall:
-    """Stands for what is only called: its module is imported at the first call."""
+    """Stands for a function or a class: its module is imported at the first use."""
 
     def __init__(self, module: str, name: str) -> None:
         self._module, self._name = module, name
 
+    def _real(self) -> Any:
+        return getattr(importlib.import_module(self._module), self._name)
+
     def __call__(self, *given: Any, **named: Any) -> Any:
-        return getattr(importlib.import_module(self._module), self._name)(*given, **named)
+        return self._real()(*given, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real(), name)
+
+    def __instancecheck__(self, instance: object) -> bool:
+        return isinstance(instance, self._real())
+
+    def __subclasscheck__(self, kind: type) -> bool:
+        return issubclass(kind, self._real())
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (self._real(),)
+
+    def __or__(self, other: Any) -> Any:
+        return self._real() | other
+
+    def __ror__(self, other: Any) -> Any:
+        return other | self._real()
 
 
 class _Without(Loader):

@@ -53,6 +53,9 @@ def test_the_compiler_is_there_for_whoever_uses_it(use: str) -> None:
     "use",
     [
         "from torch_geometric.llm.utils.backend_utils import DataFrame; assert len(DataFrame([(1, 2)])) == 1",
+        "from torch_geometric.datasets.tag_dataset import DataFrame as D; import pandas as pd\n"
+        "assert isinstance(pd.DataFrame(), D) and D.from_dict({'a': [1]}).shape == (1, 1) and D | None\n"
+        "class Own(D): pass\nassert issubclass(Own, pd.DataFrame) and issubclass(Own, D)",
         "import pandas; assert pandas.DataFrame",
         "import pandas.api.types as types; assert types.is_bool(True)",
         "from pandas import DataFrame; assert isinstance(DataFrame([1]), DataFrame)",

@@ -47,8 +47,9 @@ def reproduce(
     asked = asked.quick() if quick else asked
     words_in_name = ["".join(c if c.isalnum() or c in "+.=" else "-" for c in word) for word in only]
     path = out / f"{'-'.join([asked.name, *(['quick'] if quick else []), *words_in_name])}.json"
-    if out.exists() and not out.is_dir():
-        raise BadInput(f"--out {out}: this is a file, and all tables' runs go into a folder of that name")
+    for place in (out, *out.parents):
+        if place.exists() and not place.is_dir():
+            raise BadInput(f"--out {out}: {place} is a file; runs of all tables go into a folder")
     if path.is_dir():
         raise BadInput(
             f"--out {out}: {path.name} is a folder there, and the table's file goes there: move it away"

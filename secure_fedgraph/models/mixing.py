@@ -1,8 +1,9 @@
-"""A trial of a model on made-up graphs: whether each has a gradient of its own, whatever is beside it."""
+"""Trials of a model on made-up graphs and trees: whether each has a gradient of its own."""
 
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -17,15 +18,44 @@ from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.sample.packing import pack
 from secure_fedgraph.graph.schema import NO_EDGE_ATTR, Schema
 from secure_fedgraph.models.given import seeded
-from secure_fedgraph.models.per_record import Gradients, graph_gradients
+from secure_fedgraph.models.per_record import Gradients, graph_gradients, tree_gradients
 
 SIZES = (3, 6, 4, 5)
 """Nodes of the made-up graphs, in no order by which a model could sort them and leave them where they are."""
+NODES = 6
+"""Of the made-up trees."""
 SAME = 1e-4
 """How much of the longest gradient of a parameter two sums of the same numbers may differ by."""
 SHAKEN = 0.1
 """The noise on parameters with which a model is tried besides: where they are zero, nothing mixes."""
 MEND = "under noisy steps normalise each node by itself (F.layer_norm), or over its own graph"
+
+
+def check_trees(model: nn.Module, schema: Schema, fanout: Sequence[int]) -> None:
+    """Checks that the gradient of single trees can be computed, on made-up ones.
+
+    Args:
+        model: as :func:`~secure_fedgraph.models.per_record.tree_gradients` takes it; it is left alone.
+        schema: of one graph.
+        fanout: of the trees.
+
+    Raises:
+        BadInput: naming what the model fails with.
+    """
+    drawn = torch.Generator().manual_seed(0)
+    sizes = [math.prod(fanout[:level]) for level in range(len(fanout) + 1)]
+    x = torch.rand(NODES, schema.features, generator=drawn)
+    trees = torch.randint(NODES, (2, sum(sizes)), generator=drawn)
+    try:
+        tree_gradients(copy.deepcopy(model).train(), x, trees, torch.arange(2) % schema.classes)
+    except BadInput:
+        raise
+    except Exception as error:
+        raise BadInput(
+            f"model {type(model).__name__} fails on made-up trees as noisy steps call it, one tree at a time "
+            f"({type(error).__name__}: {str(error).strip().partition(chr(10))[0]}): it takes float32, draws "
+            "nothing at random and branches by no value"
+        ) from None
 
 
 def check_alone(model: nn.Module, schema: Schema) -> None:

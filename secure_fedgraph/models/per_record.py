@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
+from torch.nn.modules import module
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.models.given import scores_of
-from secure_fedgraph.models.gnn import GraphSage
+from secure_fedgraph.models.gnn import GraphSage, SageLayer
 
 Gradients = dict[str, Tensor]
 """Parameter name -> one gradient a record, ``[records, ...]``."""
@@ -85,7 +87,7 @@ def tree_gradients(model: nn.Module, x: Tensor, trees: Tensor, answers: Tensor) 
             of many rows.
     """
     check_model(model, whole=False)
-    if type(model) is GraphSage:
+    if _is_plain(model):
         factors = tree_factors(model, x, trees, answers)
         return {name: g if isinstance(g, Tensor) else _multiplied(*g) for name, g in factors.items()}
     rooted = _Rooted(model)
@@ -108,10 +110,10 @@ def tree_factors(model: nn.Module, x: Tensor, trees: Tensor, answers: Tensor) ->
 
     Where features are bags of words a tree has few of them, and its gradient as few columns without zeros.
     All trees go through a GraphSAGE together, since none of its layers mixes them. What another model does
-    nobody knows, so each tree goes through it alone.
+    nobody knows, nor of a GraphSAGE with a part of somebody's own, so each tree goes through it alone.
     """
     check_model(model, whole=False)
-    if type(model) is not GraphSage:
+    if not _is_plain(model):
         return {**tree_gradients(model, x, trees, answers)}
     present = trees >= 0
     values = x[trees.clamp(min=0)]
@@ -155,6 +157,42 @@ def tree_factors(model: nn.Module, x: Tensor, trees: Tensor, answers: Tensor) ->
             found[f"{name}.bias"] = back[:, 0]
     found |= {name: next(backs)[:, 0] for name in biases}
     return {name: found[name] for name, _ in model.named_parameters()}
+
+
+def _is_plain(model: nn.Module) -> bool:
+    """Whether it is a GraphSAGE as its class makes it: no part replaced, hooked, shared, frozen or added.
+
+    A part of somebody's own may mix trees, and a record would then move more than its own gradient.
+    """
+    if type(model) is not GraphSage or module._has_any_global_hook():
+        return False
+    kinds: dict[str, type[nn.Module]] = {"": GraphSage, "layers": nn.ModuleList, HEAD: nn.Linear}
+    for layer in range(len(model.layers)):
+        name = f"layers.{layer}"
+        kinds |= {name: SageLayer, f"{name}.own": nn.Linear, f"{name}.neighbour": nn.Linear}
+    parts = dict(model.named_modules(remove_duplicate=False))
+    parameters = list(model.parameters())
+    return (
+        {name: type(part) for name, part in parts.items()} == kinds
+        and all(_untouched(part) for part in parts.values())
+        and len({id(part) for part in parts.values()}) == len(parts)
+        and len(parameters) == 2 + 3 * len(model.layers)  # a shared one counts once
+        and all(type(p) is nn.Parameter and p.requires_grad and p.dtype == torch.float32 for p in parameters)
+        and not any(True for _ in model.buffers())
+    )
+
+
+def _untouched(part: nn.Module) -> bool:
+    """Whether an instance has what its class gives it, and no hook."""
+    own = vars(part)
+    hooked = any(value for key, value in own.items() if key.endswith("_hooks"))
+    return own.keys() == _attributes(cast(Any, type(part))) and not hooked
+
+
+@functools.cache
+def _attributes(kind: Any) -> frozenset[str]:
+    sizes: dict[Any, tuple[int, ...]] = {GraphSage: (1, 1), SageLayer: (1, 2), nn.Linear: (1, 1)}
+    return frozenset(vars(kind(*sizes.get(kind, ()))))
 
 
 def _by_tree(rows: Tensor, trees: int) -> Tensor:

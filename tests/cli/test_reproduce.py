@@ -141,5 +141,6 @@ def test_a_file_in_the_place_of_the_folder_is_refused_and_stays(tmp_path: Path) 
     file = tmp_path / "tables"
     file.write_text("mine")
     for also in ((), ("--finished",)):
-        assert called("fedego-2", *also, "--out", str(file)).exit_code == 2
+        for place in (file, file / "below"):
+            assert called("fedego-2", *also, "--out", str(place)).exit_code == 2
     assert file.read_text() == "mine"

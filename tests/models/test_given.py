@@ -215,6 +215,42 @@ def test_noisy_steps_refuse_a_normalisation_over_records_by_name(federation: sfg
         sfg.train(sfg.FedAvg(model=Trees, fanout=(2, 2)), federation, steps, rounds=1)
 
 
+class Drops(GraphSage):
+    def __init__(self) -> None:
+        super().__init__(16, 3)
+
+    def forward_positions(self, values: Tensor, filled: Tensor) -> Tensor:
+        return super().forward_positions(nn.functional.dropout(values, 0.5, self.training), filled)
+
+
+class Branches(Drops):
+    def forward_positions(self, values: Tensor, filled: Tensor) -> Tensor:
+        scores = GraphSage.forward_positions(self, values, filled)
+        return scores if float(values.sum()) > 0 else -scores
+
+
+@pytest.mark.parametrize("make", [Drops, Branches, lambda: GraphSage(16, 3).double()])
+def test_noisy_steps_refuse_a_model_that_fails_on_single_trees_before_round_1(
+    federation: sfg.Federation, make: Any
+) -> None:
+    steps = sfg.policies.masked()
+    object.__setattr__(steps, "steps", PrivateSteps(noise=1.0, unit="node"))
+    with pytest.raises(BadInput, match="made-up trees"):
+        sfg.train(sfg.FedAvg(model=make(), fanout=(2, 2)), federation, steps, rounds=1)
+
+
+def test_noisy_steps_leave_frozen_parameters_as_they_are(federation: sfg.Federation) -> None:
+    model = GraphSage(16, 3)
+    glorot(model, 0)
+    model.head.weight.requires_grad_(False)
+    before = parameters_of(model)
+    steps = sfg.policies.masked()
+    object.__setattr__(steps, "steps", PrivateSteps(noise=1.0, rate=0.5, steps=2, unit="node"))
+    run = sfg.train(sfg.FedAvg(model=model, fanout=(2, 2)), federation, steps, rounds=1)
+    assert torch.equal(run.state["head.weight"], before["head.weight"])
+    assert not torch.equal(run.state["head.bias"], before["head.bias"])
+
+
 def test_no_buffer_moves_under_noisy_steps(federation: sfg.Federation) -> None:
     class Counting(GraphSage):
         def __init__(self) -> None:

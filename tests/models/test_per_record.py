@@ -80,6 +80,58 @@ def test_a_tree_goes_alone_through_a_subclass_that_mixes_trees():
         assert torch.equal(g[1:], after[name][1:]), name
 
 
+class Gate(nn.Linear):
+    """Closes for the whole batch where one row of it is large."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        z = super().forward(x)
+        return z * (z.abs().amax() < 100)
+
+
+def gated(model: GraphSage) -> None:
+    gate = Gate(5, 2, bias=False)
+    gate.load_state_dict(model.layers[0].own.state_dict())
+    model.layers[0].own = gate
+
+
+def hooked(model: GraphSage) -> None:
+    model.layers[0].own.register_forward_hook(lambda layer, given, z: z * (z.abs().amax() < 100))
+
+
+def own_forward(model: GraphSage) -> None:
+    plain = model.head.forward
+    model.head.forward = lambda x: plain(x) * (x.abs().amax() < 100)
+
+
+def own_positions(model: GraphSage) -> None:
+    plain = model.forward_positions
+    model.forward_positions = lambda values, filled: plain(values, filled) * (values.amax() < 100)
+
+
+@pytest.mark.parametrize("replace", [gated, hooked, own_forward, own_positions])
+def test_no_tree_moves_another_through_a_part_of_somebodys_own(sage, replace):
+    replace(sage)
+    x = drawn(6, 5)
+    before = tree_factors(sage, x, TREES, ANSWERS)
+    x[4] *= 1e4  # in the first tree only
+    after = tree_factors(sage, x, TREES, ANSWERS)
+    for name, g in before.items():
+        assert torch.equal(g[1:], after[name][1:]), name
+
+
+def test_shared_weights_have_the_gradient_that_autograd_gives(sage):
+    x = drawn(6, 5)
+    sage.layers[0].neighbour.weight = sage.layers[0].own.weight
+    found = tree_gradients(sage, x, TREES, ANSWERS)
+    for record in range(3):
+        sage.zero_grad()
+        row = TREES[record : record + 1]
+        values = x[row.clamp(min=0)] * (row >= 0).unsqueeze(-1)
+        F.cross_entropy(sage.forward_positions(values, row >= 0), ANSWERS[record : record + 1]).backward()
+        for name, p in sage.named_parameters():
+            assert found[name][record] == pytest.approx(p.grad, abs=1e-6), name
+
+
 def test_a_step_leaves_no_gradient_and_no_hook_in_the_model(sage):
     tree_factors(sage, drawn(6, 5), TREES, ANSWERS)
     assert all(p.grad is None and p.requires_grad for p in sage.parameters())

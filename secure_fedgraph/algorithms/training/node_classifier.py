@@ -22,7 +22,7 @@ from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models import given
 from secure_fedgraph.models.ego.model import EgoSage
 from secure_fedgraph.models.gnn import GraphSage
-from secure_fedgraph.models.mixing import check_alone
+from secure_fedgraph.models.mixing import check_alone, check_trees
 from secure_fedgraph.models.parameters import glorot, load
 from secure_fedgraph.models.per_record import check_model
 from secure_fedgraph.protocol.channel import Channel, Recipient
@@ -130,6 +130,8 @@ class NodeClassifier(Algorithm):
         check_model(self.model(schema), whole)
         if whole:
             check_alone(self.start(schema, 0), schema)
+        elif self._make is not None:
+            check_trees(self.model(schema), schema, self.settings.fanout)
 
     def takes(self, channel: str, schema: Schema) -> Expected | None:
         """For its scores: the model that is released."""

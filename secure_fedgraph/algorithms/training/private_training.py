@@ -65,7 +65,8 @@ def fit_privately(
 
         times = touched(settings, training.unit)
     pull = None if penalty is None else lambda: penalty(model).backward()
-    training.run(optimizer, dict(model.named_parameters()), len(items), gradients, times, pull)
+    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    training.run(optimizer, trained, len(items), gradients, times, pull)
     client.memory["optimizer"] = moments(optimizer)
 
 
