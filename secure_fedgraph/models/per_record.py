@@ -145,9 +145,7 @@ def tree_factors(model: nn.Module, x: Tensor, trees: Tensor, answers: Tensor) ->
     found: dict[str, Tensor | Factors] = {}
     for name, calls in seen.items():  # what it gave and was given on all levels, one below the other
         back = torch.cat([_by_tree(next(backs), len(trees)) for _ in calls], 1)
-        if name.startswith(
-            FIRST
-        ):  # all levels but the last are somebody's own, all but the first a neighbour
+        if name.startswith(FIRST):  # own: all levels but the last; neighbours: all but the first
             own = name == f"{FIRST}own"
             found[f"{name}.weight"] = back, values[:, : back.shape[1]] if own else values[:, 1:]
             continue

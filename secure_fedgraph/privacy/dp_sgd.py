@@ -224,10 +224,11 @@ def _whole_steps(
     """
     every = {name: gradients[name] for name in parameters}
     whole = {name: g for name, g in every.items() if isinstance(g, torch.Tensor)}
-    flat = torch.cat([g.flatten(1) for g in whole.values()], dim=1).numpy()
-    if len(whole) == len(every):
-        return _sum_of_rows(flat, clip, grid).astype(np.int64)
     pairs = {name: g for name, g in every.items() if not isinstance(g, torch.Tensor)}
+    nothing = [torch.zeros(len(back), 0) for back, _ in pairs.values()]
+    flat = torch.cat([*nothing, *(g.flatten(1) for g in whole.values())], dim=1).numpy()
+    if not pairs:
+        return _sum_of_rows(flat, clip, grid).astype(np.int64)
     sums = {name: np.zeros((back.shape[2], rows.shape[2])) for name, (back, rows) in pairs.items()}
     of_flat = np.zeros(flat.shape[1])
     ends = [(back.numpy(), rows.numpy()) for back, rows in pairs.values()]

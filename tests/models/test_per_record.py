@@ -32,16 +32,20 @@ TREES = torch.tensor([[0, 1, 2, 3, -1, 4, 0], [3, 3, -1, 0, 1, -1, -1], [2, -1, 
 ANSWERS = torch.tensor([0, 2, 1])
 
 
-def test_trees_against_a_loop(sage):
+def check_against_a_loop(model: GraphSage) -> None:
     x = drawn(6, 5)
-    found = tree_gradients(sage, x, TREES, ANSWERS)
+    found = tree_gradients(model, x, TREES, ANSWERS)
     for record in range(3):
-        sage.zero_grad()
+        model.zero_grad()
         row = TREES[record : record + 1]
         values = x[row.clamp(min=0)] * (row >= 0).unsqueeze(-1)
-        F.cross_entropy(sage.forward_positions(values, row >= 0), ANSWERS[record : record + 1]).backward()
-        for name, p in sage.named_parameters():
+        F.cross_entropy(model.forward_positions(values, row >= 0), ANSWERS[record : record + 1]).backward()
+        for name, p in model.named_parameters():
             assert found[name][record] == pytest.approx(p.grad, abs=1e-6), name
+
+
+def test_trees_against_a_loop(sage):
+    check_against_a_loop(sage)
 
 
 def test_a_tree_moves_its_own_gradient_alone(sage):
@@ -120,16 +124,8 @@ def test_no_tree_moves_another_through_a_part_of_somebodys_own(sage, replace):
 
 
 def test_shared_weights_have_the_gradient_that_autograd_gives(sage):
-    x = drawn(6, 5)
     sage.layers[0].neighbour.weight = sage.layers[0].own.weight
-    found = tree_gradients(sage, x, TREES, ANSWERS)
-    for record in range(3):
-        sage.zero_grad()
-        row = TREES[record : record + 1]
-        values = x[row.clamp(min=0)] * (row >= 0).unsqueeze(-1)
-        F.cross_entropy(sage.forward_positions(values, row >= 0), ANSWERS[record : record + 1]).backward()
-        for name, p in sage.named_parameters():
-            assert found[name][record] == pytest.approx(p.grad, abs=1e-6), name
+    check_against_a_loop(sage)
 
 
 def test_a_step_leaves_no_gradient_and_no_hook_in_the_model(sage):
