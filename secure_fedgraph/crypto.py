@@ -149,7 +149,7 @@ class AgreementKey(Secret):
         if peer_public == self.public:
             raise HostileMessage(f"The peer's key {_short(peer_public)} is this client's own, reflected.")
         try:
-            secret = self._key.exchange(_public_key(peer_public))
+            secret = self._key.exchange(_public_key(bytes(memoryview(peer_public))))
         except (ValueError, TypeError):
             raise HostileMessage(f"{_short(peer_public)} is not a usable X25519 public key.") from None
         ends = b"".join(sorted((self.public, peer_public)))

@@ -25,8 +25,8 @@ _LATE: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "torch_geometric.llm.utils.backend_utils": ("pandas", ("DataFrame",)),  # for a filter of text graphs
     "torch_geometric.datasets.tag_dataset": ("pandas", ("DataFrame", "read_csv")),  # for one family of data
 }
-"""Modules that every import of torch-geometric runs -> what they load and nearly nobody uses, and what they
-import from it to call it."""
+"""A module that every import of torch-geometric runs -> a module that it loads and nearly nobody uses, and
+the names that it imports from there."""
 
 
 class _Postponed(ModuleType):
@@ -49,7 +49,7 @@ def postponed(name: str) -> Any:
     return _Postponed(name)
 
 
-class _PostponedCall:
+class _PostponedMember:
     """Stands for a function or a class: its module is imported at the first use."""
 
     def __init__(self, module: str, name: str) -> None:
@@ -83,8 +83,8 @@ class _PostponedCall:
 class _Without(Loader):
     """Runs a module for which another one is only postponed."""
 
-    def __init__(self, inner: Loader, name: str, called: tuple[str, ...]) -> None:
-        self._inner, self._name, self._called = inner, name, called
+    def __init__(self, inner: Loader, name: str, names: tuple[str, ...]) -> None:
+        self._inner, self._name, self._names = inner, name, names
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._inner.create_module(spec)
@@ -92,8 +92,8 @@ class _Without(Loader):
     def exec_module(self, module: ModuleType) -> None:
         late = sys.modules.setdefault(self._name, _Postponed(self._name))
         if isinstance(late, _Postponed):
-            for one in self._called:
-                setattr(late, one, _PostponedCall(self._name, one))
+            for one in self._names:
+                setattr(late, one, _PostponedMember(self._name, one))
         try:
             self._inner.exec_module(module)
         finally:
@@ -113,11 +113,11 @@ class _Finder(MetaPathFinder):
     ) -> ModuleSpec | None:
         if fullname not in _LATE:
             return None
-        name, called = _LATE[fullname]
+        name, names = _LATE[fullname]
         spec = PathFinder.find_spec(fullname, path, target)
         # without pandas, torch-geometric goes on without it too
         if spec is not None and spec.loader is not None and find_spec(name.partition(".")[0]) is not None:
-            spec.loader = _Without(spec.loader, name, called)
+            spec.loader = _Without(spec.loader, name, names)
         return spec
 
 

@@ -43,7 +43,7 @@ def check_trees(model: nn.Module, schema: Schema, fanout: Sequence[int]) -> None
         BadInput: naming what the model fails with.
     """
     drawn = torch.Generator().manual_seed(0)
-    sizes = [math.prod(fanout[:level]) for level in range(len(fanout) + 1)]
+    sizes = [math.prod(max(one, 1) for one in fanout[:level]) for level in range(len(fanout) + 1)]
     x = torch.rand(NODES, schema.features, generator=drawn)
     trees = torch.randint(NODES, (2, sum(sizes)), generator=drawn)
     try:
@@ -53,8 +53,8 @@ def check_trees(model: nn.Module, schema: Schema, fanout: Sequence[int]) -> None
     except Exception as error:
         raise BadInput(
             f"model {type(model).__name__} fails on made-up trees as noisy steps call it, one tree at a time "
-            f"({type(error).__name__}: {str(error).strip().partition(chr(10))[0]}): it takes float32, draws "
-            "nothing at random and branches by no value"
+            f"({type(error).__name__}: {str(error).strip().partition(chr(10))[0]}): it has to take "
+            "float32, draw nothing at random, and not branch on a value"
         ) from None
 
 

@@ -108,9 +108,9 @@ def tree_gradients(model: nn.Module, x: Tensor, trees: Tensor, answers: Tensor) 
 def tree_factors(model: nn.Module, x: Tensor, trees: Tensor, answers: Tensor) -> dict[str, Tensor | Factors]:
     """As :func:`tree_gradients`; those of a GraphSAGE's first weights are not multiplied out.
 
-    Where features are bags of words a tree has few of them, and its gradient as few columns without zeros.
-    All trees go through a GraphSAGE together, since none of its layers mixes them. What another model does
-    nobody knows, nor of a GraphSAGE with a part of somebody's own, so each tree goes through it alone.
+    Where features are bags of words, most columns of a tree's gradient are zero, and factors stay small.
+    All trees go through an untouched GraphSAGE together, since none of its layers mixes them. Another model
+    may mix them, and so may a part or a hook of somebody's own: there each tree goes through alone.
     """
     check_model(model, whole=False)
     if not _is_plain(model):
