@@ -9,13 +9,15 @@ import pytest
 
 from secure_fedgraph.loading import postponed
 
-HEAVY = "{'torch._dynamo', 'pandas', 'dp_accounting', 'scipy.stats', 'networkx', 'sympy'}"
+HEAVY = "{'torch._dynamo', 'pandas', 'dp_accounting', 'scipy.sparse', 'scipy.stats', 'networkx', 'sympy'}"
 TRAINING = """
 import sys
 import secure_fedgraph as sfg
 for optimizer in ("adam", "sgd"):
     federation = sfg.federate("synthetic-citation", clients=2, partition="random", nodes=60, features=8)
     sfg.train(sfg.FedAvg(optimizer=optimizer), federation, "plaintext", rounds=2)
+split = sfg.federate("synthetic-citation", clients=3, partition="vertical", nodes=60, features=9)
+sfg.train(sfg.Glasu(sampler="public", public_nodes=30, steps=1), split, "plaintext", rounds=1)
 """
 
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import torch
 import torch.nn.functional as F
-from scipy import sparse
 from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.loading import postponed
+
+if TYPE_CHECKING:
+    from scipy import sparse
+else:
+    sparse = postponed("scipy.sparse")
 
 DEGREES = (0, 1, 2, 3, 4, 5, 7, 10, 20)
 """The least degree of each bin."""

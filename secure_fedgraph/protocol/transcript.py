@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -242,11 +242,11 @@ class Transcript:
             return
         index = {
             "public": self.public,
-            "sent": [asdict(s) for s in self.sent],
-            "opened": [asdict(o) for o in self.opened],
-            "left_out": [asdict(one) for one in self.left_out],
-            "cut": [asdict(one) for one in self.cut],
-            "made": [asdict(o) for o in self.made],
+            "sent": [vars(s) for s in self.sent],
+            "opened": [vars(o) for o in self.opened],
+            "left_out": [vars(one) for one in self.left_out],
+            "cut": [vars(one) for one in self.cut],
+            "made": [vars(o) for o in self.made],
         }
         files.write(self.folder / INDEX, [json.dumps(index).encode()], private=True, root=self.folder.parent)
 

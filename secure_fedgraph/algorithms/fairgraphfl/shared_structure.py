@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from scipy import sparse
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -15,9 +15,15 @@ from secure_fedgraph.algorithms.fairgraphfl import fairness
 from secure_fedgraph.algorithms.fairgraphfl.channels import FINGERPRINTS, SHARE, STRUCTURE
 from secure_fedgraph.algorithms.fairgraphfl.settings import FairGraphFLSettings
 from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.loading import postponed
 from secure_fedgraph.protocol import Channel, ContributionRows
 from secure_fedgraph.protocol.given import Expected, Numbers
 from secure_fedgraph.seams import ClientContext, RoundApi
+
+if TYPE_CHECKING:
+    from scipy import sparse
+else:
+    sparse = postponed("scipy.sparse")
 
 PRINTS, TRIANGLES = "prints", "triangles"
 DIGITS = 4

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import torch
-from scipy import sparse
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
+
+from secure_fedgraph.loading import postponed
+
+if TYPE_CHECKING:
+    from scipy import sparse
+else:
+    sparse = postponed("scipy.sparse")
 
 WALKS, DEGREES = 16, 16
 WIDTH = WALKS + DEGREES

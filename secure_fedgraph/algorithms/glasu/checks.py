@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.models.finite import is_finite
 from secure_fedgraph.protocol.given import link_holder
 
 MOST_NODES = 2**24
@@ -100,7 +101,7 @@ def rows(given: Mapping[str, Any], key: str, count: int, width: int) -> Tensor:
         not isinstance(value, Tensor)
         or value.shape != (count, width)
         or value.dtype != torch.float32
-        or not bool(torch.isfinite(value).all())
+        or not is_finite(value)
     ):
         shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
         raise HostileMessage(f"{key!r} must be finite rows of shape ({count}, {width}), not {shape}")

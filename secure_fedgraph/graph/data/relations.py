@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from scipy.sparse import load_npz
 from torch_geometric.data import Data
 
 from secure_fedgraph.graph.data.sources import Raw, readable
 from secure_fedgraph.graph.data.store import Tables, digest_of
 from secure_fedgraph.graph.kinds import RelationsDataset
+from secure_fedgraph.loading import postponed
+
+if TYPE_CHECKING:
+    from scipy import sparse
+else:
+    sparse = postponed("scipy.sparse")
 
 VERSION = 1
 """Version of the arrays made from the raw files."""
@@ -45,7 +50,7 @@ def read(raw: Raw, files: list[Path], settings: Mapping[str, Any]) -> Tables:
             tables: Tables = {"y": kept["att_hard"].astype(np.int64), "labelled": kept["att_labelled"]}
         nodes = len(tables["y"])
         for name, path in zip(RELATIONS, matrices, strict=True):
-            matrix = load_npz(path).tocsr()  # load_npz opens no pickle
+            matrix = sparse.load_npz(path).tocsr()  # load_npz opens no pickle
             matrix.sum_duplicates()
             if matrix.shape != (nodes, nodes) or (matrix != matrix.T).nnz:
                 raise ValueError(f"{path.name} is not a symmetric matrix of {nodes} rows")

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from scipy import sparse
-from scipy.sparse.csgraph import reverse_cuthill_mckee
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -20,6 +19,13 @@ from secure_fedgraph.graph.partition import communities
 from secure_fedgraph.graph.partition.communities import Nodes, check_settings, fill, known_labels, repair
 from secure_fedgraph.graph.partition.kept import WORTH_KEEPING, kept_or_made, key_of
 from secure_fedgraph.graph.sample.links import undirected_links
+from secure_fedgraph.loading import postponed
+
+if TYPE_CHECKING:
+    from scipy import sparse
+    from scipy.sparse import csgraph
+else:
+    sparse, csgraph = postponed("scipy.sparse"), postponed("scipy.sparse.csgraph")
 
 
 def assign(
@@ -112,6 +118,6 @@ def _pieces(adjacency: sparse.csr_matrix, size: int, rng: np.random.Generator, i
     for members in np.split(order, np.cumsum(np.bincount(label))[:-1]):
         if inside == "nearby" and len(members) > size:
             own = np.sort(members)
-            members = own[reverse_cuthill_mckee(adjacency[own][:, own], symmetric_mode=True)]
+            members = own[csgraph.reverse_cuthill_mckee(adjacency[own][:, own], symmetric_mode=True)]
         pieces += [members[start : start + size] for start in range(0, len(members), size)]
     return pieces

@@ -92,7 +92,8 @@ class FixedPoint(Stage):
         # the largest number of the values' own type that is not beyond the limit, so that no sum wraps
         limit = matrix.dtype.type(self.limit)
         limit = limit if float(limit) <= self.limit else np.nextafter(limit, matrix.dtype.type(0))
-        matrix = np.nan_to_num(np.clip(matrix, -limit, limit), copy=False, nan=0.0)
+        matrix = np.clip(matrix, -limit, limit)
+        np.copyto(matrix, 0.0, where=np.isnan(matrix))
         # scaling by a power of two is exact in floating point, and so is the rounding of what it gives
         scaled: np.ndarray = np.multiply(matrix, matrix.dtype.type(1 / self.step), out=matrix)
         np.rint(scaled, out=scaled)
