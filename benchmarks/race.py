@@ -1,7 +1,7 @@
 """The race: ours beside other systems and a loop by hand, whole processes side by side in one run.
 
-    python benchmarks/race.py [--openfgl CHECKOUT] [--only fedsage+] [--repeats 3] [--out runs/race]
-                              [--table | --json] [--keep | --check]
+    python benchmarks/race.py [--openfgl CHECKOUT] [--fedgraph FOLDER] [--only fedsage+]
+                              [--repeats 3] [--out runs/race] [--table | --json] [--keep | --check]
 
 Every contestant is a process of its own with one thread. It runs twice, short and long: the difference over
 the rounds between is a round, the rest is its start (imports, reading and dividing Cora, set-up). CPU is user
@@ -10,7 +10,8 @@ minute of the machine hits them all; our modules are compiled to bytecode first,
 those of all others are. The table has medians, and ratios to the row's first contestant that runs
 here. Each measurement is kept as it is made (``DIR/measured.jsonl``), so a race that was stopped goes on.
 
-OpenFGL runs from a checkout, unchanged (``race_contestants/openfgl.py`` says what is stood in for). What is
+OpenFGL runs from a checkout and FedGraph from its unpacked wheel (``pip download --no-deps fedgraph``), both
+unchanged (``race_contestants/openfgl.py`` and ``fedgraph.py`` say what is stood in for). What is
 not installed is left out by name. Sums alone, masked and encrypted, beside Flower's SecAgg+ and TenSEAL's
 CKKS are a race of their own: ``secure_aggregation.py``. ``--keep`` leaves the table in
 ``benchmarks/results/race.json`` and writes ``docs/speed.md`` from it; ``--check`` measures nothing, and ends
@@ -42,7 +43,7 @@ ROOT = Path(__file__).resolve().parent.parent
 HERE = ROOT / "benchmarks" / "race_contestants"
 KEPT, PAGE = ROOT / "benchmarks" / "results" / "race.json", ROOT / "docs" / "speed.md"
 BEGIN = "<!-- written by benchmarks/race.py -->"
-BY_HAND, OURS, OPENFGL = "by hand", "ours", "OpenFGL"
+BY_HAND, OURS, OPENFGL, FEDGRAPH = "by hand", "ours", "OpenFGL", "FedGraph"
 RATE, TRAINING_NODES = 0.2, 1624
 """Of noisy steps: the share of Cora's training nodes that each takes."""
 
@@ -54,12 +55,13 @@ class Places:
     Args:
         data: a folder with Cora as PyTorch Geometric and as OpenFGL have it.
         out: what is measured.
-        openfgl: its checkout, if there is one.
+        openfgl, fedgraph: a checkout, and a folder with a package, if there are any.
     """
 
     data: Path
     out: Path
     openfgl: Path | None
+    fedgraph: Path | None
 
 
 Command = Callable[[Places, int], list[str]]
@@ -97,6 +99,7 @@ def _script(name: str, *more: str) -> Command:
         sys.executable, str(HERE / name), "--rounds", str(rounds), *more,
         *(() if name == "ours.py" else ("--data", str(places.data))),
         *(("--path", str(places.openfgl)) if name == "openfgl.py" else ()),
+        *(("--path", str(places.fedgraph)) if name == "fedgraph.py" else ()),
     ]  # fmt: skip
 
 
@@ -133,6 +136,15 @@ EVENTS = (
             OURS: _script("ours.py", "--what", "generator"),
         },
         unit="an epoch",
+    ),
+    Event(
+        "FedGCN under ciphers: sums over neighbours and a round of training", 1, 11,
+        {
+            FEDGRAPH: _script("fedgraph.py"),
+            f"{OURS}, BFV": _script("ours.py", "--what", "neighbours"),
+        },
+        unit="a time",
+        fewer={FEDGRAPH: 2},
     ),
     Event(
         "noisy steps on single records", 5, 105,
@@ -177,6 +189,8 @@ def left_out(name: str, places: Places) -> str | None:
     """Why a contestant cannot run here."""
     if name == OPENFGL and places.openfgl is None:
         return "OpenFGL: no --openfgl CHECKOUT"
+    if name == FEDGRAPH and places.fedgraph is None:
+        return "FedGraph: no --fedgraph FOLDER"
     return None
 
 
@@ -312,6 +326,7 @@ def main() -> None:
     """Reads the options, measures, prints."""
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     asked.add_argument("--openfgl", type=Path, help="a checkout of OpenFGL")
+    asked.add_argument("--fedgraph", type=Path, help="a folder with the package of FedGraph")
     asked.add_argument("--only", default="", help="events whose name holds this")
     asked.add_argument("--repeats", type=int, default=3)
     asked.add_argument("--out", type=Path, default=Path("runs/race"))
@@ -328,9 +343,8 @@ def main() -> None:
     if not events:
         sys.exit(f"--only {given.only}: no event is named so; they are {', '.join(e.name for e in EVENTS)}")
     given.out.mkdir(parents=True, exist_ok=True)
-    places = Places(
-        prepared(given.out).resolve(), given.out.resolve(), given.openfgl and given.openfgl.resolve()
-    )
+    others = (path and path.resolve() for path in (given.openfgl, given.fedgraph))
+    places = Places(prepared(given.out).resolve(), given.out.resolve(), *others)
     if not given.table:
         for folder in ("secure_fedgraph", "attacks", "audits"):
             compileall.compile_dir(ROOT / folder, quiet=1)
