@@ -36,36 +36,30 @@ class OnGpu(torch.Tensor):
 
     @staticmethod
     def __new__(cls, held: torch.Tensor) -> OnGpu:
-        dense = held.layout is torch.strided
+        strides = held.stride() if held.layout is torch.strided else None
+        # to C++ it is of "meta", whose gradients need no driver
         made: OnGpu = torch.Tensor._make_wrapper_subclass(
-            cls, held.size(), strides=held.stride() if dense else None, dtype=held.dtype, device="meta"
+            cls, held.size(), strides=strides, dtype=held.dtype, device="meta"
         )
         made.held = held
         return made
 
     @property
-    def device(self) -> torch.device:  # type: ignore[override]
+    def device(self) -> torch.device:
         return GPU
 
     @property
-    def is_cuda(self) -> bool:  # type: ignore[override]
+    def is_cuda(self) -> bool:
         return True
 
-    def __repr__(self) -> str:  # type: ignore[override]
+    def __repr__(self) -> str:
         return f"OnGpu({self.held})"
-
-    def tolist(self) -> Any:
-        return self.held.tolist()
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
     @classmethod
     def __torch_dispatch__(
-        cls,
-        func: Any,
-        types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
+        cls, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         return run(func, args, kwargs or {})
 
@@ -79,11 +73,7 @@ class PretendedGpu(TorchDispatchMode):
         self.beside: Counter[str] = Counter()
 
     def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
+        self, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         made = run(func, args, kwargs or {})
         there = any(isinstance(one, OnGpu) for one in tree_flatten((args, kwargs, made))[0])
@@ -95,11 +85,7 @@ class _Numbered(TorchFunctionMode):
     """``cuda`` is ``cuda:0``: torch would ask a driver which."""
 
     def __torch_function__(
-        self,
-        func: Any,
-        types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
+        self, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         if func is torch.device:
             return func(*args, **(kwargs or {}))
@@ -119,22 +105,18 @@ def run(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """
     name = func._schema.name
     flat = [one for one in tree_flatten((args, kwargs))[0] if isinstance(one, torch.Tensor)]
-    there = [one for one in flat if isinstance(one, OnGpu)]
+    there = any(isinstance(one, OnGpu) for one in flat)
     here = [one for one in flat if not isinstance(one, OnGpu)]
     if there and name not in MOVES and any(one.dim() or name in TOGETHER for one in here):
         raise RuntimeError(f"{name}: expected all tensors to be on the same device, cuda:0 and cpu")
     asked = kwargs.get("device")
-    device = (GPU if there else CPU) if asked is None else torch.device(asked)
-    on_gpu = device.type in ("cuda", "meta")
-    generator = kwargs.get("generator")
-    if on_gpu and generator is not None:
+    on_gpu = there if asked is None else torch.device(asked).type in ("cuda", "meta")
+    if on_gpu and kwargs.get("generator") is not None:
         raise RuntimeError(f"{name}: expected a 'cuda' device type for generator but found 'cpu'")
-    held = tree_map(lambda one: one.held if isinstance(one, OnGpu) else one, dict(kwargs))
+    held = tree_map(_held, dict(kwargs))
     if asked is not None:
         held["device"] = CPU
-    if name == "aten::_to_copy" and bool(there) != on_gpu and not held.get("memory_format"):
-        held["memory_format"] = torch.preserve_format
-    result = func(*tree_map(lambda one: one.held if isinstance(one, OnGpu) else one, args), **held)
+    result = func(*tree_map(_held, tuple(args)), **held)
     if name == "aten::copy_":
         return args[0]
     if not on_gpu:
@@ -143,14 +125,20 @@ def run(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     return return_and_correct_aliasing(func, args, dict(kwargs), wrapped) if there else wrapped
 
 
+def _held(value: Any) -> Any:
+    return value.held if isinstance(value, OnGpu) else value
+
+
 @contextmanager
 def pretended_gpu() -> Iterator[PretendedGpu]:
     """A machine with a GPU, as far as this package can tell."""
+    states = [torch.zeros(16, dtype=torch.uint8)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch.cuda, "is_available", lambda: True)
-        patch.setattr(torch.cuda, "_lazy_init", lambda: None)
-        patch.setattr(torch.cuda, "get_rng_state", lambda device: torch.zeros(16, dtype=torch.uint8))
-        patch.setattr(torch.cuda, "set_rng_state", lambda state, device: None)
+        if not torch.cuda.is_available():
+            patch.setattr(torch.cuda, "is_available", lambda: True)
+            patch.setattr(torch.cuda, "_lazy_init", lambda: None)
+        patch.setattr(torch.cuda, "get_rng_state", lambda device: states[-1])
+        patch.setattr(torch.cuda, "set_rng_state", lambda state, device: states.append(state))
         patch.setattr(
             given, "_state_of", lambda seed, device: torch.Generator().manual_seed(seed).get_state()
         )
