@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from click.testing import CliRunner, Result
 from pretended_gpu import pretended_gpu
 
-from secure_fedgraph.cli import main
+from secure_fedgraph.cli import main, running
+from secure_fedgraph.experiment import results
+from secure_fedgraph.experiment.results import execute
 
 SMALL = ["--data", "synthetic-citation", "--set", "dataset.nodes=60", "--set", "dataset.features=16",
          "--rounds", "1"]  # fmt: skip
@@ -24,6 +27,10 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def call(*arguments: str) -> Result:
     return CliRunner().invoke(main.main, list(arguments))
+
+
+def no_data(*_: object) -> None:
+    pytest.fail("data were read, which may take long, before the device was looked at")
 
 
 def refused(result: Result, *words: str) -> None:
@@ -40,6 +47,8 @@ def test_what_is_no_device_is_refused(command: str) -> None:
 @pytest.mark.parametrize("command", ["run", "audit", "compare"])
 def test_a_gpu_that_is_not_there_is_refused(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(results, "make_federation", no_data)
+    monkeypatch.setattr("multiprocessing.context.SpawnContext.Process", no_data)
     refused(call(command, *SMALL, "--device", "cuda", "--out", "out"), "device = 'cuda': torch", "use cpu")
 
 
@@ -86,25 +95,21 @@ def test_a_finished_run_takes_no_device() -> None:
 
 
 def test_a_run_of_a_gpu_goes_on_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    from secure_fedgraph.cli import running
-    from secure_fedgraph.experiment.results import execute
-
-    def dying(*given: object, on_round: object, **rest: object) -> object:
-        def stop(row: dict[str, object]) -> None:
+    def dying(one: Any, folder: Any, on_round: Any, **rest: Any) -> Any:
+        def stop(row: dict[str, Any]) -> None:
             if row["round"] == 2:
                 raise KeyboardInterrupt
 
-        return execute(*given, on_round=stop, **rest)  # type: ignore[arg-type]
-
-    def patched(one: object, folder: object, on_round: object, **rest: object) -> object:
-        return dying(one, folder, on_round=on_round, **rest)
+        return execute(one, folder, on_round=stop, **rest)
 
     rounds = ["--policy", "masked", "--rounds", "3"]
     with pretended_gpu(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(running, "execute", patched)
+        patch.setattr(running, "execute", dying)
         assert call("run", *SMALL, *WIDTHS, *rounds, "--device", "cuda", "--out", "out").exit_code == 130
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    stays = call("resume", "out")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(results, "make_federation", no_data)
+        stays = call("resume", "out")
     assert stays.exit_code == 2 and "device = 'cuda': torch" in stays.stderr
     goes_on = call("resume", "out", "--device", "cpu")
     assert goes_on.exit_code == 0, goes_on.output

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import small
@@ -43,6 +43,17 @@ class Net(nn.Module):
     def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
         hidden = self.norm(self.first(x, edge_index)).relu()
         return self.second(nn.functional.dropout(hidden, 0.3, self.training), edge_index)
+
+
+class OfUnions(Net):
+    """One that asks which graph a node is of, and notes the generator that its dropout would draw from."""
+
+    states: ClassVar[list[bytes]] = []
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor, batch: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            self.states.append(torch.cuda.get_rng_state(GPU).numpy().tobytes())
+        return super().forward(x + batch.unsqueeze(1), edge_index)
 
 
 class Fixed(Net):
@@ -103,6 +114,7 @@ def check_the_same(here: sfg.Run, there: sfg.Run) -> None:
     assert here.state.keys() == there.state.keys() and here.history == there.history
     assert all(type(value) is torch.Tensor for value in there.state.values())
     assert all(torch.equal(value, there.state[key]) for key, value in here.state.items())
+    assert there.algorithm.device.type == "cpu"  # what reads a finished run needs no GPU
 
 
 class TestThePretendedGpu:
@@ -214,6 +226,15 @@ def test_an_own_model_moves_with_its_buffers(nodes: sfg.Federation) -> None:
     assert gpu.ran["aten::native_batch_norm"] or gpu.ran["aten::_native_batch_norm_legit"]
 
 
+def test_an_own_model_is_given_all_there_and_its_dropout_is_seeded_for_each_client_and_round(
+    nodes: sfg.Federation,
+) -> None:
+    with pretended_gpu():
+        train(sfg.FedAvg(model=OfUnions), nodes, device="cuda")
+        nowhere = torch.cuda.get_rng_state(GPU).numpy().tobytes()
+    assert len(set(OfUnions.states)) == 3 * 2 and nowhere not in OfUnions.states
+
+
 def test_an_own_model_that_does_not_move_is_refused_before_round_1(
     nodes: sfg.Federation, tmp_path: Path
 ) -> None:
@@ -223,7 +244,7 @@ def test_an_own_model_that_does_not_move_is_refused_before_round_1(
     assert not (tmp_path / "run").exists()
 
 
-def test_the_generator_of_the_gpu_is_seeded_and_restored(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_generator_of_the_gpu_is_seeded_and_restored() -> None:
     with pretended_gpu():
         before = torch.cuda.get_rng_state(GPU)
         with given.seeded(3, GPU):
@@ -292,6 +313,18 @@ class TestRefused:
             train(sfg.FedSage(), nodes, device="cuda")
         with pytest.raises(BadInput, match="device = 'gpu': use one of cpu, cuda"):
             train(sfg.FedSage(), nodes, device="gpu")
+
+    def test_a_gpu_that_is_not_there_before_any_run_of_several(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+        experiment = sfg.Experiment(data="synthetic-citation", dataset={"nodes": 60}, rounds=1, device="cuda")
+        with pytest.raises(BadInput, match="device = 'cuda': torch"):
+            sfg.compare(experiment, tmp_path / "out", policies=["masked"])
+        counts = sfg.attacks.ATTACKS["a4-label-counts"]
+        with pytest.raises(BadInput, match="device = 'cuda': torch"):
+            sfg.audit(experiment, policies=["masked"], attacks=[counts], out=tmp_path / "out")
+        assert not (tmp_path / "out").exists()
 
     def test_clients_on_other_machines(self) -> None:
         with pretended_gpu(), pytest.raises(BadInput, match="device = 'cuda': clients on other machines"):
