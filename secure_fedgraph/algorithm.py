@@ -17,6 +17,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.partition.result import EVERYBODY
+from secure_fedgraph.graph.placing import CPU
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models import personal
 from secure_fedgraph.protocol.channel import Channel, Recipient, Reveal
@@ -121,6 +122,9 @@ class Algorithm:
     """The ways of handing data out that it runs on; the first that fits the data is the default."""
     kinds: ClassVar[tuple[str, ...]] = ("node",)
     """The kinds of data, as ``graph.kinds`` has them, that it learns from."""
+    devices: ClassVar[tuple[str, ...]] = ("cpu",)
+    """Where it can train and predict. ``cuda`` is for a class that moves all of both there (``self.device``);
+    a subclass that trains or predicts in its own way names its own."""
     data: ClassVar[str] = "cora"
     """The data set that a run takes where none is named."""
     clients: ClassVar[Mapping[str, int]] = {}
@@ -150,6 +154,8 @@ class Algorithm:
 
     form: Form | None = None
     """The form that a policy made it take; None as configured."""
+    device: torch.device = CPU
+    """Where it trains and predicts; see :meth:`on`."""
 
     def __init__(self, **settings: Any) -> None:
         self.by_hand: Mapping[str, Any] = dict(settings)
@@ -171,6 +177,32 @@ class Algorithm:
         made = copy.copy(self)
         made.settings = _settings_of(type(self), {**self.by_hand, **form.settings})
         made.form = form
+        return made
+
+    @classmethod
+    def check_device(cls, device: str) -> None:
+        """That it trains and predicts on a device.
+
+        Raises:
+            BadInput: where it does not.
+        """
+        if device not in cls.devices:
+            raise BadInput(
+                f"device = {device!r}: {cls.name} trains and predicts on {' or '.join(cls.devices)} only; "
+                "leave it out, or use an algorithm that declares it, such as fedavg, fedsage or local"
+            )
+
+    def on(self, device: str) -> Self:
+        """The same algorithm, training and predicting on a device. A run decides it (``device=`` of train).
+
+        Raises:
+            BadInput: as :meth:`check_device`.
+        """
+        self.check_device(device)
+        if self.device.type == device:
+            return self
+        made = copy.copy(self)
+        made.device = torch.device(device)
         return made
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

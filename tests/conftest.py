@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
 
 # Before torch is imported anywhere: xdist runs one process per core.
@@ -38,6 +39,13 @@ def _missing_data(folders: tuple[str, ...]) -> str | None:
     return f"not under ${DATA}={root}: {', '.join(absent)}" if absent else None
 
 
+@cache
+def _sees_a_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
 def _slow() -> frozenset[str]:
     """The tests that ``slow_tests.txt`` leaves to ``make slow``: files, classes or functions, a line each."""
     lines = (Path(__file__).parent / "slow_tests.txt").read_text(encoding="utf-8").splitlines()
@@ -60,3 +68,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for mark in item.iter_markers("needs_data"):
             if reason := _missing_data(mark.args):
                 item.add_marker(pytest.mark.skip(reason=reason))
+        if item.get_closest_marker("cuda") and not _sees_a_gpu():
+            item.add_marker(pytest.mark.skip(reason="torch sees no GPU"))

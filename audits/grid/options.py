@@ -20,6 +20,7 @@ from secure_fedgraph.errors import (
     wrong_type,
 )
 from secure_fedgraph.experiment.config import Experiment
+from secure_fedgraph.graph.placing import check_device
 from secure_fedgraph.running.run import Run
 
 
@@ -83,6 +84,7 @@ def checked_options(
     if not isinstance(probes, bool):
         raise wrong_type("probes", probes, "give True or False")
     for one in experiments:
+        check_device(one.device)
         one.make_algorithm()
         for name in names:
             one.with_policy(name).make_policy()

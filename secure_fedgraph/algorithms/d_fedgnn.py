@@ -170,7 +170,7 @@ class DFedGnn(Local):
         load(model, client.memory.get(_MODEL) or self._start(client.schema, seed))
         still = buffers_of(model)
         with self.seeded_sampling(client):
-            fit(client, self.training_graph(client), model, self.settings)
+            fit(client, self.training_graph(client), model, self.settings, device=self.device)
         trained = parameters_of(model)
         if client.training is not None:  # the noise of the steps is on the parameters only
             trained |= still

@@ -15,6 +15,7 @@ from secure_fedgraph.algorithms.training.node_classifier import NodeClassifier
 from secure_fedgraph.algorithms.training.private_training import Penalty
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.algorithms.training.weighting import AveragingSettings, weighed, weighted_mean
+from secure_fedgraph.graph.placing import DEVICES, copied_to
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.parameters import buffers_of, difference, load, parameters_of, total
 from secure_fedgraph.protocol import Channel, Reveal, Upload
@@ -43,6 +44,7 @@ class FedAvg(NodeClassifier):
     summary = "federated averaging of a GraphSAGE classifier, unweighted"
     reference = "McMahan et al. 2017"
     kinds: ClassVar[tuple[str, ...]] = ("node", "graph")
+    devices: ClassVar[tuple[str, ...]] = DEVICES
     UPDATE = Channel("update", Reveal.SUM, trained=True, gives_model=True)
     Settings: ClassVar[type[TrainingSettings]] = AveragingSettings
 
@@ -91,7 +93,7 @@ class FedAvg(NodeClassifier):
         before, still = parameters_of(model), buffers_of(model)
         with self.seeded_sampling(client):
             trained = self.in_training(client, model)
-            fit(client, self.training_graph(client), trained, s, self.penalty(before))
+            fit(client, self.training_graph(client), trained, s, self.penalty(before), device=self.device)
         after = parameters_of(model)
         if client.training is not None:  # the noise of the steps is on the parameters only
             after |= still
@@ -133,7 +135,9 @@ class FedProx(FedAvg):
         """The proximal term; its gradient flows through the local weights."""
 
         def proximal(model: nn.Module) -> torch.Tensor:
-            apart = [(p - given[name]).square().sum() for name, p in model.named_parameters()]
+            apart = [
+                (p - copied_to(p.device, given[name])).square().sum() for name, p in model.named_parameters()
+            ]
             return self.settings.mu / 2 * torch.stack(apart).sum()
 
         return proximal

@@ -73,6 +73,7 @@ class GraphFL(FedAvg):
     reference = "Wang et al., ICDM 2022"
     rounds = 200
     kinds: ClassVar[tuple[str, ...]] = ("node",)
+    devices: ClassVar[tuple[str, ...]] = ("cpu",)
     partitions: ClassVar[tuple[str, ...]] = ("label_skew", "louvain", "louvain_compiled", "random")
     clients: ClassVar[Mapping[str, int]] = {"cora": 5, "citeseer": 5, "dblp": 10}
     META = Channel("meta_gradient", Reveal.SUM, gives_model=True)

@@ -9,6 +9,7 @@ from torch import nn
 from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms.training.local_training import fit
 from secure_fedgraph.algorithms.training.node_classifier import NodeClassifier
+from secure_fedgraph.graph.placing import DEVICES
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.parameters import load, parameters_of
 from secure_fedgraph.protocol import Channel, Reveal, Upload
@@ -28,6 +29,7 @@ class Local(NodeClassifier):
     reference = "baseline"
 
     kinds: ClassVar[tuple[str, ...]] = ("node", "graph")
+    devices: ClassVar[tuple[str, ...]] = DEVICES
     TRAIN = Channel("train", Reveal.NOTHING)
     PERSONAL = Channel("personal_model", Reveal.EACH, to="referee")
 
@@ -53,7 +55,7 @@ class Local(NodeClassifier):
         """One round of training on the client's own model."""
         model = self._own(client)
         with self.seeded_sampling(client):
-            fit(client, self.training_graph(client), model, self.settings)
+            fit(client, self.training_graph(client), model, self.settings, device=self.device)
         client.memory["model"] = parameters_of(model)
 
     @PERSONAL.answer

@@ -43,6 +43,7 @@ def algorithm_text(algorithm: Algorithm) -> str:
         {
             "class": name,
             "settings": algorithm.settings.model_dump(mode="json"),
+            "device": algorithm.device.type,
             "made_with": made_with,
             "folders": {one: _folder(one) for one in (name, *made_with.values())},
         }
@@ -67,7 +68,7 @@ def algorithm_of(text: str) -> Algorithm:
     algorithm = kind(**with_, **config["settings"])
     if not isinstance(algorithm, Algorithm):
         raise BadInput(f"{config['class']} is no Algorithm")
-    return algorithm
+    return algorithm.on(config["device"])
 
 
 def policy_text(bound: BoundPolicy, clients: tuple[str, ...]) -> str:

@@ -103,6 +103,9 @@ def experiment_options(command: Command, epsilon: Any = float) -> Command:
         click.option(
             "--evaluate-sample", type=int, help="Score so many test nodes, drawn once, with an interval."
         ),
+        click.option(
+            "--device", help="Where clients train and models are scored: cpu (the default) or cuda."
+        ),
         click.option("--log", "logging", help="Also to mlflow:URI or tensorboard:FOLDER."),
         click.option("--out", type=click.Path(path_type=Path), help="Folder for results."),
         click.option("--overwrite", is_flag=True, help="Replace an earlier result in --out."),
@@ -137,6 +140,7 @@ def read_experiment(
 ) -> tuple[Experiment, list[int]]:
     """The experiment that a file and flags describe, and its seeds."""
     from secure_fedgraph.experiment.config import Experiment, load, read_values
+    from secure_fedgraph.graph.placing import check_device
 
     if flags["seed"] is not None and flags["seeds"] is not None:
         raise BadInput("--seed runs one and --seeds runs many: give one of them")
@@ -154,6 +158,7 @@ def read_experiment(
             else f"seed in {path}"
         )
         raise BadInput(f"--seeds {flags['seeds']} runs many and {where} runs one: give one of them")
+    check_device(experiment.device)
     experiment.make_algorithm()
     if made:
         experiment.with_default_budget().make_policy()

@@ -38,6 +38,7 @@ from secure_fedgraph.experiment.results import (
 )
 from secure_fedgraph.experiment.run_logs.opening import logged
 from secure_fedgraph.experiment.schema import RunResult, as_read
+from secure_fedgraph.graph.placing import check_device
 from secure_fedgraph.report import text as words
 from secure_fedgraph.report.page import write_report
 from secure_fedgraph.running.outlook import Outlook
@@ -73,6 +74,7 @@ def resume(
     algorithm: str | None,
     silos: dict[str, str] | None,
     data: str | None,
+    device: str | None,
     **flags: Any,
 ) -> None:
     """Goes on after the last whole round of a run that was killed, or stopped by its budget."""
@@ -85,6 +87,8 @@ def resume(
             raise BadInput(f"--silo {next(iter(silos))}=…: {folder} is finished, and reads no data; drop it")
         if data is not None:
             raise BadInput(f"--data {data}: {folder} is finished, and reads no data; drop it")
+        if device is not None:
+            raise BadInput(f"--device {device}: {folder} is finished, and trains no more; drop it")
         finish(folder)
         if not (folder / "report.html").exists():
             check_printed(folder)
@@ -94,6 +98,9 @@ def resume(
     experiment, seeds, command = begun(folder, ledger, logging, algorithm, silos, data)
     if epsilon is not None:
         experiment = _with_budget(experiment, epsilon)
+    if device is not None:
+        experiment = experiment.model_copy(update={"device": device})
+    check_device(experiment.device)
     with _can_go_on(folder, experiment):
         _run_seeds(folder, experiment, seeds, command, screen)
 

@@ -30,7 +30,7 @@ LARGEST = 2**18
 """Bytes of a federation's file."""
 NOT_IN_A_FILE = (
     "data", "clients", "partition", "dataset", "split", "silos", "ledger", "isolated", "dropouts", "logging",
-    "checkpoint_every", "classes", "rows", "answer_within",
+    "checkpoint_every", "classes", "rows", "answer_within", "device",
 )  # fmt: skip
 """Keys of an experiment that hand out data, or that are one party's own affair."""
 _HEX = re.compile(r"[0-9a-f]{64}")

@@ -32,7 +32,7 @@ from secure_fedgraph.graph.silos.reading import digest_of_places, read_silos
 from secure_fedgraph.privacy.binding import PRESENCE
 from secure_fedgraph.privacy.broadcasts import BroadcastLimits
 from secure_fedgraph.privacy.contracts import MAJORITY
-from secure_fedgraph.privacy.dp_sgd import RECORDS, PrivateSteps
+from secure_fedgraph.privacy.dp_sgd import RECORDS, PrivateSteps, check_on_cpu
 from secure_fedgraph.privacy.input_dp.links import DividedLinks, RandomisedLinks
 from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
 from secure_fedgraph.privacy.input_dp.registry import RANDOMIZERS
@@ -101,6 +101,7 @@ class Experiment(BaseModel):
         evaluate_sample: about that many test nodes are scored, drawn once; by default all.
         transcript: ``sizes`` and digests only, or every message in ``full``.
         isolated: every client in a process of its own.
+        device: ``cpu`` or ``cuda``: where clients train and models are scored, for algorithms that can.
         allow_plaintext: run although ``strictest`` leaves a channel in plaintext.
         dropouts: the share of each round's cohort that a simulation keeps from answering, where the policy
             survives it.
@@ -146,6 +147,7 @@ class Experiment(BaseModel):
     evaluate_sample: int | None = Field(None, ge=1)
     transcript: Literal["sizes", "full"] = "sizes"
     isolated: bool = False
+    device: Literal["cpu", "cuda"] = "cpu"
     allow_plaintext: bool = False
     dropouts: float = Field(0.0, ge=0, le=1)
     answer_within: float = Field(3600.0, gt=0)
@@ -212,6 +214,7 @@ class Experiment(BaseModel):
             BadInput: for an unknown name or setting, or a partition that the algorithm does not run on.
         """
         kind = algorithm_named(self.algorithm)
+        kind.check_device(self.device)
         if not self.silos and not kind_of(self.data):
             check_loadable(self.data)
             raise unknown_name("dataset", self.data, KINDS)
@@ -323,6 +326,7 @@ class Experiment(BaseModel):
             randomizers = tuple(self._randomizer(kind, share) for kind, share in shares.items())
             policy = replace(policy, randomizers=randomizers, relation=self.relation)
         if self.trains_under_noise:
+            check_on_cpu(self.device)
             policy = replace(policy, steps=_private_steps(steps), relation=self.relation)
         if self.broadcast:
             policy = replace(policy, broadcasts=_broadcast_limits(self.broadcast))

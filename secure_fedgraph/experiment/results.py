@@ -25,6 +25,7 @@ from secure_fedgraph.experiment.noise_to_signal import of_a_run
 from secure_fedgraph.experiment.protect import protect, split_of
 from secure_fedgraph.federation import Federation, federate
 from secure_fedgraph.forms import fit
+from secure_fedgraph.graph.placing import check_device
 from secure_fedgraph.graph.silos.agreement import check_names
 from secure_fedgraph.graph.silos.places import is_place
 from secure_fedgraph.graph.silos.reading import read_one, read_silos
@@ -141,6 +142,7 @@ def execute(
         on_start=started,
         on_outlook=on_outlook,
         isolated=experiment.isolated,
+        device=experiment.device,
         dropouts=Dropouts(experiment.dropouts, experiment.seed) if experiment.dropouts else None,
         answer_within=experiment.answer_within if experiment.isolated else RunOptions.answer_within,
         resume=resume,
@@ -181,6 +183,8 @@ def lead(experiment: Experiment, algorithm: Algorithm, federation: Federation) -
         parts.append(f"in the form {algorithm.form}: {algorithm.form.why}")
     if e.epsilon is not None:
         parts.append(f"epsilon {e.epsilon:g} at delta {e.delta:g} for one {e.unit} against the {e.against}")
+    if e.device != "cpu":
+        parts.append(f"training and scoring on {e.device}")
     if e.evaluate_every > 1:
         parts.append(f"scored every {e.evaluate_every} rounds")
     if e.evaluate_sample is not None and (tested := federation.referee.tested) > e.evaluate_sample:
@@ -798,6 +802,7 @@ def check_can_start(experiment: Experiment) -> None:
     Raises:
         BadInput, Refused: as the run would.
     """
+    check_device(experiment.device)
     federation = make_federation(experiment)
     algorithm = in_form(experiment, federation)
     policy = protect(experiment, algorithm, federation).policy

@@ -68,7 +68,7 @@ class SparseMatrix:
         starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
         # where each non-zero of the chosen rows stands among all of them
         shift = (self.starts[rows] - starts[:-1]).repeat_interleave(counts)
-        place = torch.arange(len(shift)) + shift
+        place = torch.arange(len(shift), device=shift.device) + shift
         value = None if self.value is None else self.value[place]
         return SparseMatrix(starts, self.column[place], value, self.columns)
 
@@ -90,7 +90,8 @@ class SparseMatrix:
     @functools.cached_property
     def transposed(self) -> SparseMatrix:
         """Rows for columns."""
-        row = torch.repeat_interleave(torch.arange(len(self)), self.starts.diff())
+        rows = torch.arange(len(self), device=self.starts.device)
+        row = torch.repeat_interleave(rows, self.starts.diff())
         order = stable_order(self.column, self.columns)
         value = None if self.value is None else self.value[order]
         return SparseMatrix(_starts(self.column, self.columns), row[order], value, len(self))
@@ -127,12 +128,14 @@ def stable_order(numbers: Tensor, below: int) -> Tensor:
     >>> stable_order(torch.tensor([1, 0, 1]), below=2).tolist()
     [1, 0, 2]
     """
+    if numbers.device.type != "cpu":  # the only stable order: the same wherever it is made
+        return torch.argsort(numbers, stable=True)
     short = numbers.to(torch.int16 if below <= 2**15 else torch.int64)  # NumPy counts instead of comparing
     return torch.from_numpy(np.argsort(short.numpy(), kind="stable"))
 
 
 def _starts(numbers: Tensor, below: int) -> Tensor:
     """``[below + 1]``: where each number begins once all are sorted."""
-    starts = torch.zeros(below + 1, dtype=torch.long)
+    starts = torch.zeros(below + 1, dtype=torch.long, device=numbers.device)
     torch.cumsum(torch.bincount(numbers, minlength=below), 0, out=starts[1:])
     return starts

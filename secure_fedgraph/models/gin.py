@@ -124,5 +124,5 @@ class Gin(nn.Module):
             return x
         if generator is None:
             raise BadInput("a GIN in training draws its dropout from a generator: pass one, or set dropout 0")
-        kept = torch.rand(x.shape, generator=generator).ge_(self.dropout)
-        return x * kept.div_(1 - self.dropout)
+        kept = torch.rand(x.shape, generator=generator, device=generator.device).ge_(self.dropout)
+        return x * kept.to(x.device).div_(1 - self.dropout)

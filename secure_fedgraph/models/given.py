@@ -13,9 +13,10 @@ from torch.nn.parameter import is_lazy
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput, wrong_type
+from secure_fedgraph.graph.placing import CPU, placed
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS
 from secure_fedgraph.graph.schema import NO_EDGE_ATTR, Schema
-from secure_fedgraph.models.parameters import glorot, parameters_of
+from secure_fedgraph.models.parameters import glorot, on_device, parameters_of
 
 Given = nn.Module | type[nn.Module] | Callable[..., nn.Module]
 """An instance; a class whose constructor takes nothing or widths by name; a factory, ``schema -> Module``."""
@@ -88,14 +89,28 @@ def build(given: Given, schema: Schema, seed: int) -> nn.Module:
 
 
 @contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Torch's generator under a seed, then restored. Users' layers draw from no other generator."""
+def seeded(seed: int, device: torch.device = CPU) -> Iterator[None]:
+    """Torch's generator under a seed, then restored. Users' layers draw from no other generator.
+
+    Args:
+        device: whose generator is seeded too: layers on a GPU draw from one of its own.
+    """
     before = torch.random.get_rng_state()
-    torch.random.set_rng_state(torch.Generator().manual_seed(seed).get_state())
+    there = None if device.type == CPU.type else torch.cuda.get_rng_state(device)
+    torch.random.set_rng_state(_state_of(seed, CPU))
+    if there is not None:
+        torch.cuda.set_rng_state(_state_of(seed, device), device)
     try:
         yield
     finally:
         torch.random.set_rng_state(before)
+        if there is not None:
+            torch.cuda.set_rng_state(there, device)
+
+
+def _state_of(seed: int, device: torch.device) -> Tensor:
+    """A generator's state under a seed."""
+    return torch.Generator(device).manual_seed(seed).get_state()
 
 
 def scores_of(model: nn.Module, graph: Data, generator: torch.Generator | None = None) -> Tensor:
@@ -117,7 +132,7 @@ def scores_of(model: nn.Module, graph: Data, generator: torch.Generator | None =
     if "batch" in taken and whole:
         more["batch"] = graph.graph.clone()
     elif "batch" in taken and taken["batch"].default is inspect.Parameter.empty:
-        more["batch"] = torch.zeros(len(graph.x), dtype=torch.long)
+        more["batch"] = torch.zeros(len(graph.x), dtype=torch.long, device=graph.x.device)
     scores = model(spare(model, graph.x), spare(model, graph.edge_index), **more)
     return scores
 
@@ -139,8 +154,11 @@ def reads(model: nn.Module) -> tuple[str, ...]:
     return tuple(key for key in EDGE_FIELDS if key in taken and getattr(model, f"supports_{key}", True))
 
 
-def check_fits(given: Given, schema: Schema) -> None:
+def check_fits(given: Given, schema: Schema, device: torch.device = CPU) -> None:
     """Checks that a user's model takes the data's features and gives their classes, before anything is sent.
+
+    Args:
+        device: where it is tried.
 
     Raises:
         BadInput: in one line that names the model's widths and the data's.
@@ -165,8 +183,8 @@ def check_fits(given: Given, schema: Schema) -> None:
     for key in reads(model):
         if _arguments(model)[key].default is inspect.Parameter.empty and not needed[key]:
             raise BadInput(f"model {name} needs {key}, but the data have none: add it, or make it optional")
-    with seeded(0):
-        scores = _probe(model, schema)
+    with seeded(0, device), on_device(model, device):
+        scores = _probe(model, schema, device)
     rows = 2 if schema.kind == "graph" else NODES
     if not isinstance(scores, Tensor) or scores.shape != (rows, schema.classes):
         shape = list(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
@@ -194,7 +212,7 @@ NODES = 4
 """Nodes of the graph that a model is tried on: a ring, or two graphs of two nodes each."""
 
 
-def _probe(model: nn.Module, schema: Schema) -> object:
+def _probe(model: nn.Module, schema: Schema, device: torch.device = CPU) -> object:
     """A model's output on a small graph with the data's widths."""
     nodes = torch.arange(NODES)
     if schema.kind == "graph":
@@ -216,7 +234,7 @@ def _probe(model: nn.Module, schema: Schema) -> object:
     model.eval()
     try:
         with torch.no_grad():
-            return scores_of(model, graph)
+            return scores_of(model, placed(graph, device))
     except Exception as error:
         raise BadInput(_unfit(model, schema, error)) from None
     finally:

@@ -91,7 +91,7 @@ class GraphConvolution(nn.Module):
         return (sent * root.square().unsqueeze(1)).index_add(0, target, weighed)
 
     def _attended(self, sent: Tensor, messages: Tensor, source: Tensor, target: Tensor) -> Tensor:
-        nodes = torch.arange(len(sent))
+        nodes = torch.arange(len(sent), device=sent.device)
         target = torch.cat([target, nodes])
         brought = torch.cat([messages, sent]).unflatten(1, (HEADS, -1))
         asked, answered = self.attend.split(HEADS)
@@ -186,5 +186,5 @@ def dropped(x: Tensor, share: float, generator: torch.Generator | None) -> Tenso
     """Dropout drawn from the given generator; none without a generator."""
     if generator is None or not share:
         return x
-    kept = torch.rand(x.shape, generator=generator) >= share
-    return x * kept / (1 - share)
+    kept = torch.rand(x.shape, generator=generator, device=generator.device) >= share
+    return x * kept.to(x.device) / (1 - share)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import torch
 from torch import nn
 
 from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.graph.placing import CPU
 from secure_fedgraph.models.finite import all_are_finite, is_finite
 
 Parameters = dict[str, torch.Tensor]
@@ -70,6 +72,19 @@ def load(model: nn.Module, params: Mapping[str, torch.Tensor]) -> None:
     with torch.no_grad():
         for name, target in own.items():
             target.copy_(values[name])
+
+
+@contextmanager
+def on_device(model: nn.Module, device: torch.device) -> Iterator[None]:
+    """A model on a device, and back on the CPU afterwards, where all that is kept or leaves is made of it."""
+    if device.type == CPU.type:
+        yield
+        return
+    model.to(device)
+    try:
+        yield
+    finally:
+        model.to(CPU)
 
 
 def difference(after: Mapping[str, torch.Tensor], before: Mapping[str, torch.Tensor]) -> Parameters:

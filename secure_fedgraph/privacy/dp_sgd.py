@@ -40,6 +40,19 @@ Gradient = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
 whose outer products, summed over a record's rows, are its gradient."""
 
 
+def check_on_cpu(device: str) -> None:
+    """That noisy steps are taken where their sensitivity was shown: clips, sums and rounding on the CPU.
+
+    Raises:
+        BadInput: for another device.
+    """
+    if device != "cpu":
+        raise BadInput(
+            f"device = {device!r}: noisy training steps clip, add up and round on the CPU, where their "
+            "sensitivity was shown; leave --device out"
+        )
+
+
 @dataclass(frozen=True)
 class PrivateSteps:
     """How a client trains: each record's gradient clipped, their sum noised, records sampled by coins.

@@ -11,6 +11,7 @@ from typing import Any, TypedDict
 from secure_fedgraph.backends.isolated import PATIENCE
 from secure_fedgraph.errors import BadInput, check_number, check_whole, unknown_name, wrong_type
 from secure_fedgraph.evaluation import MODES
+from secure_fedgraph.graph.placing import CPU, check_device
 from secure_fedgraph.privacy.spending.budget import Budget
 from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.protocol.transcript import Keep, nothing
@@ -36,6 +37,7 @@ class Named(TypedDict, total=False):
     on_start: Callable[[], None] | None
     on_outlook: Callable[[Outlook], None] | None
     isolated: bool
+    device: str
     answer_within: float
     resume: bool
     checkpoint_every: int
@@ -80,6 +82,9 @@ class RunOptions:
             process: bit for bit with one thread (with more threads torch changes its order of addition, in
             both modes). The transcript then lacks what clients open from their peers, which stays in their
             processes.
+        device: ``cpu`` or ``cuda``: where clients train and released models are scored. All else stays on the
+            CPU: draws, protections, messages, checkpoints. For algorithms that declare it
+            (``Algorithm.devices``) and without noisy steps. Scores agree with the CPU's up to rounding.
         answer_within: seconds that an isolated client's process has for an answer; after that it is ended and
             counts as one that died. Without ``isolated`` nobody waits, and another number than the default is
             refused.
@@ -113,6 +118,7 @@ class RunOptions:
     on_start: Callable[[], None] | None = None
     on_outlook: Callable[[Outlook], None] | None = None
     isolated: bool = False
+    device: str = CPU.type
     answer_within: float = PATIENCE
     resume: bool = False
     checkpoint_every: int = 1
@@ -144,6 +150,7 @@ class RunOptions:
         for key in ("isolated", "resume", "allow_plaintext"):
             if not isinstance(getattr(self, key), bool):
                 raise wrong_type(key, getattr(self, key), "give True or False")
+        check_device(self.device)
         if self.answer_within != PATIENCE and not self.isolated:
             raise BadInput(
                 f"answer_within = {self.answer_within:g}: it is for clients in processes of their own, so "
@@ -153,6 +160,10 @@ class RunOptions:
             raise BadInput(
                 "connect: clients on other machines have processes and ledgers of their own; leave "
                 "isolated and ledger out"
+            )
+        if self.connect is not None and self.device != CPU.type:
+            raise BadInput(
+                f"device = {self.device!r}: clients on other machines train on their CPUs; leave it out"
             )
         for key in ("sampler", "keep", "on_round", "on_start", "on_outlook", "connect"):
             function = getattr(self, key)

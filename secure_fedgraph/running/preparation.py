@@ -16,6 +16,7 @@ from secure_fedgraph.graph.data.own_graph import DataWarning
 from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.privacy.broadcasts import most_planted
+from secure_fedgraph.privacy.dp_sgd import check_on_cpu
 from secure_fedgraph.privacy.policies import policy_named, policy_with_noise, takes_multiplier
 from secure_fedgraph.privacy.policies.strictest import strictest
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy
@@ -118,6 +119,7 @@ def prepare(
         Refused, BadInput: as :func:`~secure_fedgraph.running.loop.train`.
     """
     _check_subjects(algorithm, federation)
+    algorithm = algorithm.on(options.device)
     by_name = policy if isinstance(policy, str) and options.budget and takes_multiplier(policy) else None
     policy = _policy(policy) if by_name is None else policy_with_noise(by_name, NORM, {})
     if algorithm.pools:
@@ -306,6 +308,7 @@ def _check_inside(bound: BoundPolicy, algorithm: Algorithm, federation: Federati
             f"links are randomised, and new links have no {' or '.join(carried)}: leave it out of the data"
         )
     if bound.steps is not None:
+        check_on_cpu(algorithm.device.type)
         algorithm.check_records(federation.schema, bound.steps.unit)
         record = "graph" if kind == GraphSetDataset.kind else "node"
         if bound.steps.unit != record:

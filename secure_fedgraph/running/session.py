@@ -14,6 +14,7 @@ from secure_fedgraph.backends.isolated import Workers
 from secure_fedgraph.client import is_foreign
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.evaluation import in_band
+from secure_fedgraph.graph.placing import CPU
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.privacy.spending.ledger import Charge, Ledger, check_mark, read_ledger
 from secure_fedgraph.protocol import Transcript
@@ -153,10 +154,10 @@ class Session:
             self.options.on_outlook(outlook(self.transcript, number, self.prepared.last, took))
 
     def end(self, state: State, history: list[dict[str, Any]]) -> Run:
-        """What the run leaves."""
+        """What the run leaves: whoever reads it needs no GPU."""
         self.transcript.close()
         return Run(
-            self.prepared.algorithm,
+            self.prepared.algorithm.on(CPU.type),
             self.prepared.federation,
             self.prepared.bound,
             state,

@@ -66,6 +66,7 @@ class FedGcn(FedAvg):
     reference = "Yao et al., NeurIPS 2023"
     rounds = 100
     kinds: ClassVar[tuple[str, ...]] = ("node",)
+    devices: ClassVar[tuple[str, ...]] = ("cpu",)
     partitions: ClassVar[tuple[str, ...]] = ("random", "louvain", "louvain_compiled", "label_skew")
     clients: ClassVar[Mapping[str, int]] = {"cora": 5, "citeseer": 5}
     own_models: ClassVar[bool] = False

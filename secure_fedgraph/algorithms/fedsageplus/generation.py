@@ -29,6 +29,8 @@ class Generates:
     """An owner that generates neighbours for its nodes."""
 
     needs_neighbours: ClassVar[str] = "generated neighbours are what it is about"
+    devices: ClassVar[tuple[str, ...]] = ("cpu",)
+    """Generators train on the CPU."""
     settings: GeneratorSettings
 
     def neighgen(self, schema: Schema) -> NeighGen:

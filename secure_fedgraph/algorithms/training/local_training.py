@@ -13,10 +13,12 @@ from secure_fedgraph.algorithms.training.noisy_labels import cross_entropy
 from secure_fedgraph.algorithms.training.optimizers import bound_gradients, moments, optimizer_of, restore
 from secure_fedgraph.algorithms.training.private_training import Penalty, fit_privately
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
+from secure_fedgraph.graph.placing import CPU, placed
 from secure_fedgraph.graph.sample.packing import select_graphs
 from secure_fedgraph.graph.sample.trees import PARTNER, NeighbourTable, own_tree
 from secure_fedgraph.models.finite import note_divergence, take_step
 from secure_fedgraph.models.given import scores_of, spare
+from secure_fedgraph.models.parameters import on_device
 from secure_fedgraph.seams import ClientContext
 
 Trees = Callable[[torch.Tensor], Sequence[torch.Tensor]]
@@ -30,10 +32,13 @@ def fit(
     settings: TrainingSettings,
     penalty: Penalty | None = None,
     trees: Trees | None = None,
+    device: torch.device = CPU,
 ) -> None:
     """Trains a model in place on the client's own training nodes, for one round.
 
-    The optimiser's moments live in the client's memory and stay there.
+    The optimiser's moments live in the client's memory and stay there. Batches, neighbours and dropout are
+    drawn on the CPU, so a seed gives the same ones on every device; the model and the moments come back to
+    the CPU, so what leaves or is saved never lies elsewhere.
 
     Args:
         client: the client.
@@ -42,24 +47,26 @@ def fit(
         settings: how.
         penalty: an extra loss term of the model, e.g. FedProx's.
         trees: gives the trees of a batch; by default they are sampled afresh for every batch.
+        device: where it trains. Noisy steps stay on the CPU (a run of both is refused before it starts).
     """
     if client.training is not None:
         return fit_privately(client, graph, model, settings, penalty)
-    optimizer = optimizer_of(model, settings)
-    restore(optimizer, client.memory.get("optimizer", {}))
-    loss_of = loss_on(client, graph, model, settings, trees)
-    model.train()
-    sound = True
-    for batch in _batches(client, graph, settings):
-        optimizer.zero_grad()
-        loss = loss_of(batch)
-        if penalty is not None:
-            loss = loss + penalty(model)
-        loss.backward()
-        sound &= bound_gradients(model.parameters(), settings.largest_gradient)
-        take_step(optimizer)
-    note_divergence(client.name, sound)
-    client.memory["optimizer"] = moments(optimizer)
+    with on_device(model, device):
+        optimizer = optimizer_of(model, settings)
+        restore(optimizer, client.memory.get("optimizer", {}))
+        loss_of = loss_on(client, placed(graph, device), model, settings, trees)
+        model.train()
+        sound = True
+        for batch in _batches(client, graph, settings):
+            optimizer.zero_grad()
+            loss = loss_of(batch.to(device))
+            if penalty is not None:
+                loss = loss + penalty(model)
+            loss.backward()
+            sound &= bound_gradients(model.parameters(), settings.largest_gradient)
+            take_step(optimizer)
+        note_divergence(client.name, sound)
+        client.memory["optimizer"] = moments(optimizer)
 
 
 def loss_on(
@@ -72,7 +79,7 @@ def loss_on(
     """The mean cross entropy of a batch of the client's own nodes or graphs, as a function of the batch.
 
     Args:
-        client, graph, model, settings, trees: as :func:`fit`.
+        client, graph, model, settings, trees: as :func:`fit`; graph, model and batches lie on one device.
     """
     if graph.get("graph") is not None:  # a union of whole graphs, which are the items
         dropout = client.generator("dropout")

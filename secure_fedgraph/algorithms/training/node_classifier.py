@@ -18,12 +18,13 @@ from secure_fedgraph.algorithms.training.private_training import check_crowd, ch
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.kinds import GraphSetDataset
+from secure_fedgraph.graph.placing import placed
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models import given
 from secure_fedgraph.models.ego.model import EgoSage
 from secure_fedgraph.models.gnn import GraphSage
 from secure_fedgraph.models.mixing import check_alone, check_trees
-from secure_fedgraph.models.parameters import glorot, load
+from secure_fedgraph.models.parameters import glorot, load, on_device
 from secure_fedgraph.models.per_record import check_model
 from secure_fedgraph.protocol.channel import Channel, Recipient
 from secure_fedgraph.protocol.given import Entry, Expected
@@ -154,7 +155,7 @@ class NodeClassifier(Algorithm):
             )
         if self._make is None:
             return
-        given.check_fits(self._make, schema)
+        given.check_fits(self._make, schema, self.device)
         read = self.reads(schema)
         if read and type(self).training_graph is not NodeClassifier.training_graph:
             raise BadInput(
@@ -223,7 +224,7 @@ class NodeClassifier(Algorithm):
         if self._make is None:
             yield
             return
-        with given.seeded(client.generator("model").initial_seed()):
+        with given.seeded(client.generator("model").initial_seed(), self.device):
             yield
 
     def predict(self, params: State, graph: Data, schema: Schema) -> torch.Tensor:
@@ -231,18 +232,19 @@ class NodeClassifier(Algorithm):
 
         What was trained on nodes alone, each its own only neighbour, reads a node among its neighbours.
         """
+        graph = placed(graph, self.device)
         if self.settings.trains_alone:
             graph = _among_neighbours(graph)
         model = self.model(schema)
         load(model, params)
         model.eval()
-        with torch.no_grad():
-            return given.scores_of(model, graph)
+        with torch.no_grad(), on_device(model, self.device):
+            return given.scores_of(model, graph).cpu()
 
 
 def _among_neighbours(graph: Data) -> Data:
     """The same graph where every node is a neighbour of its own too."""
-    nodes = torch.arange(int(graph.num_nodes or 0))
+    nodes = torch.arange(int(graph.num_nodes or 0), device=graph.edge_index.device)
     made = copy.copy(graph)
     made.edge_index = torch.cat([graph.edge_index, torch.stack([nodes, nodes])], dim=1)
     return made

@@ -42,10 +42,14 @@ def bound_gradients(parameters: Iterable[nn.Parameter], largest: float) -> bool:
 
 
 def moments(optimizer: torch.optim.Optimizer) -> dict[str, dict[str, torch.Tensor]]:
-    """What an optimiser keeps for the next round, all of it finite."""
-    kept = {str(i): optimizer.state[p] for i, p in enumerate(_parameters(optimizer)) if p in optimizer.state}
-    if all_are_finite(slot for slots in kept.values() for slot in slots.values() if slot is not None):
-        return {i: {k: v for k, v in slots.items() if v is not None} for i, slots in kept.items()}
+    """What an optimiser keeps for the next round, all of it finite, and on the CPU."""
+    kept = {
+        str(i): {name: slot.cpu() for name, slot in optimizer.state[p].items() if slot is not None}
+        for i, p in enumerate(_parameters(optimizer))
+        if p in optimizer.state
+    }
+    if all_are_finite(slot for slots in kept.values() for slot in slots.values()):
+        return kept
     return {i: finite_moments(slots) for i, slots in kept.items()}
 
 
@@ -55,7 +59,7 @@ def restore(optimizer: torch.optim.Optimizer, moments: Mapping[str, Mapping[str,
     for i, slots in moments.items():
         p = parameters[int(i)]
         optimizer.state[p] = {
-            name: slot.to(torch.float32 if name == "step" else p.dtype, copy=True)
+            name: slot.to(p.device, torch.float32 if name == "step" else p.dtype, copy=True)
             for name, slot in slots.items()
         }
 

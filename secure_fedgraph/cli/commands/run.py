@@ -40,6 +40,7 @@ def run(**given: Any) -> None:
     type=click.Path(path_type=Path),
     help="The ledger that the run shares, where it was begun with one.",
 )
+@click.option("--device", help="Where it goes on, cpu or cuda; as it was begun by default.")
 @click.option("--log", "logging", help="The log that the run was begun with.")
 @click.option("--algorithm", help="Your own algorithm as module:Class, where the run is of one.")
 @click.option("--data", metavar="PLACE", help="Your own data, where the run is of them.")

@@ -35,13 +35,14 @@ def select_graphs(packed: Data, chosen: Tensor, of_nodes: Mapping[str, Tensor] |
         chosen: ``[g]`` graph numbers, each once.
         of_nodes: name -> ``[N, ...]``: further values of nodes, which the selection has by these names.
     """
-    place = torch.full((len(packed.y),), -1, dtype=torch.long)
-    place[chosen] = torch.arange(len(chosen))
+    device = packed.graph.device
+    place = torch.full((len(packed.y),), -1, dtype=torch.long, device=device)
+    place[chosen] = torch.arange(len(chosen), device=device)
     of_node = place[packed.graph]
     nodes = (of_node >= 0).nonzero().flatten()
     nodes = nodes[torch.sort(of_node[nodes], stable=True).indices]
-    node_place = torch.full((len(packed.graph),), -1, dtype=torch.long)
-    node_place[nodes] = torch.arange(len(nodes))
+    node_place = torch.full((len(packed.graph),), -1, dtype=torch.long, device=device)
+    node_place[nodes] = torch.arange(len(nodes), device=device)
     links = (node_place[packed.edge_index[0]] >= 0).nonzero().flatten()
     selected = Data(
         x=packed.x[nodes],

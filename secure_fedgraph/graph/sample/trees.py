@@ -55,8 +55,8 @@ class NeighbourTable:
             )
         source, target = edge_index.long()
         # Sorting by (target, source) makes the table, and so every seeded sample, independent of edge order.
-        keys = np.sort((target * num_nodes + source).numpy())
-        self.col = torch.from_numpy(np.remainder(keys, max(num_nodes, 1), out=keys))
+        keys = np.sort((target * num_nodes + source).cpu().numpy())
+        self.col = torch.from_numpy(np.remainder(keys, max(num_nodes, 1), out=keys)).to(target.device)
         self.degree = torch.bincount(target, minlength=num_nodes)
         self.rowptr = torch.cat([self.degree.new_zeros(1), self.degree.cumsum(0)])
 
@@ -89,7 +89,8 @@ class NeighbourTable:
         Args:
             nodes: node indices of any shape ``[...]``; ``-1`` is allowed and has no neighbours.
             fanout: draws per node, at least 0.
-            generator: the only source of randomness, on the table's device.
+            generator: the only source of randomness; it may be of another device than the table, so that the
+                same seed gives the same neighbours wherever the table lies.
 
         Returns:
             ``[..., fanout]`` node indices; ``-1`` in every slot of a node without neighbours.
@@ -102,9 +103,9 @@ class NeighbourTable:
         degree = torch.where(nodes >= 0, self.degree[known], 0)
         # double: a float32 has too few steps to reach every neighbour of a hub evenly
         uniform = torch.rand(
-            (*nodes.shape, fanout), generator=generator, dtype=torch.float64, device=nodes.device
+            (*nodes.shape, fanout), generator=generator, dtype=torch.float64, device=generator.device
         )
-        offset = (uniform * degree.unsqueeze(-1)).long()
+        offset = (uniform.to(nodes.device) * degree.unsqueeze(-1)).long()
         slot = (self.rowptr[known].unsqueeze(-1) + offset).clamp(max=self.col.numel() - 1)
         return torch.where(degree.unsqueeze(-1) > 0, self.col[slot], MISSING)
 

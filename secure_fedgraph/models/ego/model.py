@@ -236,8 +236,8 @@ def dropped(values: Tensor, share: float, generator: torch.Generator | None) -> 
     """Dropout drawn from the given generator; none without a generator."""
     if generator is None or not share:
         return values
-    kept = torch.rand(values.shape, generator=generator) >= share
-    return values * kept / (1 - share)
+    kept = torch.rand(values.shape, generator=generator, device=generator.device) >= share
+    return values * kept.to(values.device) / (1 - share)
 
 
 def kaiming(model: nn.Module, seed: int) -> None:
