@@ -87,7 +87,7 @@ class NodeClassifier(Algorithm):
         if not why and self.settings.network == "ego":
             why = "the ego network reads sampled neighbours by their positions"
         if not why and self._make is not None:
-            why = "nodes are trained on alone by the built-in network only, not by a GraphSage that you give"
+            why = "a model of your own, a GraphSage too, is trained on neighbourhoods, and not on nodes alone"
             other = f"leave model out and give training.hidden = {[64] * len(self.settings.fanout)}"
         if why:
             raise BadInput(
