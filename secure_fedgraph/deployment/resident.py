@@ -38,6 +38,7 @@ from secure_fedgraph.deployment.silo_folder import LEDGER, MEMORY, MODEL, SCORES
 from secure_fedgraph.deployment.terms import Terms
 from secure_fedgraph.errors import HostileMessage, Refused, SecureFedGraphError
 from secure_fedgraph.graph.data.store import digest_of_data
+from secure_fedgraph.graph.mapped import check_unchanged
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.graph.silos.aligned import AlignedTable
 from secure_fedgraph.privacy.party import Party
@@ -180,6 +181,7 @@ class Resident:
                 "resumptions: make a new file"
             )
         graph = self._data if isinstance(self._data, Data) else self._data.graph(_mask(asked.get("train")))
+        check_unchanged(graph.get("x"))
         made = self._made(run, int(after), graph)
         if made.answered > after:
             raise Refused(

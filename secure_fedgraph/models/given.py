@@ -16,6 +16,7 @@ from secure_fedgraph.errors import BadInput, wrong_type
 from secure_fedgraph.graph.placing import CPU, placed
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS
 from secure_fedgraph.graph.schema import NO_EDGE_ATTR, Schema
+from secure_fedgraph.models.finite import is_finite
 from secure_fedgraph.models.parameters import glorot, on_device, parameters_of
 
 Given = nn.Module | type[nn.Module] | Callable[..., nn.Module]
@@ -192,6 +193,17 @@ def check_fits(given: Given, schema: Schema, device: torch.device = CPU) -> None
             f"model {name} gives {shape} for {rows} {schema.kind}s, and the data have {schema.classes} "
             f"classes: make its output [{schema.kind}s, {schema.classes}]"
         )
+    if not is_finite(scores) and not _finite_on_ones(model, schema):
+        raise BadInput(
+            f"model {name} gives scores that are NaN or infinite on a made-up graph: look for a division by "
+            "0, a root or a logarithm of it, and weights that are not finite"
+        )
+
+
+def _finite_on_ones(model: nn.Module, schema: Schema) -> bool:
+    """Whether scores are finite where features are not zero: of zeros, some models take a direction."""
+    scores = _probe(model, schema, fill=1.0)
+    return isinstance(scores, Tensor) and is_finite(scores)
 
 
 def check_steps(model: nn.Module) -> None:
@@ -212,8 +224,8 @@ NODES = 4
 """Nodes of the graph that a model is tried on: a ring, or two graphs of two nodes each."""
 
 
-def _probe(model: nn.Module, schema: Schema, device: torch.device = CPU) -> object:
-    """A model's output on a small graph with the data's widths."""
+def _probe(model: nn.Module, schema: Schema, device: torch.device = CPU, fill: float = 0.0) -> object:
+    """A model's output on a small graph with the data's widths, all features of one value."""
     nodes = torch.arange(NODES)
     if schema.kind == "graph":
         edge_index = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
@@ -222,7 +234,7 @@ def _probe(model: nn.Module, schema: Schema, device: torch.device = CPU) -> obje
             [torch.cat([nodes, (nodes + 1) % NODES]), torch.cat([(nodes + 1) % NODES, nodes])]
         )
     edges = edge_index.shape[1]
-    graph = Data(x=torch.zeros(NODES, schema.features), edge_index=edge_index)
+    graph = Data(x=torch.full((NODES, schema.features), fill), edge_index=edge_index)
     if schema.kind == "graph":
         graph.graph = nodes // 2
     if schema.edge_weight:

@@ -68,8 +68,8 @@ class SageLayer(nn.Module):
 class GraphSage(nn.Module):
     """Two or more SAGE layers, L2 normalisation, and a dense layer of class scores.
 
-    ReLU after every layer but the last. A neighbour that is missing (an isolated node) counts as the zero
-    vector in every layer.
+    ReLU after every layer but the last. Means are over the neighbours that are there; a node without any has
+    the zero vector in their place, in every layer.
 
     Args:
         features: width of ``x``.
@@ -151,7 +151,8 @@ class GraphSage(nn.Module):
 
         Args:
             x: features ``[nodes, features]``, as :meth:`prepared` gives them or as they are.
-            tree: node ids ``[b]``, ``[b, f1]``, ``[b, f1, f2]``; -1 where there is no neighbour.
+            tree: node ids ``[b]``, ``[b, f1]``, ``[b, f1, f2]``; -1 where there is no neighbour, and no mean
+                counts it.
 
         Returns:
             Scores ``[b, classes]``.
@@ -160,24 +161,38 @@ class GraphSage(nn.Module):
         places = place.split([level.numel() for level in tree])
         first, *later = self._sage
         own, neighbour = first.halves(chosen(x, distinct.clamp(min=0)))
+        filled = None
         if int(distinct[0]) < 0:
+            filled = [(level >= 0).unsqueeze(-1) for level in tree]
             present = (distinct >= 0).unsqueeze(1)
             own, neighbour = own * present, neighbour * present
+
+        def mean(messages: torch.Tensor, level: int) -> torch.Tensor:
+            if filled is None:
+                return messages.mean(-2)
+            return messages.sum(-2) / filled[level].sum(-2).clamp(min=1)
+
+        def made(
+            layer: SageLayer, depth: int, level: int, own: torch.Tensor, mean: torch.Tensor
+        ) -> torch.Tensor:
+            rows = self._activate(layer.join(own, mean), depth)
+            # a bias would give a node that is missing a row of its own
+            return rows if filled is None else rows * filled[level]
+
         levels = [
-            self._activate(
-                first.join(
-                    own[places[i]].view(*level.shape, -1),
-                    neighbour[places[i + 1]].view(*tree[i + 1].shape, -1).mean(-2),
-                ),
+            made(
+                first,
                 0,
+                i,
+                own[places[i]].view(*level.shape, -1),
+                mean(neighbour[places[i + 1]].view(*tree[i + 1].shape, -1), i + 1),
             )
-            * (level >= 0).unsqueeze(-1)
             for i, level in enumerate(tree[:-1])
         ]
         for depth, layer in enumerate(later, start=1):
             levels = [
-                self._activate(layer.join(layer.own(here), layer.neighbour(below).mean(-2)), depth)
-                for here, below in pairwise(levels)
+                made(layer, depth, i, layer.own(here), mean(layer.neighbour(below), i + 1))
+                for i, (here, below) in enumerate(pairwise(levels))
             ]
         return self._scores(levels[0])
 

@@ -1,10 +1,10 @@
-"""Trials of a model on made-up graphs and trees: whether each has a gradient of its own."""
+"""Trials of a model on made-up graphs and trees: gradients of their own, and finite scores."""
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,13 +17,16 @@ from torch_geometric.data import Data
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.sample.packing import pack
 from secure_fedgraph.graph.schema import NO_EDGE_ATTR, Schema
+from secure_fedgraph.models.finite import all_are_finite
 from secure_fedgraph.models.given import seeded
+from secure_fedgraph.models.gnn import GraphSage
 from secure_fedgraph.models.per_record import Gradients, graph_gradients, tree_gradients
 
 SIZES = (3, 6, 4, 5)
 """Nodes of the made-up graphs, in no order by which a model could sort them and leave them where they are."""
 NODES = 6
 """Of the made-up trees."""
+MISSING = "read zeros there: x[level.clamp(min=0)] * (level >= 0).unsqueeze(-1)"
 SAME = 1e-4
 """How much of the longest gradient of a parameter two sums of the same numbers may differ by."""
 SHAKEN = 0.1
@@ -31,8 +34,98 @@ SHAKEN = 0.1
 MEND = "under noisy steps normalise each node by itself (F.layer_norm), or over its own graph"
 
 
+def check_depth(model: nn.Module, fanout: Sequence[int]) -> None:
+    """Checks that trees have as many levels as a GraphSAGE has layers; of other models nobody knows.
+
+    Raises:
+        BadInput: naming both numbers.
+    """
+    if not isinstance(model, GraphSage) or model.hops == len(fanout):
+        return
+    raise BadInput(
+        f"training.fanout = {list(fanout)}, and model {type(model).__name__} is of depth {model.hops}: give "
+        f"training.fanout one number a layer, such as {', '.join(['5'] * model.hops)}"
+    )
+
+
+def check_scores_of_trees(model: nn.Module, schema: Schema, fanout: Sequence[int], dropout: bool) -> None:
+    """Checks that ``forward_tree`` scores made-up trees, and that nothing is read where they have no node.
+
+    Nodes are numbered otherwise the second time. What a model reads at -1 is another node's row then, and
+    its scores change with that.
+
+    Args:
+        model: of a user's own; it is left alone.
+        schema: of one graph.
+        fanout: of the trees.
+        dropout: whether it is given a generator that draws dropout.
+
+    Raises:
+        BadInput: naming what the model fails with, or what it reads.
+    """
+    drawn = torch.Generator().manual_seed(0)
+    tried, name = copy.deepcopy(model).eval(), type(model).__name__
+    x = torch.rand(NODES, schema.features, generator=drawn)
+    full, some = _full_and_some(fanout, drawn)
+    cases = [(y, tree) for each in (full, some) for y, tree in ((x, each), (x.flip(0), _turned(each)))]
+    try:
+        found = [_scores_of_tree(tried, *case, dropout) for case in cases]
+    except BadInput:
+        raise
+    except Exception as error:
+        raise BadInput(
+            f"model {name}: forward_tree fails on made-up trees of training.fanout = {list(fanout)}, one "
+            f"level a number ({type(error).__name__}: {str(error).strip().partition(chr(10))[0]}): let it "
+            "take x and node ids [b], [b, f1], ..., -1 where there is no neighbour, or leave forward_tree out"
+        ) from None
+    sound: list[Tensor] = []
+    for one in found:
+        if not isinstance(one, Tensor) or one.shape != (len(full[0]), schema.classes):
+            shape = list(one.shape) if isinstance(one, Tensor) else type(one).__name__
+            raise BadInput(
+                f"model {name}: forward_tree gives {shape} for {len(full[0])} trees, and the data have "
+                f"{schema.classes} classes: make its output [trees, {schema.classes}]"
+            )
+        _check_finite([one], name, "forward_tree", "scores")
+        sound.append(one)
+    if _close(*sound[:2]) and not _close(*sound[2:]):
+        raise BadInput(
+            f"model {name}: forward_tree reads a node's features where a tree has no node (-1): {MISSING}"
+        )
+
+
+def _full_and_some(fanout: Sequence[int], drawn: torch.Generator) -> tuple[list[Tensor], list[Tensor]]:
+    """Three trees, and the same where the last root and the others' first neighbours have no neighbour."""
+    full = [torch.tensor([1, 2, 3])]
+    for width in fanout:
+        full.append(torch.randint(NODES, (*full[-1].shape, width), generator=drawn))
+    some = full[:1]
+    for level in full[1:]:
+        below = torch.where(some[-1].unsqueeze(-1) < 0, -1, level)
+        below[-1] = -1
+        if len(some) > 1:
+            below[:, 0] = -1
+        some.append(below)
+    return full, some
+
+
+def _turned(tree: Sequence[Tensor]) -> list[Tensor]:
+    """The same tree where nodes are numbered from the other end."""
+    return [torch.where(level < 0, level, NODES - 1 - level) for level in tree]
+
+
+def _scores_of_tree(model: nn.Module, x: Tensor, tree: Sequence[Tensor], dropout: bool) -> object:
+    """As local training calls a model."""
+    prepared, forward_tree = getattr(model, "prepared", None), model.forward_tree
+    given = x.clone() if prepared is None else prepared(x.clone())
+    noise = {"generator": torch.Generator().manual_seed(0)} if dropout else {}
+    with torch.no_grad(), seeded(0):
+        made: object = forward_tree(given, tree, **noise)  # type: ignore[operator]
+    return made
+
+
 def check_trees(model: nn.Module, schema: Schema, fanout: Sequence[int]) -> None:
-    """Checks that the gradient of single trees can be computed, on made-up ones.
+    """Checks that the gradient of single trees can be computed, on made-up ones, one without neighbours.
 
     Args:
         model: as :func:`~secure_fedgraph.models.per_record.tree_gradients` takes it; it is left alone.
@@ -46,16 +139,27 @@ def check_trees(model: nn.Module, schema: Schema, fanout: Sequence[int]) -> None
     sizes = [math.prod(max(one, 1) for one in fanout[:level]) for level in range(len(fanout) + 1)]
     x = torch.rand(NODES, schema.features, generator=drawn)
     trees = torch.randint(NODES, (2, sum(sizes)), generator=drawn)
+    trees[1, 1:] = -1  # a node without neighbours
+    name = type(model).__name__
     try:
-        tree_gradients(copy.deepcopy(model).train(), x, trees, torch.arange(2) % schema.classes)
+        made = tree_gradients(copy.deepcopy(model).train(), x, trees, torch.arange(2) % schema.classes)
     except BadInput:
         raise
     except Exception as error:
         raise BadInput(
-            f"model {type(model).__name__} fails on made-up trees as noisy steps call it, one tree at a time "
+            f"model {name} fails on made-up trees as noisy steps call it, one tree at a time "
             f"({type(error).__name__}: {str(error).strip().partition(chr(10))[0]}): it has to take "
             "float32, draw nothing at random, and not branch on a value"
         ) from None
+    _check_finite(made.values(), name, "forward_positions", "gradients")
+
+
+def _check_finite(values: Iterable[Tensor], name: str, method: str, what: str) -> None:
+    if not all_are_finite(values):
+        raise BadInput(
+            f"model {name}: {method} gives {what} that are NaN or infinite on made-up trees: look for a "
+            "division by 0, a root or a logarithm of it, and weights that are not finite"
+        )
 
 
 def check_alone(model: nn.Module, schema: Schema) -> None:

@@ -14,6 +14,7 @@ from secure_fedgraph.backends.isolated import Workers
 from secure_fedgraph.client import is_foreign
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.evaluation import in_band
+from secure_fedgraph.graph.mapped import check_unchanged
 from secure_fedgraph.graph.placing import CPU
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.privacy.spending.ledger import Charge, Ledger, check_mark, read_ledger
@@ -92,7 +93,14 @@ class Session:
         return range(self._kept.progress.round + 1, self.prepared.last + 1)
 
     def round(self, number: int) -> Round:
-        """The server's view of one round, with its cohort."""
+        """The server's view of one round, with its cohort.
+
+        Raises:
+            BadInput: for a cohort that is not of these clients, and where a file of features that is mapped
+                changed since it was opened: before anything of the round is charged or sent.
+        """
+        for graph in self.prepared.federation.owners.values():
+            check_unchanged(graph.get("x"))
         names = self.prepared.federation.names
         cohort = self.options.sampler(number, names, sub_seed(self.options.seed, "cohort"))
         strangers = sorted({str(name) for name in cohort} - set(names))

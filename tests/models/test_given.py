@@ -239,6 +239,27 @@ def test_noisy_steps_refuse_a_model_that_fails_on_single_trees_before_round_1(
         sfg.train(sfg.FedAvg(model=make(), fanout=(2, 2)), federation, steps, rounds=1)
 
 
+class NanPositions(Drops):
+    def forward_positions(self, values: Tensor, filled: Tensor) -> Tensor:
+        return GraphSage.forward_positions(self, values, filled) * float("nan")
+
+
+class NanWithoutNeighbours(Drops):
+    def forward_positions(self, values: Tensor, filled: Tensor) -> Tensor:
+        share = filled[:, 1:].sum(1, keepdim=True) / filled[:, 1:].sum(1, keepdim=True)
+        return GraphSage.forward_positions(self, values, filled) * share
+
+
+@pytest.mark.parametrize("make", [NanPositions, NanWithoutNeighbours])
+def test_noisy_steps_refuse_scores_of_positions_that_are_not_finite(
+    federation: sfg.Federation, make: type[nn.Module]
+) -> None:
+    steps = sfg.policies.masked()
+    object.__setattr__(steps, "steps", PrivateSteps(noise=1.0, unit="node"))
+    with pytest.raises(BadInput, match="forward_positions gives gradients"):
+        sfg.train(sfg.FedAvg(model=make(), fanout=(2, 2)), federation, steps, rounds=1)
+
+
 def test_noisy_steps_leave_frozen_parameters_as_they_are(federation: sfg.Federation) -> None:
     model = GraphSage(16, 3)
     glorot(model, 0)
@@ -386,6 +407,112 @@ def test_trees_are_read_from_features_that_a_model_may_write_to(federation: sfg.
     before = {name: owner.x.clone() for name, owner in federation.owners.items()}
     trained(lambda s: Trees(s.features, s.classes), federation, rounds=1)
     assert all(torch.equal(owner.x, before[name]) for name, owner in federation.owners.items())
+
+
+class OwnTrees(nn.Module):
+    """A model of somebody's own that is trained on trees of one level."""
+
+    def __init__(self, features: int, classes: int) -> None:
+        super().__init__()
+        self.out = nn.Linear(2 * features, classes)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        around = torch.zeros_like(x).index_add(0, edge_index[1], x[edge_index[0]])
+        return self.out(torch.cat([x, around], 1))
+
+    def rows(self, x: Tensor, level: Tensor) -> Tensor:
+        return x[level.clamp(min=0)] * (level >= 0).unsqueeze(-1)
+
+    def forward_tree(self, x: Tensor, tree: Any) -> Tensor:
+        return self.out(torch.cat([x[tree[0]], self.rows(x, tree[1]).sum(1)], 1))
+
+
+class ReadsTheLast(OwnTrees):
+    def rows(self, x: Tensor, level: Tensor) -> Tensor:
+        return x[level]
+
+
+class ReadsTheFirst(OwnTrees):
+    def rows(self, x: Tensor, level: Tensor) -> Tensor:
+        return x[level.clamp(min=0)]
+
+
+class WholeMean(OwnTrees):
+    """Reads statistics of all rows, which a node that is missing does not change."""
+
+    def forward_tree(self, x: Tensor, tree: Any) -> Tensor:
+        return super().forward_tree(x - x.mean(0), tree)
+
+
+class NanTrees(OwnTrees):
+    def forward_tree(self, x: Tensor, tree: Any) -> Tensor:
+        return super().forward_tree(x, tree) / 0
+
+
+class WideTrees(OwnTrees):
+    def forward_tree(self, x: Tensor, tree: Any) -> Tensor:
+        return super().forward_tree(x, tree).repeat(1, 2)
+
+
+class NanScores(OwnTrees):
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return super().forward(x, edge_index) * float("nan")
+
+
+class NoDirection(OwnTrees):
+    """Not defined where all features are zero, as on the graph that widths are tried on."""
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return super().forward(x / x.norm(), edge_index)
+
+
+@pytest.mark.parametrize("make", [OwnTrees, WholeMean, NoDirection])
+def test_a_model_of_ones_own_is_trained_on_trees(make: type[nn.Module], federation: sfg.Federation) -> None:
+    trained(make, federation, rounds=1, fanout=(3,))
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (ReadsTheLast, r"forward_tree .* \(-1\)"),
+        (ReadsTheFirst, r"forward_tree .* \(-1\)"),
+        (NanTrees, "forward_tree gives scores"),
+        (WideTrees, r"forward_tree gives \[3, 6\]"),
+        (NanScores, "gives scores that are NaN"),
+    ],
+)
+def test_scores_of_trees_are_tried_before_anything_is_sent(
+    make: type[nn.Module], words: str, federation: sfg.Federation
+) -> None:
+    with pytest.raises(BadInput, match=words):
+        sfg.FedAvg(model=make, fanout=(3,)).check(federation.schema)
+
+
+@pytest.mark.parametrize("hidden", [(8,), (8, 8, 8)])
+def test_a_graphsage_of_another_depth_than_fanout_names_fanout(
+    hidden: tuple[int, ...], federation: sfg.Federation
+) -> None:
+    model = GraphSage(16, 3, hidden)
+    glorot(model, 0)
+    steps = sfg.policies.masked()
+    object.__setattr__(steps, "steps", PrivateSteps(noise=1.0, unit="node"))
+    for policy in ("masked", steps):
+        with pytest.raises(BadInput, match=r"training\.fanout = \[5, 5\].*depth " + str(len(hidden))):
+            sfg.train(sfg.FedAvg(model=model), federation, policy, rounds=1)
+    fanout = (2,) * len(hidden)
+    trained(
+        model, federation, rounds=1, fanout=fanout
+    )  # widths of the built-in network are no business of it
+    with pytest.raises(BadInput, match=f"'hidden'.*fanout has numbers, which is {len(fanout)}, or fanout 2"):
+        sfg.FedAvg(model=model, hidden=(4, 4), fanout=fanout)
+
+
+def test_a_graphsage_that_is_given_is_not_trained_on_nodes_alone() -> None:
+    model = GraphSage(16, 3, (8,))
+    with pytest.raises(BadInput, match=r"training\.fanout = \[0\]") as refusal:
+        sfg.FedAvg(model=model, fanout=(0,))
+    assert "network=sage" not in str(refusal.value)
+    assert sfg.FedAvg(fanout=(0,), hidden=(64,)).settings.trains_alone  # what the sentence says
 
 
 # ---- refusals

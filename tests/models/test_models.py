@@ -84,14 +84,33 @@ def test_a_neighbourless_node_sees_zero_neighbours_and_its_own_features() -> Non
     assert torch.isfinite(scores).all()
 
 
-def test_a_missing_neighbour_counts_as_zero_among_those_that_are_there() -> None:
-    # (x_1 + 0) / 2, not x_1: the mean is over the slots, as in the paper's code
+def test_a_mean_is_over_the_neighbours_that_are_there() -> None:
+    # x_1, not (x_1 + 0) / 2: as from whole neighbourhoods
     net, x = model(hidden=(8,)), features(2)
     with torch.no_grad():
         got = net.forward_tree(x, [torch.tensor([0]), torch.tensor([[1, NONE]])])
         layer = net.layers[0]
-        last = torch.cat([layer.own(x[0]), layer.neighbour(x[1]) / 2]) + layer.bias
+        last = torch.cat([layer.own(x[0]), layer.neighbour(x[1])]) + layer.bias
         torch.testing.assert_close(got[0], net.head(last / last.norm()))
+
+
+@pytest.mark.parametrize("hidden", [(8,), (8, 4), (8, 6, 4), (8, 6, 6, 4)])
+def test_trees_positions_and_whole_neighbourhoods_score_alike_where_neighbours_are_missing(
+    hidden: tuple[int, ...],
+) -> None:
+    # 0 -> 1 -> 2 -> 3 and 3 <- 4: node 0 and node 4 have no neighbour, and no node has two but 3
+    net, x, depth = model(hidden=hidden), features(5), len(hidden)
+    table = torch.tensor([[NONE, NONE], [NONE, 0], [1, NONE], [2, 4], [NONE, NONE], [NONE, NONE]])
+    tree = [torch.arange(5)]
+    for _ in range(depth):
+        tree.append(table[tree[-1]])  # the last row is that of -1
+    rows = torch.cat([level.reshape(5, -1) for level in tree], dim=1)
+    with torch.no_grad():
+        whole = net(x, torch.tensor([[0, 1, 2, 4], [1, 2, 3, 3]]))
+        torch.testing.assert_close(net.forward_tree(x, tree), whole)
+        filled = rows >= 0
+        positions = net.forward_positions(x[rows.clamp(min=0)] * filled.unsqueeze(-1), filled)
+        torch.testing.assert_close(positions, whole)
 
 
 def test_what_a_missing_node_holds_does_not_matter() -> None:

@@ -32,6 +32,16 @@ def test_single_uploads_without_noise_are_what_leaks(singly: int, epsilon: Any, 
     )
 
 
+@pytest.mark.parametrize(("accountant", "too_little"), [("none", False), ("exact-gaussian", True)])
+def test_noise_that_is_too_little_is_not_called_none(accountant: str, too_little: bool) -> None:
+    claim = {**run_json()["privacy"]["client"], "epsilon": "inf", "accountant": accountant}
+    found = result(singly=6, privacy={"client": claim, "node": claim})
+    seen, screen = seen_by_server(found), first_screen(found, "FedSage")
+    assert (seen.noised, seen.too_little) == (False, too_little)
+    assert ("without noise" in seen.rest) is not too_little
+    assert ("No noise was added" in str(screen["unbounded"])) is not too_little
+
+
 def test_what_referees_and_peers_read_is_none_of_the_servers() -> None:
     value = run_json()
     scores = {**value["channels"][0], "name": "metrics", "to": "referee", "uploads": 4, "read_singly": 4}

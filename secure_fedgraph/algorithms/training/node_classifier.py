@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -23,7 +23,7 @@ from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models import given
 from secure_fedgraph.models.ego.model import EgoSage
 from secure_fedgraph.models.gnn import GraphSage
-from secure_fedgraph.models.mixing import check_alone, check_trees
+from secure_fedgraph.models.mixing import check_alone, check_depth, check_scores_of_trees, check_trees
 from secure_fedgraph.models.parameters import glorot, load, on_device
 from secure_fedgraph.models.per_record import check_model
 from secure_fedgraph.protocol.channel import Channel, Recipient
@@ -60,7 +60,7 @@ class NodeClassifier(Algorithm):
     """Why it cannot be trained on nodes alone (``fanout`` of 0); empty where it can."""
 
     def __init__(self, model: given.Given | None = None, **settings: Any) -> None:
-        super().__init__(**settings)
+        super().__init__(**(settings if model is None else _with_a_width_a_layer(self.Settings, settings)))
         self._forms: dict[Schema, dict[str, Entry]] = {}
         if model is not None and not self.own_models:
             raise BadInput(f"model: {self.name} works on the layers of its own model and takes no other")
@@ -84,15 +84,16 @@ class NodeClassifier(Algorithm):
 
     def _check_alone(self) -> None:
         """Checks that nodes can be trained on alone."""
-        why = self.why_neighbours
+        why, other = self.why_neighbours, "use fedsage with training.network=sage"
         if not why and self.settings.network == "ego":
             why = "the ego network reads sampled neighbours by their positions"
-        if self._make is not None:
-            why = "a model of your own decides itself what it reads; it is trained on whole neighbourhoods"
+        if not why and self._make is not None:
+            why = "a model of your own, a GraphSage too, is trained on neighbourhoods, and not on nodes alone"
+            other = f"leave model out and give training.hidden = {[64] * len(self.settings.fanout)}"
         if why:
             raise BadInput(
                 f"training.fanout = {list(self.settings.fanout)}: {why}; give 1 or more for every layer, or "
-                "use fedsage with training.network=sage"
+                f"{other}"
             )
 
     @property
@@ -156,6 +157,10 @@ class NodeClassifier(Algorithm):
         if self._make is None:
             return
         given.check_fits(self._make, schema, self.device)
+        model = self.model(schema)
+        if schema.kind != GraphSetDataset.kind and hasattr(model, "forward_tree"):
+            check_depth(model, self.settings.fanout)
+            check_scores_of_trees(model, schema, self.settings.fanout, bool(self.settings.dropout))
         read = self.reads(schema)
         if read and type(self).training_graph is not NodeClassifier.training_graph:
             raise BadInput(
@@ -240,6 +245,14 @@ class NodeClassifier(Algorithm):
         model.eval()
         with torch.no_grad(), on_device(model, self.device):
             return given.scores_of(model, graph).cpu()
+
+
+def _with_a_width_a_layer(kind: type[TrainingSettings], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings beside a model of a user's own: ``hidden``, which says nothing of it, fits ``fanout``."""
+    fanout, widths = settings.get("fanout"), kind.model_fields["hidden"].default
+    if "hidden" in settings or not isinstance(fanout, tuple | list) or len(fanout) == len(widths):
+        return {**settings}
+    return {**settings, "hidden": (widths[-1],) * len(fanout)}
 
 
 def _among_neighbours(graph: Data) -> Data:

@@ -83,7 +83,9 @@ class TrainingSettings(Settings):
         layers = len(info.data.get("fanout", value))
         if len(value) != layers:
             raise PydanticCustomError(
-                "hidden", "give as many widths as fanout has numbers, which is {layers}", {"layers": layers}
+                "hidden",
+                "give as many widths as fanout has numbers, which is {layers}, or fanout {widths} numbers",
+                {"layers": layers, "widths": len(value)},
             )
         return value
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
@@ -114,6 +115,11 @@ class Claim(Part):
     """Whether it rests on the secrecy of masks or ciphertexts."""
     readers: dict[ReaderName, Epsilon] = {}
     reason: str = ""
+
+    @property
+    def has_too_little_noise(self) -> bool:
+        """Whether there is noise, and nothing is bounded all the same."""
+        return math.isinf(float(self.epsilon)) and self.accountant != "none"
 
 
 class BudgetReport(Part):

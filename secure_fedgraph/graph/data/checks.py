@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
@@ -13,6 +15,8 @@ LARGEST = 1e9
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 """Types of features and of labels; torch computes almost nothing on others, such as float8 and uint64."""
+AT_ONCE = 2**18
+"""Numbers that are checked at once: a matrix that is mapped from a file is never in memory as a whole."""
 UNLABELLED = -1
 """The label of a node that has none."""
 
@@ -70,14 +74,29 @@ def check_size(data: Data, name: str) -> None:
         value = data.get(key)
         if not isinstance(value, Tensor) or not value.is_floating_point() or not value.numel():
             continue
-        size = value.abs()
-        if float(size.max()) <= LARGEST:
+        sizes = [float(_ends(block).abs().max()) for _, block in _blocks(value)]
+        if all(size <= LARGEST for size in sizes):
             continue
-        place = [int(i) for i in torch.unravel_index(size.argmax(), value.shape)]
+        odd = next((n for n, size in enumerate(sizes) if size != size), sizes.index(max(sizes)))  # NaN first
+        start, block = next(one for n, one in enumerate(_blocks(value)) if n == odd)
+        place = [int(i) for i in torch.unravel_index(block.abs().argmax(), block.shape)]
+        place[0] += start
         raise BadInput(
             f"{name}: {key}{place} is {float(value[tuple(place)]):.3g}, and the largest number allowed is "
             f"{LARGEST:.0e}: scale {key}"
         )
+
+
+def _blocks(value: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """Rows that are checked at once, each block with the number of its first."""
+    rows = max(1, AT_ONCE * len(value) // value.numel())
+    for start in range(0, len(value), rows):
+        yield start, value[start : start + rows]
+
+
+def _ends(block: Tensor) -> Tensor:
+    """The least and the largest number, without a copy of the block; NaN where one is."""
+    return torch.stack(torch.aminmax(block))
 
 
 def _check_features(x: Tensor, name: str) -> None:
@@ -89,12 +108,14 @@ def _check_features(x: Tensor, name: str) -> None:
         raise BadInput(f"{name}: x has no columns; give each node at least one feature.")
     if x.dtype not in FLOATS:
         raise BadInput(f"{name}: x has type {x.dtype}; convert it with x.float().")
-    bad = ~torch.isfinite(x.float())
-    if bool(bad.any()):
-        row, column = bad.nonzero()[0].tolist()
+    odd = [(start, block) for start, block in _blocks(x) if not bool(_ends(block.float()).isfinite().all())]
+    if odd:
+        start, block = odd[0]
+        row, column = (~torch.isfinite(block.float())).nonzero()[0].tolist()
+        count = sum(int((~torch.isfinite(block.float())).sum()) for _, block in odd)
         raise BadInput(
-            f"{name}: {int(bad.sum())} features are not finite, the first at node {row}, column {column} "
-            f"({float(x[row, column])}); replace or drop them."
+            f"{name}: {count} features are not finite, the first at node {start + row}, column {column} "
+            f"({float(block[row, column])}); replace or drop them."
         )
     check_size(Data(x=x), name)
 

@@ -16,6 +16,7 @@ from secure_fedgraph.graph.data.checks import check_graph
 from secure_fedgraph.graph.data.splits import MASKS, stratified
 from secure_fedgraph.graph.data.store import digest_of_data
 from secure_fedgraph.graph.kinds import GraphDataset
+from secure_fedgraph.graph.mapped import is_mapped
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS
 from secure_fedgraph.graph.seeds import sub_seed
 
@@ -35,7 +36,7 @@ def own_dataset(data: Data, seed: int) -> GraphDataset:
         - nodes outside a given ``train_mask`` are not trained on; likewise ``val_mask`` and ``test_mask``;
         - nodes with ``y = -1`` are in no mask;
         - every field that is not used, and every mask that was derived, is named in one :class:`DataWarning`;
-        - the given graph is not changed, nor do the two share a tensor.
+        - the given graph is not changed, nor do the two share a tensor but features that are mapped.
 
     Args:
         data: ``x [N, F]``, ``edge_index [2, E]`` and ``y [N]``, -1 where a node has no class; optional are
@@ -92,7 +93,7 @@ def checked_graph(
     """
     check_graph(data, name)
     graph = Data(
-        x=_copied(data.x, torch.float32),
+        x=data.x if is_mapped(data.x) else _copied(data.x, torch.float32),
         edge_index=_copied(data.edge_index, torch.long),
         y=_copied(data.y, torch.long),
     )

@@ -23,7 +23,9 @@ from torch_geometric.data.storage import GlobalStorage
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.data.splits import MASKS
+from secure_fedgraph.graph.mapped import map_features
 from secure_fedgraph.graph.silos.agreement import check_names
+from secure_fedgraph.graph.silos.folders import EDGES, FEATURES, GRAPH, NODES, TABLES, files_in
 from secure_fedgraph.graph.silos.given import OwnData
 from secure_fedgraph.graph.silos.places import FUNCTION
 
@@ -32,9 +34,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-TABLES = (".csv", ".parquet")
-NODES, EDGES = "nodes", "edges"
-"""The names of the two tables in a folder."""
 LABEL, SPLIT, WEIGHT = "label", "split", "weight"
 """Columns with a meaning of their own, beside the rows' names and links' ends."""
 ENDS = ("source", "target")
@@ -68,7 +67,9 @@ def read_silo(name: str, place: str, rows: str | None = None) -> OwnData:
         name: the owner's, for messages.
         place: one of
 
-            - ``FOLDER`` with ``nodes.csv`` (or ``.parquet``) and, where there are links, ``edges.csv``;
+            - ``FOLDER`` with ``nodes.csv`` (or ``.parquet``) and, where there are links, ``edges.csv``; or
+              with ``graph.pt``, which is a ``FILE.pt``. With ``features.npy`` in it, ``x`` is mapped from
+              that file, row after row as the nodes, and the others have no features;
             - ``NODES.csv`` or ``NODES.csv,EDGES.csv``, and the same of parquet;
             - ``FILE.pt`` with a PyG ``Data``, a list of them, or a dict of tensors, from ``torch.save``;
             - ``module:function``, which takes no argument and returns the same.
@@ -84,10 +85,9 @@ def read_silo(name: str, place: str, rows: str | None = None) -> OwnData:
     if is_function(place):
         return _called(name, place)
     paths = [Path(part) for part in place.split(",")] if place else []
+    features = None
     if len(paths) == 1 and os.path.isdir(paths[0]):
-        folder = paths[0]
-        paths = [found for kind in (NODES, EDGES) if (found := _in_folder(name, folder, kind)) is not None]
-        _check_nothing_else(name, folder, paths)
+        paths, features = files_in(name, paths[0])
     if not 1 <= len(paths) <= 2:
         raise BadInput(
             f"--silo {name}={place}: give a folder, a file, two tables (nodes,edges) or module:function"
@@ -98,7 +98,8 @@ def read_silo(name: str, place: str, rows: str | None = None) -> OwnData:
         if path.stat().st_size > MOST:
             raise BadInput(f"--silo {name}: {str(path)!r} has more than {MOST >> 30} GiB")
     if paths[0].suffix == ".pt" and len(paths) == 1:
-        return _saved(name, paths[0])
+        saved = _saved(name, paths[0])
+        return saved if features is None else _with_features(name, paths[0], saved, features)
     for path in paths:
         if path.suffix not in TABLES:
             raise BadInput(f"--silo {name}: {path.name!r} is no {', '.join(TABLES)} or .pt file")
@@ -109,7 +110,7 @@ def read_silo(name: str, place: str, rows: str | None = None) -> OwnData:
             f"--silo {name}: {paths[0].name} has no column {key!r}, and an index of its own without a name: "
             f"name the index {key!r}, or reset it"
         )
-    data = _of_nodes(name, paths[0], nodes, key, named=rows is not None)
+    data = _of_nodes(name, paths[0], nodes, key, rows is not None, features)
     if len(paths) == 2:
         names = _words(nodes[key]) if key in nodes else [str(number) for number in range(len(nodes))]
         _add_links(name, paths[1], data, names)
@@ -118,30 +119,30 @@ def read_silo(name: str, place: str, rows: str | None = None) -> OwnData:
     return data
 
 
-def _in_folder(name: str, folder: Path, kind: str) -> Path | None:
-    found = [path for suffix in TABLES if (path := folder / f"{kind}{suffix}").is_file()]
-    for path in sorted(folder.glob("*")):  # Edges.csv, edges.tsv: left out, an owner would have no links
-        if not found and path.name.partition(".")[0].lower() == kind:
-            raise BadInput(
-                f"--silo {name}: {path.name!r} in {folder} is no file called {kind}.csv or {kind}.parquet: "
-                "rename it, or move it away"
-            )
-    if len(found) > 1:
-        raise BadInput(f"--silo {name}: {folder} has {found[0].name} and {found[1].name}: keep one")
-    if not found and kind == NODES:
-        raise BadInput(f"--silo {name}: {folder} has no nodes.csv or nodes.parquet")
-    return found[0] if found else None
+def _with_features(name: str, path: Path, saved: OwnData, features: Path) -> Data:
+    """A saved graph with the features of its folder."""
+    if not isinstance(saved, Data):
+        raise BadInput(
+            f"--silo {name}: {path.name} has a list of graphs, and {FEATURES} is for one graph: leave it out"
+        )
+    if saved.get("x") is not None:
+        raise BadInput(
+            f"--silo {name}: {path.name} has x, and {FEATURES} lies beside it: keep one of the two"
+        )
+    saved.x = map_features(features, f"--silo {name}")
+    y = saved.get("y")
+    nodes = len(y) if isinstance(y, torch.Tensor) and y.dim() else None
+    _check_rows(name, saved.x, nodes, f"y of {path.name}")
+    return saved
 
 
-def _check_nothing_else(name: str, folder: Path, read: list[Path]) -> None:
-    """A table under another name would be left out, and with it the owner's links."""
-    for path in sorted(folder.glob("*")):
-        hidden = path.name.startswith((".", "~$"))  # what macOS and office programs leave beside a table
-        if path.suffix.lower() in TABLES and path not in read and path.is_file() and not hidden:
-            raise BadInput(
-                f"--silo {name}: {path.name!r} in {folder} is not read: nodes are in nodes.csv and links in "
-                "edges.csv (or .parquet); rename it, or move it away"
-            )
+def _check_rows(name: str, x: torch.Tensor, nodes: int | None, where: str) -> None:
+    """Before anything is read of a file that may be large."""
+    if nodes is not None and len(x) != nodes:
+        raise BadInput(
+            f"--silo {name}: {FEATURES} has {len(x)} rows, and {where} has {nodes}: give one row a node, in "
+            "the same order"
+        )
 
 
 def _called(name: str, place: str) -> OwnData:
@@ -314,17 +315,27 @@ def _readable(name: str, path: Path) -> Iterator[None]:
         raise BadInput(f"--silo {name}: {path.name} cannot be read: {kind}{why}{mend}") from None
 
 
-def _of_nodes(name: str, path: Path, table: pd.DataFrame, key: str, named: bool) -> Data:
+def _of_nodes(
+    name: str, path: Path, table: pd.DataFrame, key: str, named: bool, features: Path | None
+) -> Data:
     if key not in table and named:
         raise BadInput(f"--silo {name}: {path.name} has no column {key!r}, which --rows names")
     taken = {key, LABEL, SPLIT}
     columns = [column for column in table.columns if column not in taken]
-    if not columns:
+    if features is not None:
+        if columns:
+            raise BadInput(
+                f"--silo {name}: {path.name} has column {columns[0]!r}, and features are in {FEATURES}: "
+                f"leave out the column, or {FEATURES}"
+            )
+        data = Data(x=map_features(features, f"--silo {name}"))
+        _check_rows(name, data.x, len(table), path.name)
+    elif not columns:
         raise BadInput(
             f"--silo {name}: {path.name} has no column of features beside {', '.join(sorted(taken))}"
         )
-    data = Data(x=torch.from_numpy(_numbers(name, path, table, columns)))
-    data.feature_names = columns
+    else:
+        data = Data(x=torch.from_numpy(_numbers(name, path, table, columns)), feature_names=columns)
     if key in table:
         if table[key].isna().any():
             raise BadInput(f"--silo {name}: {path.name} has a row without {key}")
@@ -514,7 +525,7 @@ def _one(place: str, _: str) -> Data:
 
 def _behind(place: str) -> list[Path]:
     """The files that a place names or, of a folder, those that are read; none for a function."""
-    tables = [f"{kind}{suffix}" for kind in (NODES, EDGES) for suffix in TABLES]
+    tables = [*(f"{kind}{suffix}" for kind in (NODES, EDGES) for suffix in TABLES), GRAPH, FEATURES]
     paths = [] if is_function(place) else [Path(part) for part in place.split(",")]
     files = [
         one

@@ -37,6 +37,7 @@ from secure_fedgraph.privacy.accounting.events import (
     SamplingError,
     VanishingGaussian,
     event,
+    unnoised,
     without_noise,
 )
 from secure_fedgraph.privacy.accounting.rdp import curve_of, epsilon_of
@@ -76,10 +77,31 @@ _SEARCH = 1e-3
 
 @dataclass(frozen=True)
 class Spent:
-    """An epsilon and the accountant that gave it: exact-gaussian, pld, rdp, sum (of pure ones), none."""
+    """An epsilon and the accountant that gave it: exact-gaussian, pld, rdp, sum (of pure ones), none.
+
+    An infinite epsilon of ``none`` says that there is no noise; of another, that the noise is too little.
+    """
 
     epsilon: float
     accountant: str
+
+    def why_infinite(self, whom: str) -> str:
+        """Why nothing bounds it, as half a sentence; empty where something does.
+
+        >>> Spent(math.inf, NONE).why_infinite("a node"), Spent(4.0, RDP).why_infinite("a node")
+        ('no noise protects a node', '')
+        >>> Spent(math.inf, RDP).why_infinite("a node")
+        'the noise for a node is too little for a finite epsilon'
+        """
+        if math.isfinite(self.epsilon):
+            return ""
+        if self.accountant == NONE:
+            return f"no noise protects {whom}"
+        return f"the noise for {whom} is too little for a finite epsilon"
+
+
+WITHOUT = Spent(math.inf, NONE)
+"""Of what left without noise."""
 
 
 def check_delta(delta: float) -> float:
@@ -185,6 +207,8 @@ def _of_ideal(counts: frozenset[tuple[Event, int]], delta: float) -> Spent:
         return Spent(0.0, NONE)
     gaussians = {one: times for one, times in events.items() if isinstance(one, GaussianRelease)}
     discrete = any(isinstance(one, DiscreteRelease) for one in events)
+    if any(unnoised(one) for one in events):
+        return Spent(math.inf, NONE)
     if any(without_noise(one) for one in events):
         return Spent(math.inf, RDP if discrete else EXACT if len(gaussians) == len(events) else PLD)
     if len(gaussians) == len(events):

@@ -328,6 +328,11 @@ def event(json: Any) -> Event:
     return KINDS[json["kind"]]._read(body)
 
 
+def unnoised(one: Event) -> bool:
+    """Whether a release has no noise at all."""
+    return isinstance(one, GaussianEvent) and one.noise_multiplier == 0
+
+
 def without_noise(one: Event) -> bool:
     """Whether nothing protects this release: no noise, or too little for doubles to count what it costs."""
     return isinstance(one, GaussianEvent) and one.noise_multiplier < _LOW

@@ -71,9 +71,9 @@ class Budget:
             BudgetExhausted: where it is not.
         """
         if not self.holds(events):
-            epsilon = self.epsilon_of(events)
-            what = "no noise protects it" if math.isinf(epsilon) else f"it comes to {epsilon:.4g}"
-            if epsilon <= self.epsilon:
+            spent = accounting.WITHOUT if events is None else accounting.epsilon(events, self.delta)
+            what = spent.why_infinite("it") or f"it comes to {spent.epsilon:.4g}"
+            if spent.epsilon <= self.epsilon:
                 what += ", and more where later runs are planned from earlier ones"
             raise BudgetExhausted(
                 f"channel {channel!r}: {client}'s next message would exceed the budget of epsilon "

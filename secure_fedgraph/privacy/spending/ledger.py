@@ -499,7 +499,7 @@ def _charge(line: bytes, path: Path, number: int) -> Charge:
 def spent(
     charges: Iterable[Charge], delta: float, holders: int = 1, units: tuple[str, ...] = OF_ONE_GRAPH
 ) -> dict[str, dict[str, Spent]]:
-    """What the most exposed client has spent: unit -> reader -> epsilon (``inf`` without noise).
+    """What the most exposed client has spent: unit -> reader -> epsilon (``inf`` where nothing bounds it).
 
     Each client's charges compose; the figure is the largest over clients. An upload touches its client's
     data at every unit; :meth:`Cost.at` says what its noise is worth at each. Without charges epsilon is
@@ -528,8 +528,8 @@ def spent(
         unit: {
             reader: max(
                 (composed(dict(costs), unit, reader, holders, delta) for costs in distinct),
-                key=lambda figure: figure.epsilon,
-                default=Spent(0.0, "none"),
+                key=lambda figure: (figure.epsilon, figure.accountant == epsilon.NONE),  # none is worse
+                default=Spent(0.0, epsilon.NONE),
             )
             for reader in Reader
         }
@@ -558,7 +558,25 @@ def events_for(budget: Budget, costs: Mapping[Cost, int]) -> Counter[Event] | No
 def composed(costs: Mapping[Cost, int], unit: str, reader: str, holders: int, delta: float) -> Spent:
     """The epsilon of one client's counted charges."""
     events = events_of(costs, unit, reader, holders)
-    return Spent(math.inf, "none") if events is None else epsilon.epsilon(events, delta)
+    return epsilon.WITHOUT if events is None else epsilon.epsilon(events, delta)
+
+
+def _why_infinite(charges: Iterable[Charge], unit: str, reader: str, holders: int, delta: float) -> str:
+    """Which channels leave a unit unbounded, and how; where it takes all of them, those with noise for it."""
+    of_channel: dict[str, set[Cost]] = defaultdict(set)
+    for charge in charges:
+        of_channel[charge.channel].add(charge.cost)
+    by_reason: dict[str, list[str]] = defaultdict(list)
+    noised = []
+    for channel, costs in sorted(of_channel.items()):
+        alone = [composed({cost: 1}, unit, reader, holders, delta) for cost in costs]
+        reasons = {reason for one in alone if (reason := one.why_infinite("this unit"))}
+        for reason in reasons:
+            by_reason[reason].append(channel)
+        noised += [channel] * any(one.epsilon for one in alone)
+    if not by_reason:
+        by_reason[Spent(math.inf, epsilon.RDP).why_infinite("this unit")] = noised
+    return "; ".join(f"{', '.join(channels)}: {reason}" for reason, channels in sorted(by_reason.items()))
 
 
 def report(
@@ -572,15 +590,14 @@ def report(
         units: those to report.
     """
     charges = list(charges)
-    touched = {c.channel for c in charges}
     entries = {}
     for unit, row in spent(charges, delta, holders, units).items():
         strictest = max(Reader, key=lambda reader, row=row: row[reader].epsilon)  # type: ignore[misc]
         worst, of = row[strictest], holders if unit in HELD else 1
         reason = "nothing left a client but what a referee examined, outside the guarantee"
-        if touched:
-            bare = {c.channel for c in charges if c.cost.at(unit, strictest, of) is None} or touched
-            reason = f"{', '.join(sorted(bare))}: no noise protects this unit" * math.isinf(worst.epsilon)
+        if charges:
+            infinite = math.isinf(worst.epsilon)
+            reason = _why_infinite(charges, unit, strictest, of, delta) if infinite else ""
         entries[unit] = {
             "epsilon": number(worst.epsilon),
             "delta": delta,

@@ -18,7 +18,7 @@ from secure_fedgraph.report.first_screens.readers import (
     each_reader,
     read_under,
 )
-from secure_fedgraph.report.first_screens.run import beside, bound, seen_by_server, worse_than
+from secure_fedgraph.report.first_screens.run import beside, bound, seen_by_server, unbounded, worse_than
 from secure_fedgraph.report.first_screens.thefts import Hero, Names, before_and_after
 from secure_fedgraph.report.grouping import AS_CONFIGURED, subject_of
 from secure_fedgraph.report.measures import measure_of
@@ -166,9 +166,8 @@ def _noise(results: Sequence[RunResult], about: ReadUnder) -> KeyFigure:
     epsilons = [one.epsilon for one in bounds if one.epsilon is not None]
     if len(epsilons) < len(bounds):
         what = "what sums show" if about.state == "together" else "what is sent"
-        return KeyFigure(
-            title, "no bound", "", "plain", [f"No noise was added that covers {what}, so no ε bounds it."]
-        )
+        loose = [one for one, its in zip(results, bounds, strict=True) if its.epsilon is None]
+        return KeyFigure(title, "no bound", "", "plain", [unbounded(loose[0], what)])
     worst = next(one for one in bounds if one.epsilon == max(epsilons))
     return KeyFigure(
         title,

@@ -32,12 +32,14 @@ class Seen:
     Args:
         uploads: answers of single clients that reached it; None where the file does not tell.
         singly: how many of them it read one by one.
-        noised: whether everything that it opened had noise in it.
+        noised: whether everything that it opened had noise in it, enough for a finite epsilon.
+        too_little: whether it had noise in it that is too little for one.
     """
 
     uploads: int | None
     singly: int
     noised: bool
+    too_little: bool = False
 
     @property
     def state(self) -> str:
@@ -52,7 +54,8 @@ class Seen:
     @property
     def rest(self) -> str:
         """What it saw of the rest, in a sentence."""
-        noise = "with noise in them" if self.noised else "without noise"
+        noise = "with noise in them" if self.noised or self.too_little else "without noise"
+        noise += ", too little for a finite ε" if self.too_little else ""
         if not self.singly:
             return f"It saw sums over owners, {noise}."
         what = "each upload" if self.singly == self.uploads else "these uploads"
@@ -64,11 +67,30 @@ def seen_by_server(result: RunResult) -> Seen:
     told = [one for one in result.channels if one.to in ("", "server") and one.uploads]
     known = [one for one in told if one.uploads is not None]
     charged = [one for one in known if one.epsilon is not None]
+    noised = bool(charged) and all(text.bounded(one.epsilon) for one in charged)
     return Seen(
         sum(one.uploads or 0 for one in known) if known else None,
         sum(one.read_singly or 0 for one in known),
-        bool(charged) and all(text.bounded(one.epsilon) for one in charged),
+        noised,
+        not noised and has_too_little_noise(result),
     )
+
+
+def has_too_little_noise(result: RunResult) -> bool:
+    """Whether all that was sent has noise in it, and it is too little to bound anything."""
+    unbounded = [claim for claim in result.privacy.values() if not text.bounded(claim.epsilon)]
+    return bool(unbounded) and all(claim.has_too_little_noise for claim in unbounded)
+
+
+def unbounded(result: RunResult, what: str) -> str:
+    """Why no epsilon bounds what was sent, as a sentence.
+
+    Args:
+        what: what noise would have to cover.
+    """
+    if has_too_little_noise(result):
+        return f"The noise on {what} is too little for a finite ε, so none bounds it."
+    return f"No noise was added that covers {what}, so no ε bounds it."
 
 
 def first_screen(result: RunResult, name: str) -> dict[str, object]:
@@ -83,6 +105,7 @@ def first_screen(result: RunResult, name: str) -> dict[str, object]:
         "beside": beside(result, measure),
         "seen": seen,
         "bound": bound(result),
+        "unbounded": unbounded(result, "all that was sent"),
     }
 
 

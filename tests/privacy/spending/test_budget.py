@@ -70,6 +70,10 @@ class TestBudget:
             budget.check({GaussianRelease(1.0): 2}, "owner-1", "update")
         with pytest.raises(BudgetExhausted, match="no noise protects it"):
             budget.check(None, "owner-1", "update")
+        with pytest.raises(BudgetExhausted, match="no noise protects it"):
+            budget.check({GaussianRelease(0.0): 1}, "owner-1", "update")
+        with pytest.raises(BudgetExhausted, match="noise for it is too little for a finite epsilon"):
+            budget.check({GaussianRelease(1e-7): 1}, "owner-1", "update")
 
 
 class TestLedger:

@@ -237,6 +237,29 @@ class TestSpent:
             assert told["epsilon"] == "inf", unit
             assert told["reason"] == "feedback: no noise protects this unit"
 
+    def test_the_report_tells_too_little_noise_from_none(self):
+        few = replace(CHARGE, releases=noise(**dict.fromkeys(("server", "peers", "outsider"), 1e-7)))
+        assert report([CHARGE], 1e-5)["node"]["reason"] == ""
+        entry = report([few], 1e-5)["node"]
+        assert (entry["epsilon"], entry["accountant"]) == ("inf", "exact-gaussian")
+        assert entry["reason"] == "update: the noise for this unit is too little for a finite epsilon"
+        bare = replace(few, client="owner-9", channel="feedback", releases={})
+        entry = report([few, bare], 1e-5)["node"]
+        assert (entry["epsilon"], entry["accountant"]) == ("inf", "none")
+        assert entry["reason"].split("; ") == [
+            "feedback: no noise protects this unit",
+            "update: the noise for this unit is too little for a finite epsilon",
+        ]
+        zero = replace(CHARGE, releases=noise(server=0.0, peers=0.0, outsider=0.0))
+        assert report([zero], 1e-5)["node"]["reason"] == "update: no noise protects this unit"
+
+    def test_where_all_channels_together_have_too_little_noise_those_with_noise_are_named(self):
+        # mu is 9.1e5 for one and 1.3e6 for both: above 1e6 nothing is counted
+        few = replace(CHARGE, releases=noise(**dict.fromkeys(("server", "peers", "outsider"), 1.1e-6)))
+        entry = report([few, replace(few, channel="feedback")], 1e-5)["client"]
+        assert entry["epsilon"] == "inf"
+        assert entry["reason"].startswith("feedback, update: the noise for this unit is too little")
+
     def test_the_report_says_what_rests_on_the_masks(self):
         resting = replace(CHARGE, computational=True)
         assert report([CHARGE, resting], 1e-5)["client"]["computational"] is True

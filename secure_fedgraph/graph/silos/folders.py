@@ -1,0 +1,60 @@
+"""The files that an owner's folder may hold, and none under another name that would be left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from secure_fedgraph.errors import BadInput
+
+TABLES = (".csv", ".parquet")
+NODES, EDGES = "nodes", "edges"
+"""The names of the two tables in a folder."""
+FEATURES, GRAPH = "features.npy", "graph.pt"
+"""In a folder, features that are mapped, and a saved graph in the place of the tables."""
+
+
+def files_in(name: str, folder: Path) -> tuple[list[Path], Path | None]:
+    """The files of a graph in a folder, and that of its features where these are mapped.
+
+    Args:
+        name: the owner's, for messages.
+        folder: an owner's.
+
+    Raises:
+        BadInput: where there is no graph, and for tables or features that would not be read.
+    """
+    features = folder / FEATURES if (folder / FEATURES).is_file() else None
+    if (folder / GRAPH).is_file():
+        paths = [folder / GRAPH]
+    else:
+        paths = [found for kind in (NODES, EDGES) if (found := _table_in(name, folder, kind)) is not None]
+    _check_nothing_else(name, folder, paths if features is None else [*paths, features])
+    return paths, features
+
+
+def _table_in(name: str, folder: Path, kind: str) -> Path | None:
+    found = [path for suffix in TABLES if (path := folder / f"{kind}{suffix}").is_file()]
+    for path in sorted(folder.glob("*")):  # Edges.csv, edges.tsv: left out, an owner would have no links
+        if not found and path.name.partition(".")[0].lower() == kind:
+            raise BadInput(
+                f"--silo {name}: {path.name!r} in {folder} is no file called {kind}.csv or {kind}.parquet: "
+                "rename it, or move it away"
+            )
+    if len(found) > 1:
+        raise BadInput(f"--silo {name}: {folder} has {found[0].name} and {found[1].name}: keep one")
+    if not found and kind == NODES:
+        raise BadInput(f"--silo {name}: {folder} has no nodes.csv, nodes.parquet or graph.pt")
+    return found[0] if found else None
+
+
+def _check_nothing_else(name: str, folder: Path, read: list[Path]) -> None:
+    """A table under another name would be left out, and with it the owner's links; so would features."""
+    for path in sorted(folder.glob("*")):
+        hidden = path.name.startswith((".", "~$"))  # what macOS and office programs leave beside a table
+        of_a_graph = path.suffix.lower() in (*TABLES, ".npy")
+        if of_a_graph and path not in read and path.is_file() and not hidden:
+            raise BadInput(
+                f"--silo {name}: {path.name!r} in {folder} is not read: nodes are in nodes.csv and links in "
+                f"edges.csv (or .parquet), or both in {GRAPH}, and features that are mapped in {FEATURES}; "
+                "rename it, or move it away"
+            )

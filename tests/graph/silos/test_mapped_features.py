@@ -1,0 +1,279 @@
+"""Features that an owner's folder holds in a file of their own: mapped, checked in blocks, never copied."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data
+
+import secure_fedgraph as sfg
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.data import checks
+from secure_fedgraph.graph.data.synthetic import citation
+from secure_fedgraph.graph.mapped import check_unchanged, is_mapped, map_features
+from secure_fedgraph.graph.silos.reading import digest_of_places, read_silo, state_of
+
+NODES, FEATURES = 90, 16
+
+
+def graph(seed: int = 0, **values: str) -> Data:
+    made = citation(nodes=NODES, features=FEATURES, classes=3, seed=seed, **values)
+    return Data(x=made.x.float(), edge_index=made.edge_index, y=made.y)
+
+
+def folder_of(place: Path, data: Data) -> Path:
+    """An owner's folder with the same data, its features apart."""
+    place.mkdir(parents=True, exist_ok=True)
+    np.save(place / "features.npy", data.x.numpy())
+    torch.save({key: value for key, value in data.to_dict().items() if key != "x"}, place / "graph.pt")
+    return place
+
+
+def test_a_run_on_mapped_features_is_the_run_on_features_in_memory(tmp_path: Path) -> None:
+    for values in ({}, {"values": "dense"}):  # sparse rows are multiplied by their non-zeros
+        whole = {name: graph(seed, **values) for seed, name in enumerate(("a", "b"))}
+        mapped = {name: read_silo(name, str(folder_of(tmp_path / name, one))) for name, one in whole.items()}
+        runs = []
+        for owners in (whole, mapped):
+            federation = sfg.federate(owners)
+            runs.append(
+                sfg.train(sfg.FedSage(hidden=(8, 4), fanout=(3, 3)), federation, "masked", rounds=2, seed=0)
+            )
+            assert all(is_mapped(one.x) == (owners is mapped) for one in federation.owners.values())
+        assert runs[0].accuracy == runs[1].accuracy
+        assert all(torch.equal(value, runs[1].state[key]) for key, value in runs[0].state.items())
+
+
+def test_beside_a_table_of_nodes(tmp_path: Path) -> None:
+    pytest.importorskip("pandas")
+    x = np.arange(6, dtype=np.float32).reshape(3, 2)
+    np.save(tmp_path / "features.npy", x)
+    (tmp_path / "nodes.csv").write_text("id,label\nn1,1\nn2,0\nn3,1\n")
+    (tmp_path / "edges.csv").write_text("source,target\nn1,n2\n")
+    data = read_silo("bank", str(tmp_path))
+    assert isinstance(data, Data) and is_mapped(data.x) and data.x.tolist() == x.tolist()
+    (tmp_path / "nodes.csv").write_text("id,label,age\nn1,1,30\nn2,0,40\nn3,1,50\n")
+    with pytest.raises(BadInput, match="column 'age'"):
+        read_silo("bank", str(tmp_path))
+    (tmp_path / "nodes.csv").write_text("id,label\nn1,1\nn2,0\n")
+    with pytest.raises(BadInput, match=r"3 rows, and nodes\.csv has 2"):
+        read_silo("bank", str(tmp_path))
+
+
+def test_what_is_written_to_features_does_not_reach_the_file(tmp_path: Path) -> None:
+    place = folder_of(tmp_path / "a", graph())
+    before = (place / "features.npy").read_bytes()
+    x = map_features(place / "features.npy", "a")
+    x[0] = 7.0
+    assert x[0].tolist() == [7.0] * FEATURES and (place / "features.npy").read_bytes() == before
+
+
+def test_a_file_that_changed_is_read_again_and_is_another_digest(tmp_path: Path) -> None:
+    place = folder_of(tmp_path / "a", graph())
+    state, digest = state_of(str(place)), digest_of_places({"a": str(place)})
+    np.save(place / "features.npy", graph(1).x.numpy())
+    os.utime(place / "features.npy", ns=(1, 1))
+    assert state_of(str(place)) != state and digest_of_places({"a": str(place)}) != digest
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="Linux tells what memory is private")
+def test_features_take_no_private_memory(tmp_path: Path) -> None:
+    nodes, features = 40_000, 400  # 64 MB
+    x = np.lib.format.open_memmap(tmp_path / "features.npy", "w+", np.float32, (nodes, features))
+    for start in range(0, nodes, 1000):
+        x[start : start + 1000] = 1.0
+    del x
+    here = torch.arange(nodes)
+    torch.save({"y": here % 3, "edge_index": torch.stack([here, (here + 1) % nodes])}, tmp_path / "graph.pt")
+    script = (
+        "import re, sys, torch, secure_fedgraph as sfg\n"
+        "from secure_fedgraph.graph.silos.reading import read_silo\n"
+        "def private():\n"
+        "    text = open('/proc/self/smaps_rollup').read()\n"
+        "    return int(re.search(r'Anonymous: *([0-9]+)', text)[1]) // 1000\n"
+        "sfg.train(sfg.FedSage(hidden=(8, 4), fanout=(2, 2)), sfg.federate('synthetic-citation', nodes=60), "
+        "'masked', rounds=1)\n"
+        "before = private()\n"
+        "federation = sfg.federate({'a': read_silo('a', sys.argv[1])})\n"
+        "print(private() - before)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(done.stdout.splitlines()[-1]) < 40
+
+
+# ---- a file that changes
+
+
+def test_a_round_does_not_begin_on_a_file_that_changed(tmp_path: Path) -> None:
+    places = {name: folder_of(tmp_path / name, graph(seed)) for seed, name in enumerate(("a", "b"))}
+    federation = sfg.federate({name: read_silo(name, str(place)) for name, place in places.items()})
+    done: list[object] = []
+
+    def change(row: object) -> None:
+        done.append(row)
+        with (places["b"] / "features.npy").open("r+b") as file:
+            file.seek(-4, os.SEEK_END)
+            file.write(np.float32(3).tobytes())
+        os.utime(places["b"] / "features.npy", ns=(1, 1))
+
+    with pytest.raises(BadInput, match=r"b/features\.npy changed"):
+        sfg.train(sfg.FedSage(hidden=(8, 4), fanout=(2, 2)), federation, "masked", rounds=3, on_round=change)
+    assert len(done) == 1
+
+
+def test_a_file_that_is_gone_changed(tmp_path: Path) -> None:
+    x = map_features(folder_of(tmp_path / "a", graph()) / "features.npy", "a")
+    check_unchanged(x)
+    (tmp_path / "a" / "features.npy").unlink()
+    with pytest.raises(BadInput, match="changed"):
+        check_unchanged(x)
+    check_unchanged(x.clone())
+    check_unchanged(None)
+
+
+def test_a_file_that_is_cut_off_while_it_is_mapped_ends_the_process_and_it_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "features.npy"
+    np.save(path, np.zeros((4096, 16), dtype=np.float32))
+    script = (
+        "import os, sys\nfrom pathlib import Path\nfrom secure_fedgraph.graph.mapped import map_features\n"
+        "x = map_features(Path(sys.argv[1]), 'a')\nos.truncate(sys.argv[1], 128)\nprint(float(x.sum()))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True)
+    assert done.returncode == -signal.SIGBUS and "Bus error" in done.stderr
+
+
+# ---- hostile files
+
+
+def saved(x: np.ndarray, **more: bool) -> bytes:
+    body = io.BytesIO()
+    np.save(body, x, **more)
+    return body.getvalue()
+
+
+def claiming(header: str, version: bytes = b"\x01\x00", numbers: int = 0) -> bytes:
+    text = header.encode() + b" " * (-(len(header) + 11) % 64) + b"\n"
+    return (
+        b"\x93NUMPY"
+        + version
+        + len(text).to_bytes(2 if version == b"\x01\x00" else 4, "little")
+        + text
+        + bytes(numbers)
+    )
+
+
+def header(shape: str, kind: str = "'<f4'", order: str = "False") -> str:
+    return f"{{'descr': {kind}, 'fortran_order': {order}, 'shape': {shape}, }}"
+
+
+ONES = np.ones((NODES, FEATURES), dtype=np.float32)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (saved(ONES)[:-1], "is cut off"),
+        (saved(ONES) + b"\0", "has more than one matrix"),
+        (claiming(header("(10**15, 10**6)")), "is no .npy file"),
+        (claiming(header("(1000000000000000, 1000000)"), numbers=64), "is cut off.*1000000000000000"),
+        (claiming(header(f"({'9' * 400}, 2)"), numbers=64), "is cut off"),
+        (claiming(header("(-1, -16)"), numbers=64), r"shape \(-1, -16\)"),
+        (claiming(header("(0, 16)")), r"shape \(0, 16\)"),
+        (claiming(header("(16,)"), numbers=64), r"shape \(16,\)"),
+        (claiming(header("(2, 2, 4)"), numbers=64), r"shape \(2, 2, 4\)"),
+        (claiming(header("(1, 16)", order="True"), numbers=64), "Fortran"),
+        (saved(np.asfortranarray(ONES)), "Fortran"),
+        (saved(ONES.astype(object), allow_pickle=True), "dtype object"),
+        (saved(ONES.astype(np.float64)), "dtype float64"),
+        (saved(ONES.astype(">f4")), "dtype >f4"),
+        (saved(np.zeros(NODES, dtype=[("a", "<f4")])), "dtype"),
+        (claiming(header("(1, 16)"), b"\x02\x00", 64), "version"),
+        (claiming(header("(1, 16)"), b"\x09\x00", 64), "is no .npy file"),
+        (claiming("__import__('os').system('true')"), "is no .npy file"),
+        (claiming("[" * 5000), "is no .npy file"),
+        (b"\x93NUMPY\x01\x00\xff\xff{", "is no .npy file"),
+        (b"", "is no .npy file"),
+        (b"PK\x03\x04" + bytes(100), "is no .npy file"),
+    ],
+)
+def test_a_hostile_file_is_refused_before_anything_is_mapped(
+    content: bytes, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*given: object, **more: object) -> None:
+        raise AssertionError("mapped")
+
+    place = folder_of(tmp_path / "a", graph())
+    (place / "features.npy").write_bytes(content)
+    monkeypatch.setattr(np, "memmap", never)
+    with pytest.raises(BadInput, match=rf"--silo a: .*features\.npy.*{words}|{words}.*features\.npy"):
+        read_silo("a", str(place))
+
+
+@pytest.mark.parametrize(
+    ("row", "value", "words"),
+    [(NODES - 1, np.nan, "not finite"), (NODES - 1, 1e10, "largest number"), (40, -np.inf, "not finite")],
+)
+def test_blocks_are_checked_to_the_last(
+    row: int, value: float, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "AT_ONCE", 4 * FEATURES)  # four rows at once
+    data = graph(values="dense")
+    data.x[row, 3] = value
+    made = read_silo("a", str(folder_of(tmp_path / "a", data)))
+    with pytest.raises(BadInput, match=f"^a: .*{words}") as refusal:
+        sfg.federate({"a": made})
+    assert re.search(rf"node {row}, column 3|\[{row}, 3\]", str(refusal.value))
+
+
+def _two_graphs(place: Path) -> None:
+    torch.save([{"y": torch.zeros(1, dtype=torch.long)}] * 2, place / "graph.pt")
+
+
+def _x_twice(place: Path) -> None:
+    torch.save(graph().to_dict(), place / "graph.pt")
+
+
+def _other_name(place: Path) -> None:
+    (place / "features.npy").rename(place / "Features.npy")
+
+
+def _table_too(place: Path) -> None:
+    (place / "nodes.csv").write_text("id,label\nn1,1\n")
+
+
+def _fewer_rows(place: Path) -> None:
+    np.save(place / "features.npy", ONES[1:])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (_two_graphs, "list of graphs"),
+        (_x_twice, "has x"),
+        (_other_name, "'Features.npy'"),
+        (_table_too, "'nodes.csv'"),
+        (_fewer_rows, f"{NODES - 1} rows, and y of graph.pt has {NODES}"),
+    ],
+)
+def test_a_folder_that_says_two_things_is_refused(
+    change: Callable[[Path], None], words: str, tmp_path: Path
+) -> None:
+    place = folder_of(tmp_path / "a", graph())
+    change(place)
+    with pytest.raises(BadInput, match=rf"--silo a: .*{words}"):
+        read_silo("a", str(place))
