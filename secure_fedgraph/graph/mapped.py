@@ -71,9 +71,8 @@ def map_features(path: Path, who: str) -> Tensor:
             mapped = np.memmap(file, dtype=_FLOAT, mode="c", offset=start, shape=shape)
     except OSError as error:
         raise BadInput(f"{name} cannot be mapped: {error}") from None
-    if (
-        not faulthandler.is_enabled()
-    ):  # a file that is cut off while it is mapped kills the process: not silently
+    # a file that is cut off while it is mapped kills the process, and should not do so silently
+    if not faulthandler.is_enabled():
         with suppress(Exception):  # standard error may be no file
             faulthandler.enable()
     x = torch.from_numpy(mapped)
