@@ -10,7 +10,7 @@ from secure_fedgraph.errors import BadInput, HostileMessage, Refused, SecureFedG
 from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.protocol.history import Exchange, History, exchange_of, split_given_and_carrier, to_bytes
-from secure_fedgraph.protocol.message import CARRIER, Message
+from secure_fedgraph.protocol.message import CARRIER, Message, hashed_once
 from secure_fedgraph.protocol.text import printable, reason
 from secure_fedgraph.protocol.transcript import Transcript
 from secure_fedgraph.protocol.transport import Answer, DropoutTransport, Lost, RosterTransport, Transport
@@ -64,6 +64,7 @@ class Courier:
         self._given: list[Exchange] = []
         self._confirmed_up_to: dict[str, int] = {}
 
+    @hashed_once()
     def ask(
         self,
         sender: str,

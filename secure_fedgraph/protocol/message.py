@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 from secure_fedgraph.errors import HostileMessage
@@ -128,18 +131,32 @@ _FIELDS: dict[str, type] = {
 
 def digest(raw: bytes | memoryview | wire.Parts) -> str:
     """SHA-256 of what was sent, in hexadecimal; parts are read one after the other, and not joined."""
-    global _latest
-    if type(raw) is bytes:  # nobody can change it, so the record and a client in its process hash it once
-        hashed, known = _latest
-        if hashed is not raw:
-            known = hashlib.sha256(raw).hexdigest()
-            _latest = raw, known
-        return known
+    known = _KNOWN.get()
+    if known is None or type(raw) is not bytes:
+        return _hashed(raw)
+    if (
+        id(raw) not in known
+    ):  # nobody can change bytes, and an entry keeps them, so no other object has their id
+        known[id(raw)] = raw, _hashed(raw)
+    return known[id(raw)][1]
+
+
+@contextmanager
+def hashed_once() -> Iterator[None]:
+    """Within it the server's record and the clients in its process hash the same bytes once."""
+    before = _KNOWN.set({})
+    try:
+        yield
+    finally:
+        _KNOWN.reset(before)
+
+
+def _hashed(raw: bytes | memoryview | wire.Parts) -> str:
     found = hashlib.sha256()
     for part in raw.buffers if isinstance(raw, wire.Parts) else (raw,):
         found.update(part)
     return found.hexdigest()
 
 
-_latest: tuple[bytes, str] = b"", hashlib.sha256().hexdigest()
-"""The last body that was hashed, and its digest."""
+_KNOWN: ContextVar[dict[int, tuple[bytes, str]] | None] = ContextVar("bytes that were hashed", default=None)
+"""Number of a bytes object -> itself, and its digest; None outside of :func:`hashed_once`."""

@@ -8,8 +8,9 @@ import hashlib
 import pytest
 import torch
 
+import secure_fedgraph as sfg
 from secure_fedgraph.errors import HostileMessage
-from secure_fedgraph.protocol import Message, wire
+from secure_fedgraph.protocol import Message, message, wire
 from secure_fedgraph.protocol.message import MAX_COHORT, digest
 
 REQUEST = Message("r", 2, 5, "update", "answer", "server", "a", ("a", "b"), b"body")
@@ -101,3 +102,39 @@ def test_a_digest_is_of_what_the_bytes_are_now() -> None:
     assert digest(b"first") == digest(view) == digest(bytes(changeable)) == first
     changeable[:] = b"other"
     assert digest(view) == digest(wire.Parts([b"ot", b"her"])) == hashlib.sha256(b"other").hexdigest()
+
+
+def test_the_record_and_the_clients_of_a_process_hash_each_request_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hashed: list[bytes] = []
+    inner = message._hashed
+
+    def counted(raw: object) -> str:
+        hashed.extend([raw] if isinstance(raw, bytes) else [])
+        return inner(raw)
+
+    monkeypatch.setattr(message, "_hashed", counted)
+    federation = sfg.federate("synthetic-citation", clients=3, partition="random", nodes=60, features=8)
+    sfg.train(sfg.FedAvg(), federation, "plaintext", rounds=1)
+    assert len(hashed) >= 6  # a request and a reply of each
+    assert len(hashed) == len({*hashed})
+
+
+def test_a_digest_is_kept_no_longer_than_an_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: list[bytes] = []
+    monkeypatch.setattr(
+        message, "_hashed", lambda raw: f"{len(hashed)}" if hashed.append(raw) is None else ""
+    )
+    for _ in range(2):
+        with message.hashed_once():
+            assert message.digest(b"a request") == message.digest(b"a request")
+    assert len(hashed) == 2
+
+
+def test_bytes_that_are_gone_lend_their_digest_to_no_others() -> None:
+    with message.hashed_once():
+        for number in range(1000):  # each may lie where the one before lay
+            raw = b"%06d" % number * 100
+            assert message.digest(raw) == hashlib.sha256(raw).hexdigest()
+            del raw
