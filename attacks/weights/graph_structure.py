@@ -84,7 +84,7 @@ class GraphStructure(Attack):
     cost = "seconds to a minute of search for each update"
     searches = True
     stops = STOPS
-    controls = (_batch(1), _batch(2), _batch(4), _batch(8))
+    controls = (_batch(1), _batch(1, width=256), _batch(2), _batch(4), _batch(8))
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """The graphs of each owner's first update, as :func:`encoded` has them."""
