@@ -95,7 +95,7 @@ CASES = (
         {"algorithm": "apflgate", "data": "bbbp", "clients": 8, "rounds": 1},
         (
             Asked("a6-graph-structure", "1 graph a step", None),
-            Asked("a6-graph-structure", "1 graph a step, width 256", 0.8),
+            Asked("a6-graph-structure", "1 graph a step at width 256", 0.8),
         ),
     ),
     Case(

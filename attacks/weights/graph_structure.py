@@ -34,7 +34,7 @@ _STEP = {"rounds": 1, "training.network": "gin", "training.local_steps": 1}
 
 
 def _batch(graphs: int, width: int = 64) -> Control:
-    name = f"{graphs} graph{'s' * (graphs > 1)} a step" + (f", width {width}" if width != 64 else "")
+    name = f"{graphs} graph{'s' * (graphs > 1)} a step" + (f" at width {width}" if width != 64 else "")
     return Control(name, {**_STEP, "training.batch": graphs, "training.hidden": [width] * 3})
 
 
