@@ -142,7 +142,7 @@ def check_trees(model: nn.Module, schema: Schema, fanout: Sequence[int]) -> None
     trees[1, 1:] = -1  # a node without neighbours
     name = type(model).__name__
     try:
-        made = tree_gradients(copy.deepcopy(model).train(), x, trees, torch.arange(2) % schema.classes)
+        made = tree_gradients(copy.deepcopy(model).train(), x, trees, torch.tensor([0, schema.classes - 1]))
     except BadInput:
         raise
     except Exception as error:

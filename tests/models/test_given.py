@@ -229,7 +229,12 @@ class Branches(Drops):
         return scores if float(values.sum()) > 0 else -scores
 
 
-@pytest.mark.parametrize("make", [Drops, Branches, lambda: GraphSage(16, 3).double()])
+class TooFewClasses(Drops):
+    def forward_positions(self, values: Tensor, filled: Tensor) -> Tensor:
+        return GraphSage.forward_positions(self, values, filled)[:, :2]
+
+
+@pytest.mark.parametrize("make", [Drops, Branches, TooFewClasses, lambda: GraphSage(16, 3).double()])
 def test_noisy_steps_refuse_a_model_that_fails_on_single_trees_before_round_1(
     federation: sfg.Federation, make: Any
 ) -> None:
