@@ -20,6 +20,7 @@ from secure_fedgraph.graph.partition.result import EVERYBODY
 from secure_fedgraph.graph.placing import CPU
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models import personal
+from secure_fedgraph.models.finite import named_classes
 from secure_fedgraph.protocol.channel import Channel, Recipient, Reveal
 from secure_fedgraph.protocol.given import NOTHING, Expected, like
 from secure_fedgraph.protocol.transcript import Transcript
@@ -503,7 +504,7 @@ class Algorithm:
 
         def counted(released: torch.Tensor | None) -> torch.Tensor:
             scores = personal.scores(model, smoothed, released, own=True)
-            return torch.tensor([float((scores.argmax(1)[test] == y).sum()), float(len(y))])
+            return torch.tensor([float((named_classes(scores)[test] == y).sum()), float(len(y))])
 
         # an owner without a training node has nothing of its own
         alone = counted(None) if len(model[personal.ALONE]) else torch.zeros(2)
@@ -517,7 +518,7 @@ class Algorithm:
         scores = self.scores_at_home(client, given or self.own_model(client))
         counts: dict[str, torch.Tensor] = {}
         for name, mask in (("test", client.graph.test_mask), ("validation", client.graph.val_mask)):
-            right = (scores.argmax(1) == client.graph.y)[mask]
+            right = (named_classes(scores) == client.graph.y)[mask]
             counts[name] = torch.stack([right.sum(), mask.sum()]).float()
         held_out = client.graph.val_mask
         loss = F.cross_entropy(scores[held_out], client.graph.y[held_out], reduction="sum")

@@ -15,6 +15,7 @@ from secure_fedgraph.graph.partition.result import EVERYBODY, TestSet
 from secure_fedgraph.graph.partition.sampled import interval, sampled
 from secure_fedgraph.loading import postponed
 from secure_fedgraph.models import personal
+from secure_fedgraph.models.finite import named_classes
 
 if TYPE_CHECKING:
     from secure_fedgraph.algorithm import Algorithm, State
@@ -171,7 +172,7 @@ class Evaluator:
     def _accuracy(self, scores: torch.Tensor, nodes: torch.Tensor) -> float:
         if not len(nodes):
             return float("nan")
-        return float((scores[nodes].argmax(1) == self.test_set.labels[nodes]).double().mean())
+        return float((named_classes(scores[nodes]) == self.test_set.labels[nodes]).double().mean())
 
 
 def _owners_scores(answers: Mapping[str, Mapping[str, torch.Tensor]], metric: str) -> dict[str, Any]:

@@ -36,6 +36,15 @@ def is_finite(values: Tensor) -> bool:
     return bool(torch.stack(torch.aminmax(values)).isfinite().all())
 
 
+def named_classes(scores: Tensor) -> Tensor:
+    """The class of the highest score in each row; no class, -2, where a score is NaN: that row is wrong.
+
+    >>> named_classes(torch.tensor([[0.1, 0.9], [float("nan"), 0.0]])).tolist()
+    [1, -2]
+    """
+    return torch.where(scores.isnan().any(1), -2, scores.argmax(1))
+
+
 def all_are_finite(values: Iterable[Tensor]) -> bool:
     """Whether no value of several tensors is NaN or infinite: their norm says so, unless it overflows.
 

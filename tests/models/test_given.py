@@ -558,3 +558,22 @@ def test_an_instance_is_no_name_for_another_process(federation: sfg.Federation) 
 def test_the_head_of_an_own_model_is_its_own() -> None:
     with pytest.raises(BadInput, match="head = 'zeros'"):
         sfg.FedAvg(model=Normed, head="zeros")
+
+
+class NanOnRealGraphs(nn.Module):
+    """Sound on the graph of four nodes that it is tried on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(16, 3)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.head(x) * (float("nan") if len(x) > 10 else 1.0)
+
+
+@pytest.mark.parametrize("evaluation", ["referee", "in_band"])
+def test_scores_that_are_nan_are_wrong_answers(federation: sfg.Federation, evaluation: str) -> None:
+    run = sfg.train(
+        sfg.FedAvg(model=NanOnRealGraphs()), federation, "plaintext", rounds=1, evaluation=evaluation
+    )
+    assert run.accuracy["local"] == 0.0

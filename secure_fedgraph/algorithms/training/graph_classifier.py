@@ -14,6 +14,7 @@ from torch_geometric.data import Data
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.sample.packing import select_graphs
 from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.models.finite import named_classes
 from secure_fedgraph.models.gin import Gin
 from secure_fedgraph.models.gnn import GraphSage
 from secure_fedgraph.models.molecules import Convolution, GraphNet
@@ -85,7 +86,7 @@ class Classifying:
         """Right answers and their number; ``loss`` on the validation items."""
         scores = {}
         for name, mask in (("test", graph.test_mask), ("validation", graph.val_mask)):
-            right = (outputs.argmax(1) == graph.y)[mask]
+            right = (named_classes(outputs) == graph.y)[mask]
             scores[name] = torch.stack([right.sum(), mask.sum()]).float()
         held_out = graph.val_mask
         loss = F.cross_entropy(outputs[held_out], graph.y[held_out], reduction="sum")
