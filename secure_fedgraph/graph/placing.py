@@ -24,7 +24,7 @@ def check_device(device: object) -> None:
         BadInput: for another name, and for ``cuda`` where torch sees no GPU.
     """
     if device not in DEVICES:
-        raise BadInput(f"device = {str(device)[:40]!r}: use one of {', '.join(DEVICES)}")
+        raise BadInput(f"device = {repr(device)[:40]}: use one of the texts {', '.join(DEVICES)}")
     if device == "cuda" and not torch.cuda.is_available():
         why = (
             "torch sees no GPU" if torch.version.cuda else f"torch {torch.__version__} is built without CUDA"

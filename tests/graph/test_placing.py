@@ -26,7 +26,7 @@ def graph() -> Data:
 
 @pytest.mark.parametrize("given", ["gpu", "cuda:1", "CUDA", None, 0, torch.device("cpu")])
 def test_a_device_of_another_name_is_refused_with_those_that_there_are(given: object) -> None:
-    with pytest.raises(BadInput, match=r"device = .*: use one of cpu, cuda"):
+    with pytest.raises(BadInput, match=r"device = .*: use one of the texts cpu, cuda"):
         check_device(given)
 
 

@@ -311,7 +311,7 @@ class TestRefused:
         monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
         with pytest.raises(BadInput, match="device = 'cuda': torch"):
             train(sfg.FedSage(), nodes, device="cuda")
-        with pytest.raises(BadInput, match="device = 'gpu': use one of cpu, cuda"):
+        with pytest.raises(BadInput, match="device = 'gpu': use one of the texts cpu, cuda"):
             train(sfg.FedSage(), nodes, device="gpu")
 
     def test_a_gpu_that_is_not_there_before_any_run_of_several(

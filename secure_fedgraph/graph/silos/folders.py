@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from secure_fedgraph.errors import BadInput
@@ -23,7 +24,9 @@ def files_in(name: str, folder: Path) -> tuple[list[Path], Path | None]:
     Raises:
         BadInput: where there is no graph, and for tables or features that would not be read.
     """
-    features = folder / FEATURES if (folder / FEATURES).is_file() else None
+    features = folder / FEATURES if os.path.lexists(folder / FEATURES) else None
+    if features is not None and not features.is_file():  # a link to a disk that is gone, too
+        raise BadInput(f"--silo {name}: {FEATURES} in {folder} is no file: put it there, or take it away")
     if (folder / GRAPH).is_file():
         paths = [folder / GRAPH]
     else:

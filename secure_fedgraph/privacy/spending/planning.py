@@ -154,8 +154,8 @@ def check_first(budget: Budget, bound: BoundPolicy, uses: Mapping[str, int], occ
     once = _epsilon(_costs(bound, dict.fromkeys(uses, 1), budget, occurrences), budget)
     if math.isinf(once):
         raise BudgetExhausted(
-            f"epsilon {budget.epsilon:g} is too small for one round with this noise, and so is any other: "
-            "it protects nobody; give a larger --multiplier"
+            f"epsilon {budget.epsilon:g} is too small for one round with this noise, which has no finite "
+            "epsilon, so no budget covers it: give a larger --multiplier or, for noisy steps, steps.noise"
         )
     if once > budget.epsilon:
         raise BudgetExhausted(

@@ -277,3 +277,17 @@ def test_a_folder_that_says_two_things_is_refused(
     change(place)
     with pytest.raises(BadInput, match=rf"--silo a: .*{words}"):
         read_silo("a", str(place))
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "link"])
+def test_what_is_no_file_is_not_ignored_beside_other_features(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "nodes.csv").write_text("id,a,label\n0,0.5,0\n1,0.25,1\n")
+    place = tmp_path / "features.npy"
+    makes = {
+        "folder": place.mkdir,
+        "pipe": lambda: os.mkfifo(place),
+        "link": lambda: place.symlink_to("gone"),
+    }
+    makes[kind]()
+    with pytest.raises(BadInput, match=r"features\.npy"):
+        read_silo("bank", str(tmp_path))
