@@ -29,6 +29,7 @@ from secure_fedgraph.graph.kinds import Dataset, GraphDataset, GraphSetDataset
 from secure_fedgraph.graph.partition.registry import split_data
 from secure_fedgraph.graph.partition.result import Partition, owner_names
 from secure_fedgraph.graph.partition.subgraphs import handed_out
+from secure_fedgraph.graph.placing import CPU
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS
 from secure_fedgraph.graph.schema import NO_EDGE_ATTR, Schema
 from secure_fedgraph.graph.seeds import sub_seed
@@ -206,6 +207,7 @@ class Federation:
                 for name, graph in self.owners.items()
             },
             answer_within,
+            anew=algorithm.device != CPU,
         )
 
     def pooled(self) -> Federation:

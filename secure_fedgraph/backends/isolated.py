@@ -55,14 +55,22 @@ class Workers:
     Args:
         settings: client -> what its process gets before the run.
         answer_within: seconds that all clients together have for one answer each; inf waits for ever.
+        anew: whether each process starts as a program of its own, which takes a second or two more. A GPU
+            needs it: what is imported before a fork may have woken its driver.
     """
 
-    def __init__(self, settings: Mapping[str, Mapping[str, Any]], answer_within: float = PATIENCE) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, Mapping[str, Any]],
+        answer_within: float = PATIENCE,
+        anew: bool = False,
+    ) -> None:
         self._orders: dict[str, IO[bytes]] = {}
         self._answers: dict[str, IO[bytes]] = {}
         self.pids: dict[str, int] = {}
         self.lost: dict[str, Lost] = {}
         self._answer_within = answer_within
+        self._anew = anew
         self._too_slow: set[str] = set()
         self._ended: dict[int, int] = {}
         self._nursery: subprocess.Popen[bytes] | None = None
@@ -263,6 +271,7 @@ class Workers:
                     "-P",
                     "-m",
                     "secure_fedgraph.backends.worker",
+                    *(["--anew"] if self._anew else []),
                     *(f"{a},{b}" for a, b in worker_ends),
                 ],
                 stdin=subprocess.DEVNULL,

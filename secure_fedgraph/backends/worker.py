@@ -4,6 +4,9 @@ The first process imports what clients need, holds no client's data, and forks o
 Each fork closes the other pipes and gets its own graph, public facts and names, once. From then on it gets
 messages, orders to keep or restore its own memory, and nothing else. It ends when its input ends, so it ends
 with the operator.
+
+With ``--anew`` in front of the pairs, each fork starts as a program of its own (``--alone 3,6``): imports may
+wake the driver of a GPU, and a fork cannot use the GPU after that.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import sys
 import traceback
 import warnings
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 from torch_geometric.data import Data
 
@@ -41,38 +44,56 @@ from secure_fedgraph.storage.party_store import PartyStore
 
 _PARENT_DEATH, _DUMPABLE = 1, 4  # prctl's PR_SET_PDEATHSIG and PR_SET_DUMPABLE
 
+ANEW, ALONE = "--anew", "--alone"
+
 _SERVED = (frames.ASK, frames.SAVE, frames.LOAD)
 LABEL = re.compile(r"[0-9]{5}-[0-9a-f]{8}")
 
 
-def main(pairs: list[str]) -> None:
+def main(arguments: list[str]) -> None:
     """Forks a client for each pair of pipes; prints ``pid`` at each start, ``pid status`` at each end."""
     _end_with(os.getppid())
+    if arguments[0] == ALONE:
+        _serve_alone(*_ends(arguments[1]))
     keep_freed_memory()
-    ends = [tuple(int(end) for end in pair.split(",")) for pair in pairs]
+    anew = arguments[0] == ANEW
+    pairs = arguments[anew:]
+    every = {end for pair in pairs for end in _ends(pair)}
     nursery = os.getpid()
-    for orders, answers in ends:
+    for pair in pairs:
         pid = os.fork()
         if not pid:
             _end_with(nursery)
-            for end in {e for pair in ends for e in pair} - {orders, answers}:
+            for end in every - {*_ends(pair)}:
                 os.close(end)
-            _keep_to_itself()
             os.dup2(2, 1)  # what an algorithm prints goes where errors go
-            status = 1
-            try:
-                serve(os.fdopen(orders, "rb"), os.fdopen(answers, "wb"))
-                status = 0
-            finally:
-                os._exit(status)
+            if anew:
+                program = [sys.executable, "-P", "-m", "secure_fedgraph.backends.worker", ALONE, pair]
+                os.execv(program[0], program)
+            _serve_alone(*_ends(pair))
         print(pid, flush=True)
-    for pair in ends:
-        for end in pair:
-            os.close(end)
+    for end in every:
+        os.close(end)
     with contextlib.suppress(ChildProcessError, BrokenPipeError, KeyboardInterrupt):
         while True:
             pid, ended = os.wait()
             print(pid, os.waitstatus_to_exitcode(ended), flush=True)
+
+
+def _ends(pair: str) -> tuple[int, int]:
+    orders, answers = pair.split(",")
+    return int(orders), int(answers)
+
+
+def _serve_alone(orders: int, answers: int) -> NoReturn:
+    """Serves one client, and ends the process."""
+    _keep_to_itself()
+    status = 1
+    try:
+        serve(os.fdopen(orders, "rb"), os.fdopen(answers, "wb"))
+        status = 0
+    finally:
+        os._exit(status)
 
 
 def serve(orders: IO[bytes], answers: IO[bytes]) -> None:

@@ -200,7 +200,7 @@ class TestAnOperatorsPipe:
     def told(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         """What an operator tells the first client, under masks."""
         kept: dict[str, Any] = {}
-        monkeypatch.setattr(federation_module, "Workers", lambda told, *_: kept.update(told))
+        monkeypatch.setattr(federation_module, "Workers", lambda told, *_, **__: kept.update(told))
         owners = sfg.federate("synthetic-citation", clients=3, nodes=60, features=16)
         algorithm = sfg.FedAvg(hidden=(4, 4))
         bound = sfg.policies.masked().bind(algorithm.channels, owners.names)

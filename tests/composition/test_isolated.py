@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.backends import frames
 from secure_fedgraph.backends.enlistment import algorithm_of, algorithm_text, policy_of, policy_text
 from secure_fedgraph.backends.isolated import Workers
+from secure_fedgraph.backends.worker import ALONE
 from secure_fedgraph.errors import BadInput, HostileMessage, SecureFedGraphError
 from secure_fedgraph.models.gnn import GraphSage
 from secure_fedgraph.protocol import Message, wire
@@ -117,6 +119,11 @@ def test_an_order_to_save_names_a_round_and_no_path(workers: Workers) -> None:
         workers.save("../../somewhere", "")
 
 
+def test_processes_that_start_anew_open_the_same_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("secure_fedgraph.federation.Workers", partial(Workers, **{"anew": True}))
+    opened_alike("fedsage", "masked")
+
+
 class Broken(sfg.FedAvg):
     """Its print must not land between frames, and its error is not one of ours."""
 
@@ -201,12 +208,13 @@ def alive(pid: int) -> bool:
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks at processes in /proc")
-def test_processes_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_processes_end_with_a_parent_that_is_killed(tmp_path: Path, device: str) -> None:
     script = tmp_path / "parent.py"
     script.write_text(
         "import time, secure_fedgraph as sfg\nfrom pathlib import Path\n"
         "f = sfg.federate('synthetic-citation', clients=2, nodes=60, features=16)\n"
-        "a = sfg.FedAvg(hidden=(8, 8))\n"
+        f"a = sfg.FedAvg(hidden=(8, 8)).on({device!r})\n"
         "b = sfg.policies.plaintext().bind(a.channels, f.names)\n"
         f"w = f.isolate(a, b, 'r', Path({str(tmp_path / 'l.jsonl')!r}), 0)\n"
         "print(*w.pids.values(), flush=True)\ntime.sleep(600)\n"
@@ -217,6 +225,9 @@ def test_processes_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     parent.stdout.close()
     assert len(pids) == 2
     assert all(alive(pid) for pid in pids)
+    # a GPU is used by programs of their own: what is imported before a fork may have woken its driver
+    programs = [Path(f"/proc/{pid}/cmdline").read_text().split("\0") for pid in pids]
+    assert [ALONE in program for program in programs] == [device == "cuda"] * 2
     parent.kill()
     parent.wait()
     until = time.monotonic() + 20

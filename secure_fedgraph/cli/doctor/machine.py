@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+import importlib.util
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
-from importlib import metadata
 from pathlib import Path
 
 from secure_fedgraph.cli.doctor.finding import Finding, Verdict
@@ -101,17 +102,27 @@ def _meminfo(path: Path) -> tuple[int | None, int | None]:
 def _gpu() -> Finding:
     """Whether the machine shows a GPU, and for what the installed torch was built; no run needs one."""
     drivers = sorted(path.name for path in Path("/proc/driver/nvidia/gpus").glob("*"))
-    try:
-        version = metadata.version("torch")
-    except metadata.PackageNotFoundError:
-        version = ""
-    build = version.partition("+")[2] or "no tag"
     if not drivers:
         return Finding(GROUP, "GPU", Verdict.OK, "none; none is needed")
-    there = f"{len(drivers)} by NVIDIA's driver; the build of torch is {build}"
-    if build == "cpu":
+    cuda = cuda_of_torch()
+    if cuda is None:
+        there = f"{len(drivers)} by NVIDIA's driver; torch is built without CUDA"
         return Finding(GROUP, "GPU", Verdict.NOTE, there, "this build of torch uses none; none is needed")
-    return Finding(GROUP, "GPU", Verdict.OK, there)
+    return Finding(
+        GROUP, "GPU", Verdict.OK, f"{len(drivers)} by NVIDIA's driver; torch is built for CUDA {cuda}"
+    )
+
+
+def cuda_of_torch() -> str | None:
+    """The release of CUDA that torch was built for, from its files: importing it takes seconds."""
+    found = importlib.util.find_spec("torch")
+    if found is None or found.origin is None:
+        return None
+    with suppress(OSError):
+        text = (Path(found.origin).parent / "version.py").read_text(encoding="utf-8")
+        stated = re.search(r"^cuda\b.*= *['\"]([0-9.]+)['\"]", text, re.MULTILINE)
+        return stated and stated[1]
+    return None
 
 
 def _writable(name: str, folder: Path) -> Finding:

@@ -9,6 +9,7 @@ import sys
 import tomllib
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
@@ -120,6 +121,16 @@ def test_memory_is_the_groups_where_that_has_less(tmp_path: Path) -> None:
     assert machine.free_memory(meminfo, tmp_path) == (1_000_000, 1_048_576)
     (tmp_path / "memory.max").write_text("max\n")
     assert machine.free_memory(meminfo, tmp_path) == (2048 * 1024, 4096 * 1024)
+
+
+@pytest.mark.parametrize(("line", "built_for"), [("'13.0'", "13.0"), ("None", None)])
+def test_what_torch_is_built_for_is_read_from_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, built_for: str | None
+) -> None:
+    (tmp_path / "version.py").write_text(f"debug = False\ncuda: Optional[str] = {line}\nhip = '6.0'\n")
+    found = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(machine.importlib.util, "find_spec", lambda name: found if name == "torch" else None)
+    assert machine.cuda_of_torch() == built_for
 
 
 def test_one_problem_decides_the_verdict() -> None:

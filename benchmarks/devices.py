@@ -1,0 +1,238 @@
+"""Training and scoring on a GPU beside the same on one processor thread and on all of them.
+
+    python benchmarks/devices.py [--only pubmed] [--out runs/devices.json] [--table | --keep | --check]
+
+FedSage under masks with three owners. Every cell is a process of its own and trains the same rounds from the
+same seed; its seconds are wall time, for a GPU's own work is on no process's account. The first round is
+apart: links are sorted, graphs are copied to the GPU and its kernels loaded there. "A round" is the median of
+the others; it holds drawing, masks and checks, which stay on the processor. "Apart" is the largest difference
+of a weight of the joint model from the one that a single thread trained. GPU memory is what PyTorch had
+allocated at most. A cell is written once it is finished, and one that is there is not run again. ``--keep``
+leaves the table in ``benchmarks/results/devices.json`` and writes ``docs/large_graphs.md`` from it;
+``--check`` measures nothing, and ends with status 1 where the page has other figures than the file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from written_pages import with_part, write_or_check
+
+ROOT = Path(__file__).resolve().parent.parent
+KEPT, PAGE = ROOT / "benchmarks" / "results" / "devices.json", ROOT / "docs" / "large_graphs.md"
+BEGIN = "<!-- written by benchmarks/devices.py -->"
+OWNERS = 3
+ONE, ALL, GPU = "1 thread", "all threads", "GPU"
+WAYS = (ONE, ALL, GPU)
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is trained.
+
+    Args:
+        name: said in the table and looked for by ``--only``.
+        data: a data set's name.
+        dataset: settings of it.
+        partition: how nodes are handed out.
+        training: settings of FedSage.
+        rounds: trained, the first among them.
+    """
+
+    name: str
+    data: str
+    dataset: Mapping[str, Any] = field(default_factory=dict)
+    partition: str = "louvain"
+    training: Mapping[str, Any] = field(default_factory=dict)
+    rounds: int = 6
+
+
+def made(nodes: int) -> dict[str, Any]:
+    """A made-up graph as dense as ogbn-products, as ``sizes.py`` has it."""
+    return {"nodes": nodes, "features": 100, "classes": 16, "mean_degree": 48.0, "values": "dense"}
+
+
+WIDE = {"batch": 1024, "hidden": [512, 512], "fanout": [10, 10]}
+CASES = (
+    Case("Cora, 64 nodes a step", "cora", training={"batch": 64}),
+    Case("PubMed, all nodes a step", "pubmed", training={"batch": "full"}),
+    Case(
+        "100,000 nodes, 1,024 a step",
+        "synthetic-citation",
+        made(100_000),
+        "louvain_compiled",
+        {"batch": 1024},
+    ),
+    Case("100,000 nodes, 512 units wide", "synthetic-citation", made(100_000), "louvain_compiled", WIDE, 4),
+    Case(
+        "500,000 nodes, 1,024 a step",
+        "synthetic-citation",
+        made(500_000),
+        "louvain_compiled",
+        {"batch": 1024},
+        4,
+    ),
+)
+
+
+def measure(case: Case, way: str, weights: Path) -> dict[str, Any]:
+    """One cell in this process; the joint model's weights are left in a file."""
+    import torch
+
+    import secure_fedgraph as sfg
+    from secure_fedgraph.backends.memory import keep_freed_memory
+
+    if way != ALL:
+        torch.set_num_threads(1)
+    keep_freed_memory()
+    device = "cuda" if way == GPU else "cpu"
+    federation = sfg.federate(case.data, OWNERS, case.partition, seed=0, **case.dataset)
+    algorithm = sfg.FedSage(**case.training)
+    seconds: list[float] = []
+    ends = [time.perf_counter()]
+
+    def ended(_: Mapping[str, Any]) -> None:
+        ends.append(time.perf_counter())
+        seconds.append(ends[-1] - ends[-2])
+
+    run = sfg.train(
+        algorithm,
+        federation,
+        "masked",
+        rounds=case.rounds,
+        seed=0,
+        evaluate_every=case.rounds,
+        device=device,
+        on_round=ended,
+    )
+    torch.save(run.state, weights)
+    row: dict[str, Any] = {"case": case.name, "way": way, "first_round": seconds[0]}
+    row["round"] = median(seconds[1:-1])  # the last one is scored
+    row["accuracy"] = run.accuracy["global"]
+    scoring = []
+    for _ in range(3):
+        started = time.perf_counter()
+        algorithm.on(device).predict(run.state, federation.referee.test_set.inputs, federation.schema)
+        scoring.append(time.perf_counter() - started)
+    row["score"] = min(scoring)
+    row["gpu_mb"] = torch.cuda.max_memory_allocated() / 1e6 if way == GPU else None
+    row["threads"] = torch.get_num_threads()
+    return row
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured on."""
+    import torch
+
+    return {
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "torch": torch.__version__,
+        "cores": os.cpu_count(),
+        "processor": platform.machine(),
+    }
+
+
+def apart(weights: Path, reference: Path) -> float | None:
+    """The largest difference between two models' weights."""
+    import torch
+
+    if not reference.exists():
+        return None
+    mine, theirs = (torch.load(path, weights_only=True) for path in (weights, reference))
+    return max(float((mine[key] - theirs[key]).abs().max()) for key in theirs)
+
+
+def run(out: Path, only: str, ways: Sequence[str]) -> None:
+    """Measures the cells that are not there, and writes each once it is finished."""
+    kept = json.loads(out.read_text()) if out.exists() else {"machine": machine(), "cells": []}
+    there = {(cell["case"], cell["way"]) for cell in kept["cells"]}
+    out.parent.mkdir(parents=True, exist_ok=True)
+    models = out.parent / "models"
+    models.mkdir(exist_ok=True)
+    for number, case in enumerate(CASES):
+        for way in ways:
+            if only not in case.name or (case.name, way) in there:
+                continue
+            weights = models / f"{number}-{WAYS.index(way)}.pt"
+            asked = ["--one", str(number), "--way", way, "--weights", str(weights)]
+            done = subprocess.run(
+                [sys.executable, __file__, *asked], stdout=subprocess.PIPE, text=True, check=True
+            )
+            row = json.loads(done.stdout.splitlines()[-1])
+            row["apart"] = apart(weights, models / f"{number}-{WAYS.index(ONE)}.pt")
+            kept["cells"].append(row)
+            out.write_text(json.dumps(kept, indent=1) + "\n")
+            print(f"{case.name}, {way}: {row['round']:.2f} s a round", file=sys.stderr, flush=True)
+
+
+def table(kept: Mapping[str, Any]) -> list[str]:
+    """What is there, as a page has it."""
+    about = kept["machine"]
+    lines = [
+        f"Measured on {about['gpu']} beside {about['cores']} processor cores, torch {about['torch']}:",
+        "",
+        "| FedSage, three owners, masks | on | first round, s | a round, s | times as fast "
+        "| scoring, s | accuracy | apart | GPU memory, MB |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for case in CASES:
+        cells = {cell["way"]: cell for cell in kept["cells"] if cell["case"] == case.name}
+        for way in (way for way in WAYS if way in cells):
+            cell = cells[way]
+            name = f"all {cell['threads']} threads" if way == ALL else way
+            ratio = f"{cells[ONE]['round'] / cell['round']:.1f}" if ONE in cells else "-"
+            off = "-" if way == ONE or cell["apart"] is None else f"{cell['apart']:.0e}"
+            memory = "-" if cell["gpu_mb"] is None else f"{cell['gpu_mb']:,.0f}"
+            lines.append(
+                f"| {case.name} | {name} | {cell['first_round']:.2f} | {cell['round']:.3f} | {ratio} "
+                f"| {cell['score']:.3f} | {cell['accuracy']:.4f} | {off} | {memory} |"
+            )
+    return [*lines, ""]
+
+
+def page(kept: Mapping[str, Any]) -> str:
+    """The page with the table of what is kept."""
+    return with_part(PAGE.read_text(encoding="utf-8"), BEGIN, table(kept))
+
+
+def main() -> None:
+    """Measures what is not there yet, and prints the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", default="", help="a part of a case's name")
+    parser.add_argument("--ways", default=",".join(WAYS), help=argparse.SUPPRESS)
+    parser.add_argument("--out", type=Path, default=Path("runs/devices.json"))
+    parser.add_argument("--table", action="store_true", help="run nothing")
+    parser.add_argument("--keep", action="store_true", help="run nothing, write the kept file and the page")
+    parser.add_argument("--check", action="store_true", help="run nothing, compare the page with the file")
+    for hidden, kind in (("--one", int), ("--way", str), ("--weights", Path)):
+        parser.add_argument(hidden, type=kind, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.check:
+        write_or_check(PAGE, page(json.loads(KEPT.read_text())), check=True)
+    if args.one is not None:
+        print(json.dumps(measure(CASES[args.one], args.way, args.weights)))
+        return
+    if not (args.table or args.keep):
+        run(args.out, args.only, args.ways.split(","))
+    kept = json.loads(args.out.read_text())
+    if args.keep:
+        KEPT.write_text(json.dumps(kept, indent=1) + "\n")
+        write_or_check(PAGE, page(kept), check=False)
+    print("\n".join(table(kept)))
+
+
+if __name__ == "__main__":
+    main()
