@@ -78,7 +78,8 @@ class Defence:
     def pair(self) -> Pair:
         """The runs that the cost is the difference of."""
         last = {"rounds": COST_ROUNDS, "checkpoint_every": 0}
-        if self.config.get("evaluation") != "in_band":  # where scores are what is defended
+        scored = [f"evaluation={self.config['evaluation']}"] if "evaluation" in self.config else []
+        if not scored:  # else scores are what is defended
             last["evaluate_every"] = COST_ROUNDS
         config = {**self.config, **last}
         return Pair(
@@ -87,6 +88,7 @@ class Defence:
             _in_words(PLAIN, self.instead),
             load(None, {**config, "policy": self.policy}, [*self.shared, *self.against]),
             load(None, {**config, "policy": PLAIN}, [*self.shared, *self.instead]),
+            " ".join(one for one in (*scored, *self.shared) if not one.startswith("algorithm=")),
         )
 
 

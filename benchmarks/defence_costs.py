@@ -43,6 +43,7 @@ class Pair:
         settings: what the defence is, in words.
         instead: what stands in its place without it, in words.
         defended, bare: the run with it, and the same without it.
+        shared: what both have beside the algorithm's defaults, in words.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Pair:
     instead: str
     defended: Experiment
     bare: Experiment
+    shared: str = ""
 
 
 def place(experiment: Experiment) -> str:
@@ -118,6 +120,7 @@ def row_of(pair: Pair, runs: Sequence[tuple[Run, Run]]) -> dict[str, Any]:
         "defence": pair.name,
         "settings": pair.settings,
         "without": pair.instead,
+        "shared": pair.shared,
         "algorithm": pair.defended.algorithm,
         "data": pair.defended.data,
         "rounds": pair.defended.rounds,
@@ -184,5 +187,6 @@ def table(found: Iterable[Mapping[str, Any]]) -> Table:
         else:
             measured = ("accuracy", "accuracy_without", "points", "bytes_ratio", "cpu_ratio")
             cells = [*(told(row[key]) for key in measured), told_epsilons(row["epsilon"])]
-        made.add_row(row["defence"], row["algorithm"], row["settings"], row["without"], *cells)
+        of = f"{row['algorithm']} {row['shared']}".strip()
+        made.add_row(row["defence"], of, row["settings"], row["without"], *cells)
     return made
