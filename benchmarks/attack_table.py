@@ -341,7 +341,8 @@ def rows(case: Case, cells: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, A
 def _figure(cell: Mapping[str, Any], asked: Asked) -> float | None:
     if cell["outcome"] != "score":
         return None
-    return cell["details"].get(asked.detail) if asked.detail else cell["score"]
+    figure: float | None = cell["details"].get(asked.detail) if asked.detail else cell["score"]
+    return figure
 
 
 def _reached(asked: Asked, cells: Sequence[Mapping[str, Any]], mean: float) -> bool:
@@ -363,26 +364,31 @@ def told(values: Sequence[float | None]) -> str:
 class Named(Protocol):
     """What is run and kept under a name of its own."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """Of its folder and its file."""
 
 
 Kind = TypeVar("Kind", bound=Named)
 
 
-def collected(
-    doc: str | None,
-    cases: Sequence[Kind],
-    folder: str,
-    work: Callable[[Kind, int, Path], list[dict[str, Any]]],
-) -> list[dict[str, Any]]:
-    """The rows of all cases that the command line asks for, run or read; printed already with ``--json``."""
+def options(doc: str | None, folder: str) -> argparse.ArgumentParser:
+    """The options of a table of cases."""
     parser = argparse.ArgumentParser(description=doc.splitlines()[0] if doc else None)
     parser.add_argument("--only", default="", help="a part of a case's name")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=Path(folder))
     parser.add_argument("--table", action="store_true", help="print what is there, run nothing")
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
+    return parser
+
+
+def collected(
+    given: argparse.Namespace,
+    cases: Sequence[Kind],
+    work: Callable[[Kind, int, Path], list[dict[str, Any]]],
+) -> list[dict[str, Any]]:
+    """The rows of all cases that the command line asks for, run or read."""
     found: list[dict[str, Any]] = []
     for case in (c for c in cases if given.only in c.name):
         path = given.out / f"{case.name}.json"
@@ -391,15 +397,16 @@ def collected(
             path.write_text(json.dumps(work(case, given.seeds, given.out)))
         if path.is_file():
             found += json.loads(path.read_text())
-    if given.json:
-        print(json.dumps(found, indent=1))
-        raise SystemExit
     return found
 
 
 def main() -> None:
     """Runs what is asked for, and prints the table."""
-    found = collected(__doc__, CASES, "runs/attacks", lambda c, n, out: list(rows(c, run(c, n, out))))
+    given = options(__doc__, "runs/attacks").parse_args()
+    found = collected(given, CASES, lambda c, n, out: list(rows(c, run(c, n, out))))
+    if given.json:
+        print(json.dumps(found, indent=1))
+        return
     heads = ("attack", "by", "settings", "figure", "asked", "score", "trivial", "defaults", "s")
     table = Table(*heads, title="nothing protects; F1 and F2 under masks")
     for row in found:

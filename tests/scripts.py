@@ -9,8 +9,10 @@ from types import ModuleType
 
 
 def script(name: str) -> ModuleType:
-    """One of them."""
+    """One of them, which finds those that it imports."""
     path = Path(__file__).resolve().parents[1] / "benchmarks" / f"{name}.py"
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
     spec = importlib.util.spec_from_file_location(f"script_{name}", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
