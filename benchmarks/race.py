@@ -1,7 +1,8 @@
 """The race: ours beside other systems and a loop by hand, whole processes side by side in one run.
 
-    python benchmarks/race.py [--openfgl CHECKOUT] [--fedgraph FOLDER] [--only fedsage+]
-                              [--repeats 3] [--out runs/race] [--table | --json] [--keep | --check]
+    python benchmarks/race.py [--openfgl CHECKOUT] [--federatedscope CHECKOUT] [--fedgraph FOLDER]
+                              [--only fedsage+] [--repeats 3] [--out runs/race] [--table | --json]
+                              [--keep | --check]
 
 Every contestant is a process of its own with one thread. It runs twice, short and long: the difference over
 the rounds between is a round, the rest is its start (imports, reading and dividing Cora, set-up). CPU is user
@@ -10,12 +11,12 @@ minute of the machine hits them all; our modules are compiled to bytecode first,
 those of all others are. The table has medians, and ratios to the row's first contestant that runs
 here. Each measurement is kept as it is made (``DIR/measured.jsonl``), so a race that was stopped goes on.
 
-OpenFGL runs from a checkout and FedGraph from its unpacked wheel (``pip download --no-deps fedgraph``), both
-unchanged (``race_contestants/openfgl.py`` and ``fedgraph.py`` say what is stood in for). What is
-not installed is left out by name. Sums alone, masked and encrypted, beside Flower's SecAgg+ and TenSEAL's
-CKKS are a race of their own: ``secure_aggregation.py``. ``--keep`` leaves the table in
-``benchmarks/results/race.json`` and writes ``docs/speed.md`` from it; ``--check`` measures nothing, and ends
-with status 1 where the page has other figures than the file.
+OpenFGL and FederatedScope run from checkouts and FedGraph from its unpacked wheel (``pip download --no-deps
+fedgraph``), all unchanged (``openfgl.py``, ``federatedscope.py`` and ``fedgraph.py`` in ``race_contestants``
+say what is stood in for). What is not installed is left out by name. Sums alone, masked and encrypted, beside
+Flower's SecAgg+ and TenSEAL's CKKS are a race of their own: ``secure_aggregation.py``. ``--keep`` leaves the
+table in ``benchmarks/results/race.json`` and writes ``docs/speed.md`` from it; ``--check`` measures nothing,
+and ends with status 1 where the page has other figures than the file.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ ROOT = Path(__file__).resolve().parent.parent
 HERE = ROOT / "benchmarks" / "race_contestants"
 KEPT, PAGE = ROOT / "benchmarks" / "results" / "race.json", ROOT / "docs" / "speed.md"
 BEGIN = "<!-- written by benchmarks/race.py -->"
-BY_HAND, OURS, OPENFGL, FEDGRAPH = "by hand", "ours", "OpenFGL", "FedGraph"
+BY_HAND, OURS = "by hand", "ours"
+OPENFGL, FEDSCOPE, FEDGRAPH = "OpenFGL", "FederatedScope", "FedGraph"
 RATE, TRAINING_NODES = 0.2, 1624
 """Of noisy steps: the share of Cora's training nodes that each takes."""
 
@@ -53,14 +55,15 @@ class Places:
     """Where the contestants find things.
 
     Args:
-        data: a folder with Cora as PyTorch Geometric and as OpenFGL have it.
+        data: a folder with Cora as PyTorch Geometric, OpenFGL and FederatedScope have it.
         out: what is measured.
-        openfgl, fedgraph: a checkout, and a folder with a package, if there are any.
+        openfgl, federatedscope, fedgraph: two checkouts, and a folder with a package, if there are any.
     """
 
     data: Path
     out: Path
     openfgl: Path | None
+    federatedscope: Path | None
     fedgraph: Path | None
 
 
@@ -99,6 +102,7 @@ def _script(name: str, *more: str) -> Command:
         sys.executable, str(HERE / name), "--rounds", str(rounds), *more,
         *(() if name == "ours.py" else ("--data", str(places.data))),
         *(("--path", str(places.openfgl)) if name == "openfgl.py" else ()),
+        *(("--path", str(places.federatedscope)) if name == "federatedscope.py" else ()),
         *(("--path", str(places.fedgraph)) if name == "fedgraph.py" else ()),
     ]  # fmt: skip
 
@@ -119,6 +123,7 @@ EVENTS = (
             OURS: _run("--algorithm", "fedavg", "--policy", "plaintext", *FULL),
             f"{OURS}, masked": _run("--algorithm", "fedavg", "--policy", "masked", *FULL),
             OPENFGL: _script("openfgl.py"),
+            FEDSCOPE: _script("federatedscope.py"),
         },
     ),
     Event(
@@ -133,6 +138,7 @@ EVENTS = (
         "FedSage+, federated epochs of the generator", 1, 4,
         {
             OPENFGL: _script("openfgl.py", "--algorithm", "fedsage_plus"),
+            FEDSCOPE: _script("federatedscope.py", "--algorithm", "fedsage_plus"),
             OURS: _script("ours.py", "--what", "generator"),
         },
         unit="an epoch",
@@ -189,6 +195,8 @@ def left_out(name: str, places: Places) -> str | None:
     """Why a contestant cannot run here."""
     if name == OPENFGL and places.openfgl is None:
         return "OpenFGL: no --openfgl CHECKOUT"
+    if name == FEDSCOPE and places.federatedscope is None:
+        return "FederatedScope: no --federatedscope CHECKOUT"
     if name == FEDGRAPH and places.fedgraph is None:
         return "FedGraph: no --fedgraph FOLDER"
     return None
@@ -311,12 +319,12 @@ def page(table: list[dict[str, Any]]) -> str:
 
 
 def prepared(out: Path) -> Path:
-    """Cora from the data root, where PyTorch Geometric's and OpenFGL's loaders look for it."""
+    """Cora from the data root, where PyTorch Geometric, OpenFGL and FederatedScope look for it."""
     root = os.environ.get("SECURE_FEDGRAPH_DATA") or ROOT.parent / "shared" / "data"
     raw = Path(root) / "planetoid" / "Cora" / "raw"
     if not raw.is_dir():
         sys.exit(f"{raw} is not there: set SECURE_FEDGRAPH_DATA to a folder with planetoid/Cora/raw")
-    for folder in ("Cora", "global/subgraph_fl/Cora"):
+    for folder in ("Cora", "global/subgraph_fl/Cora", "federatedscope/cora"):
         if not (out / "data" / folder / "raw").is_dir():
             shutil.copytree(raw, out / "data" / folder / "raw")
     return out / "data"
@@ -326,6 +334,7 @@ def main() -> None:
     """Reads the options, measures, prints."""
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     asked.add_argument("--openfgl", type=Path, help="a checkout of OpenFGL")
+    asked.add_argument("--federatedscope", type=Path, help="a checkout of FederatedScope")
     asked.add_argument("--fedgraph", type=Path, help="a folder with the package of FedGraph")
     asked.add_argument("--only", default="", help="events whose name holds this")
     asked.add_argument("--repeats", type=int, default=3)
@@ -343,7 +352,8 @@ def main() -> None:
     if not events:
         sys.exit(f"--only {given.only}: no event is named so; they are {', '.join(e.name for e in EVENTS)}")
     given.out.mkdir(parents=True, exist_ok=True)
-    others = (path and path.resolve() for path in (given.openfgl, given.fedgraph))
+    paths = (given.openfgl, given.federatedscope, given.fedgraph)
+    others = (path and path.resolve() for path in paths)
     places = Places(prepared(given.out).resolve(), given.out.resolve(), *others)
     if not given.table:
         for folder in ("secure_fedgraph", "attacks", "audits"):
