@@ -139,7 +139,8 @@ EVENTS = (
         {
             OPENFGL: _script("openfgl.py", "--algorithm", "fedsage_plus"),
             FEDSCOPE: _script("federatedscope.py", "--algorithm", "fedsage_plus"),
-            OURS: _script("ours.py", "--what", "generator"),
+            OURS: _script("ours.py", "--what", "generator", "--asked", "810"),
+            f"{OURS}, by default": _script("ours.py", "--what", "generator", "--asked", "64"),
         },
         unit="an epoch",
     ),

@@ -58,8 +58,8 @@ def all_are_finite(values: Iterable[Tensor]) -> bool:
 
 
 def all_finite(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """:func:`finite` of each of several tensors."""
-    return {name: finite(value) for name, value in values.items()}
+    """:func:`finite` of each of several tensors; one whose values all are is not copied."""
+    return {name: value if is_finite(value) else finite(value) for name, value in values.items()}
 
 
 class _Unguarded(torch.optim.Optimizer):

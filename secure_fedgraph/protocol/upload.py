@@ -442,7 +442,9 @@ AnyUpload = (
 
 def all_finite(values: np.ndarray) -> bool:
     """Whether no value is NaN or infinite, without a mask as large as the values."""
-    return bool(np.isfinite(values.max(initial=0.0)) and np.isfinite(values.min(initial=0.0)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = values.sum()  # one pass; it is finite only where all are, and may overflow where all are
+    return bool(np.isfinite(total) or np.isfinite([values.max(initial=0.0), values.min(initial=0.0)]).all())
 
 
 def _fitted(

@@ -374,7 +374,7 @@ class FedSagePlus(Generates, FedSage):
         Encoder, count and head stay as pre-trained, as in the released code: offers are made with them.
         """
         model = self.own_generator(client)
-        others = {name: value.float() for name, value in answered.total.items()}
+        others = {name: value.to(torch.float32, copy=True) for name, value in answered.total.items()}
         if self.settings.feedback_minimum == "partitioned" and self.settings.feedback == "parameters":
             others = {name: value[0] for name, value in others.items()}  # one row, the sum over queries
         if self.settings.feedback == "outputs":
@@ -397,8 +397,8 @@ class FedSagePlus(Generates, FedSage):
         (own.feature + own.classifier).backward()
         per_dim = client.schema.features if self.settings.feat_loss_norm == "per_dim_mean" else 1 / CANDIDATES
         for name, p in model.fgen.named_parameters():
-            grad = p.grad if p.grad is not None else torch.zeros_like(p)
-            p.grad = grad + self.settings.alpha / per_dim * others[name]
+            theirs = others[name].mul_(self.settings.alpha / per_dim)  # in place: a generator is large
+            p.grad = theirs if p.grad is None else p.grad.add_(theirs)
         note_divergence(client.name, bound_gradients(model.fgen.parameters(), self.settings.largest_gradient))
         take_step(optimizer)
         client.memory["generator_optimizer"] = moments(optimizer)

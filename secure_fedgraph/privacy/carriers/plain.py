@@ -45,8 +45,10 @@ class Plain(Carrier):
         """The sum in float64."""
         # checked before the total is made: a layout's promise allocates nothing
         matrices = [checked_array(data, _FLOAT32, layout, name) for name, data in sealed.items()]
-        total = np.zeros((layout.rows, layout.width))
-        for matrix in matrices:
+        if not matrices:
+            return np.zeros((layout.rows, layout.width))
+        total: np.ndarray = np.add(matrices[0], 0.0, dtype=np.float64)
+        for matrix in matrices[1:]:
             total += matrix
         return total
 
