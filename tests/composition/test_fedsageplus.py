@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -95,6 +97,21 @@ def test_the_server_reads_no_parcel_under_seal(federation, plain):
     # the asking owner reads the sum of the two others, and nothing of one of them
     asked = sealed.transcript.view("owner-0").sums("feedback")
     assert [seen.clients for seen in asked] == [("owner-1", "owner-2")] * 2
+
+
+def test_what_the_others_answered_stays_as_it_was_read(federation, monkeypatch):
+    """A step is taken from a copy of the sum, also where the sum is of the model's own type."""
+    inner, kept = sfg.FedSagePlus.learn, []
+
+    def learn(self, client, answered):
+        total = {name: value.float() for name, value in answered.total.items()}
+        kept.append((total, {name: value.clone() for name, value in total.items()}))
+        inner(self, client, replace(answered, total=total))
+
+    monkeypatch.setattr(sfg.FedSagePlus, "learn", learn)
+    run(federation, sfg.policies.plaintext())
+    assert len(kept) == 2 * 3
+    assert all(torch.equal(value, before[name]) for total, before in kept for name, value in total.items())
 
 
 def test_a_row_of_features_crosses_no_wire(federation, plain):

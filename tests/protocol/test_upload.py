@@ -8,7 +8,7 @@ import torch
 
 from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.protocol import Layout, Unit, Upload
-from secure_fedgraph.protocol.upload import MAX_TENSORS
+from secure_fedgraph.protocol.upload import MAX_TENSORS, all_finite
 
 
 def test_a_clients_upload_is_one_row():
@@ -117,3 +117,18 @@ def test_layouts_that_cannot_be():
     for text in ("1\na:999999999999,999999999999", "0\na:999999999999,999999999999", "999999999999\na:99,0"):
         with pytest.raises(HostileMessage, match="more than 1099511627776 values"):
             Layout.from_text(text)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("values", "finite"),
+    [
+        ([], True),
+        ([3e38, 3e38], True),  # their sum is no float32
+        ([3e38, 3e38, float("nan")], False),
+        ([float("inf"), 1.0], False),
+        ([float("inf"), -float("inf")], False),
+    ],
+)
+def test_values_that_are_finite_though_their_sum_is_not(values, finite):
+    assert all_finite(np.array(values, dtype=np.float32)) is finite
