@@ -121,6 +121,9 @@ ACROSS = ("training.mash=across",)
 KEPT = control("b4-mash-dictionary")
 ONE = control("a2-single-sample")
 FULL = control("a4-label-counts")
+BATCH = control("a3-relu-batch", 1)
+GRAPH = control("a6-graph-structure", 1)
+GRAPHS = {"algorithm": "apflgate", "data": "bbbp", "clients": 8, "rounds": 1}
 LABELS = control("d5-gradient-labels")
 DEFENCES = (
     Defence("weights-masked", SAGE, "masked", (), (("a1-vocabulary-support", "server"),)),
@@ -129,6 +132,10 @@ DEFENCES = (
     Defence("weights-noised", SAGE, "local_dp", (), (("a1-vocabulary-support", "server"),), NOISE),
     Defence("weights-noised-single", SAGE, "local_dp", ONE, (("a2-single-sample", "server"),), NOISE),
     Defence("weights-noised-counts", SAGE, "local_dp", FULL, (("a4-label-counts", "server"),), NOISE),
+    Defence("batches-masked", SAGE, "masked", BATCH, (("a3-relu-batch", "server"),)),
+    Defence("batches-noised", SAGE, "local_dp", BATCH, (("a3-relu-batch", "server"),), NOISE),
+    Defence("graphs-masked", GRAPHS, "masked", GRAPH, (("a6-graph-structure", "server"),)),
+    Defence("graphs-noised", GRAPHS, "local_dp", GRAPH, (("a6-graph-structure", "server"),), NOISE),
     Defence(
         "planted-noised",
         SAGE,
@@ -232,6 +239,25 @@ DEFENCES = (
         shared=HOLDER,
     ),
     Defence(
+        "columns-masked",
+        GLASU,
+        "masked",
+        control("d7-blind-groups"),
+        (("d7-blind-groups", "server"), ("d7-blind-groups", "last client")),
+        PUBLIC,
+        shared=HOLDER,
+    ),
+    Defence(
+        "summed-noised",
+        PLUS,
+        "distributed_dp",
+        ("training.feedback=prototypes",),
+        (("c7-summed-members", "server"), ("c7-summed-members", "client")),
+        NOISE,
+        MASKS,
+        ("training.feedback=prototypes",),
+    ),
+    Defence(
         "prototypes-support",
         FAIR,
         "plaintext",
@@ -329,6 +355,14 @@ DEFENCES = (
         (*NOISE, "protection.quorum=7"),
         MASKS,
         DROPPING,
+    ),
+    Defence(
+        "personal-noised",
+        {"algorithm": "local", **FREE, "clients": 10, "rounds": 10},
+        "plaintext",
+        (),
+        (("g5-class-shares", "outsider"), ("g6-node-owner", "outsider")),
+        ("steps.noise=4.0",),
     ),
     Defence(
         "influence-noised",

@@ -247,6 +247,15 @@ CASES = (
         changes=("training.generator_epochs=2", "training.federated_epochs=1"),
     ),
     Case(
+        "summed",
+        {"algorithm": "fedsage+", **FREE, "rounds": 1},
+        tuple(
+            Asked("c7-summed-members", choices.AS_CONFIGURED, None, adversary=who)
+            for who in ("server", "client")
+        ),
+        changes=("training.feedback=prototypes",),
+    ),
+    Case(
         "planted",
         {"algorithm": "fedsage", **FREE, "rounds": 1},
         tuple(
