@@ -661,7 +661,7 @@ def versions() -> dict[str, str]:
 
 @functools.cache
 def _installed() -> tuple[tuple[str, str], ...]:
-    """The same, read once a process: a package's metadata are a file, and a table asks for each of its runs."""
+    """The same, read once a process: metadata are files, and a table asks for each of its runs."""
     by_package = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
