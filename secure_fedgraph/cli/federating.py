@@ -16,6 +16,7 @@ from secure_fedgraph.deployment.federation_file import (
     Federation,
     Member,
     Place,
+    check_belongs,
     checked_federation,
     fresh_nonce,
     held_by,
@@ -53,6 +54,7 @@ def init(cards: tuple[Path, ...], out: Path, assignments: tuple[str, ...], debug
     if out.exists():
         raise BadInput(f"{out} is there already, and silos may have approved it: give another --out")
     experiment = experiment_values(given, assignments)
+    check_belongs(experiment)  # before certificates are made
     place = Path(given["authority"]) if given["authority"] else out.parent / CERTIFICATES / AUTHORITY
     if not given["authority"] and not place.exists():
         make_certificates(place.parent, given["host"])

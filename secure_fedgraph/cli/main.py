@@ -60,7 +60,7 @@ class _Errors(click.Group):
         except click.NoSuchOption as error:
             _fail(error, _no_such_option(error), 2, debug)
         except click.ClickException as error:
-            _fail(error, error.format_message(), 2, debug)
+            _fail(error, " ".join(error.format_message().split()), 2, debug)  # choices stand in lines
         except (click.Abort, KeyboardInterrupt) as interrupt:
             _fail(None, str(interrupt.__cause__ or interrupt) or "interrupted", 130, False)
         except BrokenPipeError:  # whoever reads, as head does, has enough

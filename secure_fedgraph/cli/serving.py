@@ -27,7 +27,7 @@ from secure_fedgraph.deployment.certificates import (
     check_host,
     make_certificates,
 )
-from secure_fedgraph.deployment.federation_file import NOT_IN_A_FILE, Approved, read_card, read_federation
+from secure_fedgraph.deployment.federation_file import Approved, check_belongs, read_card, read_federation
 from secure_fedgraph.deployment.flower.app.folder import write_app
 from secure_fedgraph.deployment.flower.grid import Address, Grid
 from secure_fedgraph.deployment.flower.pinned import check_flower
@@ -146,9 +146,7 @@ def dev(
         raise BadInput(f"{out} holds something already: give another --out")
     screen = Screen({"as_json": as_json, "quiet": quiet})
     values = experiment_values(given, assignments)
-    for key in NOT_IN_A_FILE:  # before anything is written
-        if key in values:
-            raise BadInput(f"{key}: server dev hands out the data by itself: leave it out")
+    check_belongs(values)  # before anything is written
     files.private_folder(out)
     places = cut_up(data, silos, out / "data")
     for name, place in places.items():

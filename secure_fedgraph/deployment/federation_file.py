@@ -28,12 +28,32 @@ CARD_SCHEMA: Literal["secure-fedgraph/silo-card/1"] = "secure-fedgraph/silo-card
 NAME = "federation.toml"
 LARGEST = 2**18
 """Bytes of a federation's file."""
-NOT_IN_A_FILE = (
-    "data", "clients", "partition", "dataset", "split", "silos", "ledger", "isolated", "dropouts", "logging",
-    "checkpoint_every", "classes", "rows", "answer_within", "device",
-)  # fmt: skip
-"""Keys of an experiment that hand out data, or that are one party's own affair."""
+NOT_IN_A_FILE = {
+    **dict.fromkeys(
+        ("data", "clients", "partition", "dataset", "split", "silos"), "each silo brings its own data"
+    ),
+    **dict.fromkeys(("classes", "rows"), "the table 'data' says that"),
+    **dict.fromkeys(("logging", "checkpoint_every", "answer_within"), "each party decides that for itself"),
+    "ledger": "each silo keeps a ledger of its own",
+    "isolated": "each silo is a process of its own",
+    "dropouts": "silos that do not answer are real ones",
+    "device": "silos train on the CPU",
+}
+"""Keys of an experiment that hand out data, or that are one party's own affair -> why they are left out."""
 _HEX = re.compile(r"[0-9a-f]{64}")
+
+
+def check_belongs(experiment: Mapping[str, Any]) -> None:
+    """Checks that no key of an experiment is one that a federation's file has no place for.
+
+    Raises:
+        BadInput: naming the key, the value and why.
+    """
+    for key in (one for one in NOT_IN_A_FILE if one in experiment):
+        value = printable(repr(experiment[key]), 40)
+        raise BadInput(
+            f"{key} = {value} does not belong in a federation's file: {NOT_IN_A_FILE[key]}; leave it out"
+        )
 
 
 class _Table(BaseModel):
@@ -168,9 +188,7 @@ class Federation(_Table):
     @field_validator("experiment")
     @classmethod
     def _has_no_data_of_its_own(cls, value: dict[str, Any]) -> dict[str, Any]:
-        for key in NOT_IN_A_FILE:
-            if key in value:
-                raise ValueError(f"{key} does not belong into a federation's file; leave it out")
+        check_belongs(value)
         return value
 
     @model_validator(mode="after")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import platform
 import shlex
@@ -655,13 +656,19 @@ def resolved(experiment: Experiment, run: Run) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Python's and the packages' versions."""
+    return dict(_installed())
+
+
+@functools.cache
+def _installed() -> tuple[tuple[str, str], ...]:
+    """The same, read once a process: metadata are files, and a table asks for each of its runs."""
     by_package = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
             by_package[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             by_package[name] = "not installed"
-    return by_package
+    return tuple(by_package.items())
 
 
 def write_json(path: Path, value: Mapping[str, Any], root: Path | None = None) -> None:

@@ -187,16 +187,66 @@ def check_fits(given: Given, schema: Schema, device: torch.device = CPU) -> None
     with seeded(0, device), on_device(model, device):
         scores = _probe(model, schema, device)
     rows = 2 if schema.kind == "graph" else NODES
-    if not isinstance(scores, Tensor) or scores.shape != (rows, schema.classes):
-        shape = list(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
-        raise BadInput(
-            f"model {name} gives {shape} for {rows} {schema.kind}s, and the data have {schema.classes} "
-            f"classes: make its output [{schema.kind}s, {schema.classes}]"
-        )
+    scores = check_scores(scores, rows, schema.classes, f"model {name}", schema.kind)
     if not is_finite(scores) and not _finite_on_ones(model, schema):
         raise BadInput(
             f"model {name} gives scores that are NaN or infinite on a made-up graph: look for a division by "
             "0, a root or a logarithm of it, and weights that are not finite"
+        )
+    if schema.kind != "graph" and hasattr(model, "forward_tree"):
+        return  # what trains it is forward_tree, and forward predicts
+    with seeded(0, device), on_device(model, device):
+        made, who = _probe(model, schema, device, trains=True), f"model {name}: forward"
+        if made is None:
+            return
+        scores = check_scores(made, rows, schema.classes, f"{who}, in training,", schema.kind)
+        check_trains(scores, model, who)  # where its parameters lie
+
+
+def check_scores(scores: object, rows: int, classes: int, who: str, asked: str) -> Tensor:
+    """Checks that scores are a tensor with a row for each that was asked about and a column a class.
+
+    A column more than there are classes would train as well, for a class that nothing is ever of.
+
+    Args:
+        scores: what a model gave.
+        rows: how many were asked about.
+        classes: of the data.
+        who: what gave them.
+        asked: what a row is of, in the singular.
+
+    Raises:
+        BadInput: naming what it gave, and what its output has to be.
+    """
+    if isinstance(scores, Tensor) and scores.shape == (rows, classes):
+        return scores
+    shape = list(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+    raise BadInput(
+        f"{who} gives {shape} for {rows} {asked}{'s' * (rows != 1)}, and the data have {classes} classes: "
+        f"make its output [{asked}s, {classes}]"
+    )
+
+
+def check_trains(scores: Tensor, model: nn.Module, who: str) -> None:
+    """Checks that scores depend on a parameter that is trained, so that a step can move it.
+
+    Args:
+        scores: computed in training.
+        model: that computed them, with the same parameters.
+        who: what gave them.
+
+    Raises:
+        BadInput: where no parameter has a gradient, or none can be computed.
+    """
+    trained, why = [p for p in model.parameters() if p.requires_grad], ""
+    try:
+        found = torch.autograd.grad(scores.sum(), trained, allow_unused=True) if scores.requires_grad else ()
+    except RuntimeError as error:
+        found, why = (), f" ({_line(error)})"
+    if all(one is None for one in found):
+        raise BadInput(
+            f"{who} gives scores without a gradient of any parameter{why}, so training would move nothing: "
+            "take torch.no_grad(), detach() and .data out of it; predictions record no gradients anyway"
         )
 
 
@@ -224,8 +274,14 @@ NODES = 4
 """Nodes of the graph that a model is tried on: a ring, or two graphs of two nodes each."""
 
 
-def _probe(model: nn.Module, schema: Schema, device: torch.device = CPU, fill: float = 0.0) -> object:
-    """A model's output on a small graph with the data's widths, all features of one value."""
+def _probe(
+    model: nn.Module, schema: Schema, device: torch.device = CPU, fill: float = 0.0, trains: bool = False
+) -> object:
+    """A model's output on a small graph with the data's widths, all features of one value.
+
+    Args:
+        trains: as in training, and with gradients; None where it fails, as it may on so small a graph alone.
+    """
     nodes = torch.arange(NODES)
     if schema.kind == "graph":
         edge_index = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
@@ -243,11 +299,13 @@ def _probe(model: nn.Module, schema: Schema, device: torch.device = CPU, fill: f
         width = len(schema.bonds) or schema.edge_attr
         graph.edge_attr = torch.zeros(edges, width) if width else torch.zeros(edges)
     was = model.training
-    model.eval()
+    model.train(trains)
     try:
-        with torch.no_grad():
+        with torch.set_grad_enabled(trains):
             return scores_of(model, placed(graph, device))
     except Exception as error:
+        if trains:
+            return None
         raise BadInput(_unfit(model, schema, error)) from None
     finally:
         model.train(was)

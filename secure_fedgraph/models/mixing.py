@@ -18,9 +18,9 @@ from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.sample.packing import pack
 from secure_fedgraph.graph.schema import NO_EDGE_ATTR, Schema
 from secure_fedgraph.models.finite import all_are_finite
-from secure_fedgraph.models.given import seeded
+from secure_fedgraph.models.given import check_scores, check_trains, seeded
 from secure_fedgraph.models.gnn import GraphSage
-from secure_fedgraph.models.per_record import Gradients, graph_gradients, tree_gradients
+from secure_fedgraph.models.per_record import Gradients, check_model, graph_gradients, tree_gradients
 
 SIZES = (3, 6, 4, 5)
 """Nodes of the made-up graphs, in no order by which a model could sort them and leave them where they are."""
@@ -49,7 +49,7 @@ def check_depth(model: nn.Module, fanout: Sequence[int]) -> None:
 
 
 def check_scores_of_trees(model: nn.Module, schema: Schema, fanout: Sequence[int], dropout: bool) -> None:
-    """Checks that ``forward_tree`` scores made-up trees, and that nothing is read where they have no node.
+    """Checks that ``forward_tree`` scores and trains on made-up trees, and reads nothing where no node is.
 
     Nodes are numbered otherwise the second time. What a model reads at -1 is another node's row then, and
     its scores change with that.
@@ -80,18 +80,21 @@ def check_scores_of_trees(model: nn.Module, schema: Schema, fanout: Sequence[int
         ) from None
     sound: list[Tensor] = []
     for one in found:
-        if not isinstance(one, Tensor) or one.shape != (len(full[0]), schema.classes):
-            shape = list(one.shape) if isinstance(one, Tensor) else type(one).__name__
-            raise BadInput(
-                f"model {name}: forward_tree gives {shape} for {len(full[0])} trees, and the data have "
-                f"{schema.classes} classes: make its output [trees, {schema.classes}]"
-            )
-        _check_finite([one], name, "forward_tree", "scores")
-        sound.append(one)
+        given = check_scores(one, len(full[0]), schema.classes, f"model {name}: forward_tree", "tree")
+        sound.append(given.detach())
+        _check_finite(sound[-1:], name, "forward_tree", "scores")
     if _close(*sound[:2]) and not _close(*sound[2:]):
         raise BadInput(
             f"model {name}: forward_tree reads a node's features where a tree has no node (-1): {MISSING}"
         )
+    try:
+        scores = _scores_of_tree(tried.train(), x, full, dropout, trains=True)
+    except Exception:  # nobody said that it trains on so few trees
+        return
+    who = f"model {name}: forward_tree"
+    check_trains(
+        check_scores(scores, len(full[0]), schema.classes, f"{who}, in training,", "tree"), tried, who
+    )
 
 
 def _full_and_some(fanout: Sequence[int], drawn: torch.Generator) -> tuple[list[Tensor], list[Tensor]]:
@@ -114,18 +117,20 @@ def _turned(tree: Sequence[Tensor]) -> list[Tensor]:
     return [torch.where(level < 0, level, NODES - 1 - level) for level in tree]
 
 
-def _scores_of_tree(model: nn.Module, x: Tensor, tree: Sequence[Tensor], dropout: bool) -> object:
+def _scores_of_tree(
+    model: nn.Module, x: Tensor, tree: Sequence[Tensor], dropout: bool, trains: bool = False
+) -> object:
     """As local training calls a model."""
     prepared, forward_tree = getattr(model, "prepared", None), model.forward_tree
     given = x.clone() if prepared is None else prepared(x.clone())
     noise = {"generator": torch.Generator().manual_seed(0)} if dropout else {}
-    with torch.no_grad(), seeded(0):
+    with torch.set_grad_enabled(trains), seeded(0):
         made: object = forward_tree(given, tree, **noise)  # type: ignore[operator]
     return made
 
 
 def check_trees(model: nn.Module, schema: Schema, fanout: Sequence[int]) -> None:
-    """Checks that the gradient of single trees can be computed, on made-up ones, one without neighbours.
+    """Checks that single trees have scores and gradients, on made-up ones, one without neighbours.
 
     Args:
         model: as :func:`~secure_fedgraph.models.per_record.tree_gradients` takes it; it is left alone.
@@ -140,8 +145,13 @@ def check_trees(model: nn.Module, schema: Schema, fanout: Sequence[int]) -> None
     x = torch.rand(NODES, schema.features, generator=drawn)
     trees = torch.randint(NODES, (2, sum(sizes)), generator=drawn)
     trees[1, 1:] = -1  # a node without neighbours
-    name = type(model).__name__
+    name, tried = type(model).__name__, copy.deepcopy(model).train()
+    who = f"model {name}: forward_positions"
     try:
+        check_model(tried, whole=False)
+        with seeded(0):
+            scores = tried.forward_positions(x[trees[:1]], trees[:1] >= 0)  # type: ignore[operator]
+        check_trains(check_scores(scores, 1, schema.classes, who, "tree"), tried, who)
         made = tree_gradients(copy.deepcopy(model).train(), x, trees, torch.tensor([0, schema.classes - 1]))
     except BadInput:
         raise

@@ -136,3 +136,13 @@ def test_auto_in_a_comparison(tmp_path: Path) -> None:
     assert "fedridge" in {one["algorithm"] for one in points}
     refused = call(*compared, "--epsilon", "4,8")
     assert refused.exit_code == 2 and "one budget and one policy" in refused.stderr
+
+
+def test_an_option_that_is_missing_is_one_line_with_its_choices() -> None:
+    result = call("plan", "--epsilon", "4")
+    assert result.exit_code == 2 and result.stderr.count("\n") == 1
+    assert (
+        "'--unit'" in result.stderr
+        and "node, graph, client, edge" in result.stderr
+        and "?" not in result.stderr
+    )

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from secure_fedgraph.cli.main import main
-from secure_fedgraph.experiment import reproduce
+from secure_fedgraph.experiment import reproduce, results
 from secure_fedgraph.experiment.reproduce import Case, Cell, PaperTable, running
 
 SMALL = {"dataset": {"nodes": 60, "features": 16}, "data": "synthetic-citation", "rounds": 2}
@@ -54,6 +54,17 @@ def test_a_table_is_made_once_and_says_what_broke(table: str, tmp_path: Path) ->
     part = json.loads((tmp_path / "fedego-2-fine.json").read_text())
     assert part["part"] is True
     assert len(part["cells"][0]["ours"]["last"]["each"]) == 2
+
+
+def test_what_is_installed_is_not_read_again_for_every_run(
+    table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    version = results.metadata.version
+    monkeypatch.setattr(results.metadata, "version", lambda name: read.append(name) or version(name))
+    looked = called(table, "--finished", "--seeds", "40", "--out", str(tmp_path))
+    assert looked.exit_code == 0, looked.output
+    assert len(read) <= len(results.PACKAGES)
 
 
 @pytest.mark.parametrize(

@@ -153,8 +153,33 @@ def test_a_file_whose_silos_are_empty_runs_on_no_other_data(tmp_path: Path) -> N
     assert done.exit_code == 2 and "silos is empty" in done.stderr and not (tmp_path / "out").exists()
 
 
-def test_a_federation_on_this_machine_with_a_setting_of_data_leaves_nothing_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("setting", "why"),
+    [
+        ("dataset.nodes=90", "each silo brings its own data"),
+        ("device=cuda", "silos train on the CPU"),
+        ("ledger=spent.jsonl", "a ledger of its own"),
+    ],
+)
+@pytest.mark.parametrize("command", ["dev", "init"])
+def test_a_federation_with_a_setting_that_no_silo_takes_leaves_nothing_behind(
+    command: str, setting: str, why: str
+) -> None:
     pytest.importorskip("flwr")
-    done = call("server", "dev", "--silos", "3", "--set", "dataset.nodes=90", "--out", str(tmp_path / "dev"))
-    assert done.exit_code == 2 and "dataset" in done.stderr
-    assert not (tmp_path / "dev").exists()
+    Path("made").mkdir()
+    words = ["server", "dev", "--silos", "3", "--out", "made/dev"]
+    if command == "init":
+        assert call("silo", "keygen", "silo-a", "--name", "bank-a", "--data", "a").exit_code == 0
+        words = [
+            "federation",
+            "init",
+            "silo-a/card.toml",
+            "--host",
+            "localhost",
+            "--out",
+            "made/federation.toml",
+        ]
+    done = call(*words, "--set", setting)
+    assert done.exit_code == 2 and f"{setting.partition('=')[0].partition('.')[0]} = " in done.stderr
+    assert why in done.stderr and done.stderr.count("\n") == 1
+    assert not list(Path("made").iterdir())

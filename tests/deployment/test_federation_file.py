@@ -52,7 +52,8 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> str:
         ('name = "bank-b"', 'name = "server"', "means a party of its own"),
         ('kind = "node"', 'kind = "edge"', "data.kind"),
         ("features = 4", "features = 99999999999", "data.features"),
-        ('policy = "plaintext"', 'policy = "plaintext"\nclients = 7', "clients does not belong"),
+        ('policy = "plaintext"', 'policy = "plaintext"\nclients = 7', "clients = 7 does not belong"),
+        ('policy = "plaintext"', 'policy = "plaintext"\ndevice = "cuda"', "device = 'cuda' does not belong"),
         ("-----BEGIN CERTIFICATE-----", "-----BEGIN SOMETHING-----", "server.authority"),
     ],
 )

@@ -16,10 +16,13 @@ from click.testing import CliRunner
 from secure_fedgraph.cli.commands.schema import schema as command
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment import schema
+from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import read_json
+from secure_fedgraph.experiment.schema.settings import Settings
 from secure_fedgraph.privacy.accounting.epsilon import GaussianRelease
 from secure_fedgraph.privacy.spending.ledger import Charge
 from secure_fedgraph.protocol import Reader, Relation, Unit
+from secure_fedgraph.report.page import KINDS, write_report
 
 ROOT = Path(__file__).resolve().parents[2]
 ESSENTIAL = {
@@ -83,6 +86,55 @@ def test_a_wrong_value_is_named_with_its_place(key: str, value: object, place: s
     with pytest.raises(BadInput) as refused:
         read_json(path, "run")
     assert f"{path}: {place} is " in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("rounds", "many"),
+        ("rounds", -1),
+        ("training", []),
+        ("training", None),
+        ("clients", None),
+        ("clients", 0),
+        ("clients", True),
+        ("algorithm", {"name": "fedsage"}),
+        ("data", ["cora"]),
+        ("policy", 3),
+        ("unit", "galaxy"),
+        ("seed", 1.5),
+        ("delta", "small"),
+        ("feature_range", [0.0]),
+        ("silos", {"a": 1}),
+    ],
+)
+def test_a_setting_of_another_type_is_named_in_every_file_and_no_page_is_written(
+    key: str, value: object, tmp_path: Path
+) -> None:
+    for kind, (name, _) in KINDS.items():
+        if kind not in ESSENTIAL:
+            continue
+        folder = tmp_path / kind
+        folder.mkdir()
+        path = folder / name
+        path.write_text(json.dumps({**whole(kind), "config": {"new": [1], key: value}}))
+        for read in (
+            lambda path=path, kind=kind: read_json(path, kind),
+            lambda folder=folder: write_report(folder),
+        ):
+            with pytest.raises(BadInput) as refused:
+                read()
+            assert f"{path}: config.{key}" in str(refused.value)
+        assert not (folder / "report.html").exists()
+
+
+def test_the_settings_of_a_file_are_those_of_an_experiment_as_it_is_written() -> None:
+    assert list(Settings.model_fields) == list(Experiment.model_fields)
+    silo = {"silos": {"a": "a.csv"}, "rows": "id", "classes": 2, "budget": {"update": 1}, "ledger": "x"}
+    for more in ({}, silo, {"rounds": 3, "epsilon": 1, "links": 2.0, "evaluate_sample": 5, "logging": "x"}):
+        written = json.loads(json.dumps(Experiment(**more).model_dump(mode="json")))
+        read = schema.RunResult.model_validate({**whole("run"), "config": written}).config
+        assert list(read.items()) == list(written.items())
 
 
 CLAIM = {"epsilon": 1.0, "delta": 1e-5, "against": "server", "relation": "zero-out", "accountant": "rdp"}

@@ -229,18 +229,46 @@ class Branches(Drops):
         return scores if float(values.sum()) > 0 else -scores
 
 
-class TooFewClasses(Drops):
-    def forward_positions(self, values: Tensor, filled: Tensor) -> Tensor:
-        return GraphSage.forward_positions(self, values, filled)[:, :2]
-
-
-@pytest.mark.parametrize("make", [Drops, Branches, TooFewClasses, lambda: GraphSage(16, 3).double()])
+@pytest.mark.parametrize("make", [Drops, Branches, lambda: GraphSage(16, 3).double()])
 def test_noisy_steps_refuse_a_model_that_fails_on_single_trees_before_round_1(
     federation: sfg.Federation, make: Any
 ) -> None:
     steps = sfg.policies.masked()
     object.__setattr__(steps, "steps", PrivateSteps(noise=1.0, unit="node"))
     with pytest.raises(BadInput, match="made-up trees"):
+        sfg.train(sfg.FedAvg(model=make(), fanout=(2, 2)), federation, steps, rounds=1)
+
+
+class TooFewClasses(Drops):
+    def forward_positions(self, values: Tensor, filled: Tensor) -> Tensor:
+        return GraphSage.forward_positions(self, values, filled)[:, :2]
+
+
+class TooManyClasses(Drops):
+    def forward_positions(self, values: Tensor, filled: Tensor) -> Tensor:
+        return GraphSage.forward_positions(self, values, filled).repeat(1, 2)
+
+
+class StillPositions(Drops):
+    @torch.no_grad()
+    def forward_positions(self, values: Tensor, filled: Tensor) -> Tensor:
+        return GraphSage.forward_positions(self, values, filled)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (TooFewClasses, r"gives \[1, 2\] .* 3 classes"),
+        (TooManyClasses, r"gives \[1, 6\] .* 3 classes"),
+        (StillPositions, "gives scores without a gradient"),
+    ],
+)
+def test_noisy_steps_refuse_positions_that_have_other_columns_or_no_gradient(
+    federation: sfg.Federation, make: type[nn.Module], words: str
+) -> None:
+    steps = sfg.policies.masked()
+    object.__setattr__(steps, "steps", PrivateSteps(noise=1.0, unit="node"))
+    with pytest.raises(BadInput, match=f"forward_positions {words}"):
         sfg.train(sfg.FedAvg(model=make(), fanout=(2, 2)), federation, steps, rounds=1)
 
 
@@ -471,7 +499,32 @@ class NoDirection(OwnTrees):
         return super().forward(x / x.norm(), edge_index)
 
 
-@pytest.mark.parametrize("make", [OwnTrees, WholeMean, NoDirection])
+class StillTrees(OwnTrees):
+    @torch.no_grad()
+    def forward_tree(self, x: Tensor, tree: Any) -> Tensor:
+        return super().forward_tree(x, tree)
+
+
+class CutTrees(OwnTrees):
+    """With a gradient, but of no parameter."""
+
+    def forward_tree(self, x: Tensor, tree: Any) -> Tensor:
+        return super().forward_tree(x, tree).detach().requires_grad_()
+
+
+class WidensInTraining(OwnTrees):
+    def forward_tree(self, x: Tensor, tree: Any) -> Tensor:
+        return super().forward_tree(x, tree).repeat(1, 1 + self.training)
+
+
+class OnlyPredicts(OwnTrees):
+    """What predicts needs no gradient, since forward_tree trains; it may record one all the same."""
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return super().forward(x, edge_index).detach().requires_grad_()
+
+
+@pytest.mark.parametrize("make", [OwnTrees, WholeMean, NoDirection, OnlyPredicts])
 def test_a_model_of_ones_own_is_trained_on_trees(make: type[nn.Module], federation: sfg.Federation) -> None:
     trained(make, federation, rounds=1, fanout=(3,))
 
@@ -483,6 +536,9 @@ def test_a_model_of_ones_own_is_trained_on_trees(make: type[nn.Module], federati
         (ReadsTheFirst, r"forward_tree .* \(-1\)"),
         (NanTrees, "forward_tree gives scores"),
         (WideTrees, r"forward_tree gives \[3, 6\]"),
+        (WidensInTraining, r"forward_tree, in training, gives \[3, 6\]"),
+        (StillTrees, "forward_tree gives scores without a gradient"),
+        (CutTrees, "forward_tree gives scores without a gradient"),
         (NanScores, "gives scores that are NaN"),
     ],
 )
@@ -491,6 +547,55 @@ def test_scores_of_trees_are_tried_before_anything_is_sent(
 ) -> None:
     with pytest.raises(BadInput, match=words):
         sfg.FedAvg(model=make, fanout=(3,)).check(federation.schema)
+
+
+class Shaped(nn.Module):
+    """A layer whose scores something is done to."""
+
+    def __init__(self, features: int, classes: int, shape: Any) -> None:
+        super().__init__()
+        self.out, self.shape = nn.Linear(features, classes), shape
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Any = None) -> Tensor:
+        scores = self.out(x)
+        return self.shape(self, scores if batch is None else global_add_pool(scores, batch))
+
+
+def overwritten(scores: Tensor) -> Tensor:
+    made = scores.exp()
+    result = made * made
+    made.zero_()
+    return result
+
+
+@pytest.mark.parametrize("kind", ["node", "graph"])
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        (lambda model, scores: scores.detach(), "forward gives scores without a gradient"),
+        (lambda model, scores: scores.detach().requires_grad_(), "forward gives scores without a gradient"),
+        (lambda model, scores: overwritten(scores), "forward gives scores without a gradient .*inplace"),
+        (lambda model, scores: scores.repeat(1, 1 + model.training), r"forward, in training, gives \[., 6\]"),
+    ],
+    ids=["detached", "of-no-parameter", "in-place", "wider"],
+)
+def test_scores_that_train_nothing_are_refused_before_anything_is_sent(
+    kind: str, shape: Any, words: str
+) -> None:
+    algorithm = sfg.FedAvg(model=lambda schema: Shaped(schema.features, schema.classes, shape))
+    with pytest.raises(BadInput, match=words):
+        algorithm.check(Schema(16, 3, kind=kind))
+
+
+@pytest.mark.parametrize("kind", ["node", "graph"])
+def test_a_model_that_fails_in_training_on_a_small_graph_alone_is_not_refused(kind: str) -> None:
+    def shape(model: nn.Module, scores: Tensor) -> Tensor:
+        if model.training and len(scores) < 10:
+            raise ValueError
+        return scores
+
+    algorithm = sfg.FedAvg(model=lambda schema: Shaped(schema.features, schema.classes, shape))
+    algorithm.check(Schema(16, 3, kind=kind))
 
 
 @pytest.mark.parametrize("hidden", [(8,), (8, 8, 8)])

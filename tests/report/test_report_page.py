@@ -395,6 +395,14 @@ def test_pictures_of_an_earlier_page_go_away(tmp_path: Path) -> None:
     assert not (tmp_path / "plots" / "old.png").exists()
 
 
+def test_a_page_says_nothing_of_settings_that_a_file_does_not_tell(tmp_path: Path) -> None:
+    bare = {"schema": "secure-fedgraph/run/1", "config": {}, "accuracy": {"global": 0.8}}
+    (tmp_path / "result.json").write_text(json.dumps(bare))
+    page = write_report(tmp_path).read_text()
+    assert "– on – under policy –" in page
+    assert "None" not in page and ", seed" not in page
+
+
 def test_a_folder_without_results_is_refused_with_the_mend(tmp_path: Path) -> None:
     with pytest.raises(
         BadInput,

@@ -244,7 +244,7 @@ class NodeClassifier(Algorithm):
         load(model, params)
         model.eval()
         with torch.no_grad(), on_device(model, self.device):
-            return given.scores_of(model, graph).cpu()
+            return given.scores_of(model, graph).detach().cpu()  # some record gradients in any case
 
 
 def _with_a_width_a_layer(kind: type[TrainingSettings], settings: Mapping[str, Any]) -> dict[str, Any]:

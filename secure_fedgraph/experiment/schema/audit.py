@@ -17,6 +17,7 @@ from secure_fedgraph.experiment.schema.part import (
     UnitName,
 )
 from secure_fedgraph.experiment.schema.run import Accuracy, RunResult
+from secure_fedgraph.experiment.schema.settings import Config
 
 
 class CellSettings(Part):
@@ -225,8 +226,8 @@ class AuditResult(Part):
 
     written_as: Literal["secure-fedgraph/audit/1"] = Field(alias="schema")
     command: str = ""
-    config: JsonTable
-    configs: list[JsonTable] = []
+    config: Config
+    configs: list[Config] = []
     """Of every algorithm, where there are several."""
     policies: list[str] = []
     seed: list[int] = []

@@ -15,6 +15,7 @@ from secure_fedgraph.experiment.schema.part import (
     Seconds,
     UnitName,
 )
+from secure_fedgraph.experiment.schema.settings import Config
 
 WORTH, NOT_WORTH, UNDECIDED = "Worth spending", "Not worth spending", "Undecided"
 """How :attr:`Point.worth` begins."""
@@ -150,7 +151,7 @@ class CompareResult(Part):
 
     written_as: Literal["secure-fedgraph/compare/1"] = Field(alias="schema")
     command: str = ""
-    config: JsonTable
+    config: Config
     versions: dict[str, str] = {}
     seeds: list[int] = []
     attacks: list[str] = []

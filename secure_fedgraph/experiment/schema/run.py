@@ -19,6 +19,7 @@ from secure_fedgraph.experiment.schema.part import (
     Seconds,
     UnitName,
 )
+from secure_fedgraph.experiment.schema.settings import Config
 
 
 class Accuracy(Scores):
@@ -250,7 +251,7 @@ class RunResult(Part):
 
     written_as: Literal["secure-fedgraph/run/1"] = Field(alias="schema")
     command: str = ""
-    config: JsonTable
+    config: Config
     seed: int | list[int] | None = None
     versions: dict[str, str] = {}
     form: JsonTable = {}

@@ -27,7 +27,7 @@ def run_story(result: RunResult, folder: Path) -> Story:
         folder: where the run lies: the rounds of every seed stand in its ``seed-N/result.json``.
     """
     config, seeds = result.config, result.seeds
-    policy = str(config.get("policy", ""))
+    policy = str(config.get("policy") or text.MISSING)
     shown = Trained(policy, [result], _histories(result, folder))
     each = Trained(policy, [result.of_seed(seed) for seed in seeds] or [result], shown.histories)
     by_round = learning.accuracy([each if len(shown.histories) > 1 else shown])
@@ -36,7 +36,7 @@ def run_story(result: RunResult, folder: Path) -> Story:
     brought = bars(result)
     told: dict[str, object] = {
         "kind": "run",
-        "title": f"{algorithm} on {data.name} under policy {policy}",
+        "title": f"{algorithm} on {data.name or text.MISSING} under policy {policy}",
         "first": first_screen(result, algorithm),
         "brought": brought,
         "caption": CAPTION,
