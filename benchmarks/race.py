@@ -14,9 +14,9 @@ here. Each measurement is kept as it is made (``DIR/measured.jsonl``), so a race
 OpenFGL and FederatedScope run from checkouts and FedGraph from its unpacked wheel (``pip download --no-deps
 fedgraph``), all unchanged (``openfgl.py``, ``federatedscope.py`` and ``fedgraph.py`` in ``race_contestants``
 say what is stood in for). What is not installed is left out by name. Sums alone, masked and encrypted, beside
-Flower's SecAgg+ and TenSEAL's CKKS are a race of their own: ``secure_aggregation.py``. ``--keep`` leaves the
-table in ``benchmarks/results/race.json`` and writes ``docs/speed.md`` from it; ``--check`` measures nothing,
-and ends with status 1 where the page has other figures than the file.
+Flower's SecAgg+ and TenSEAL's CKKS are a race of their own: ``secure_aggregation.py``. ``--keep`` puts the
+events that were measured into ``benchmarks/results/race.json`` and writes ``docs/speed.md`` from it;
+``--check`` measures nothing, and ends with status 1 where the page has other figures than the file.
 """
 
 from __future__ import annotations
@@ -319,6 +319,13 @@ def page(table: list[dict[str, Any]]) -> str:
     return with_part(PAGE.read_text(encoding="utf-8"), BEGIN, [*lines, ""])
 
 
+def merged(before: list[dict[str, Any]], now: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What is kept: an event that was measured now takes the place of its rows of before."""
+    measured = {row["event"] for row in now}
+    every = [*(row for row in before if row["event"] not in measured), *now]
+    return [row for event in EVENTS for row in every if row["event"] == event.name]
+
+
 def prepared(out: Path) -> Path:
     """Cora from the data root, where PyTorch Geometric, OpenFGL and FederatedScope look for it."""
     root = os.environ.get("SECURE_FEDGRAPH_DATA") or ROOT.parent / "shared" / "data"
@@ -362,8 +369,9 @@ def main() -> None:
         race(events, places, given.repeats)
     table = list(rows(events, places))
     if given.keep:
-        KEPT.write_text(json.dumps(table, indent=1) + "\n")
-        write_or_check(PAGE, page(table), check=False)
+        kept = merged(json.loads(KEPT.read_text()) if KEPT.exists() else [], table)
+        KEPT.write_text(json.dumps(kept, indent=1) + "\n")
+        write_or_check(PAGE, page(kept), check=False)
     if given.json:
         print(json.dumps(table, indent=1))
         return

@@ -33,6 +33,13 @@ def test_who_is_not_here_is_left_out_by_name(monkeypatch: pytest.MonkeyPatch, tm
     assert not any(race.left_out(name, all_three) for name in contestants)
 
 
+def test_an_event_that_is_measured_again_replaces_its_own_rows_alone() -> None:
+    race = script("race")
+    first, second = (event.name for event in race.EVENTS[:2])
+    before = [{"event": first, "one": 1}, {"event": second, "one": 2}, {"event": "no event", "one": 3}]
+    assert race.merged(before, [{"event": first, "one": 4}]) == [{"event": first, "one": 4}, before[1]]
+
+
 @pytest.mark.parametrize("sizes", [[-1], [3, 2]])
 def test_neighbours_drawn_from_the_matrix_that_stands_in_are_links(
     monkeypatch: pytest.MonkeyPatch, sizes: list[int]
