@@ -84,7 +84,8 @@ CASES = (
         "graphs",
         {"algorithm": "apflgate", "data": "synthetic-molecules", "clients": 8, "rounds": 1},
         (
-            Asked("a6-graph-structure", "1 graph a step", 0.8),
+            Asked("a6-graph-structure", "1 graph a step", None),
+            Asked("a6-graph-structure", "1 graph a step at width 256", 0.8),
             Asked("a6-graph-structure", "2 graphs a step", None),
             Asked("a6-graph-structure", "4 graphs a step", None),
             Asked("a6-graph-structure", "8 graphs a step", None),

@@ -109,7 +109,7 @@ def experiment_options(command: Command, epsilon: Any = float) -> Command:
         click.option("--log", "logging", help="Also to mlflow:URI or tensorboard:FOLDER."),
         click.option("--out", type=click.Path(path_type=Path), help="Folder for results."),
         click.option("--overwrite", is_flag=True, help="Replace an earlier result in --out."),
-        click.option("--quiet", is_flag=True, help="Print nothing but errors."),
+        click.option("--quiet", is_flag=True, help="Print nothing but warnings and errors."),
         click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else."),
         click.option("--debug", is_flag=True, help="Show a traceback with an error."),
     ]

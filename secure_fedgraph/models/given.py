@@ -17,7 +17,7 @@ from secure_fedgraph.graph.placing import CPU, placed
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS
 from secure_fedgraph.graph.schema import NO_EDGE_ATTR, Schema
 from secure_fedgraph.models.finite import is_finite
-from secure_fedgraph.models.parameters import glorot, on_device, parameters_of
+from secure_fedgraph.models.parameters import buffers_of, glorot, on_device, parameters_of
 
 Given = nn.Module | type[nn.Module] | Callable[..., nn.Module]
 """An instance; a class whose constructor takes nothing or widths by name; a factory, ``schema -> Module``."""
@@ -177,6 +177,13 @@ def check_fits(given: Given, schema: Schema, device: torch.device = CPU) -> None
             raise BadInput(
                 f"model {name}: {key!r} is {value.layout} of {value.dtype}; convert it with model.float()"
             )
+    for key, value in buffers_of(model).items():
+        if value.dtype is torch.bool or not is_finite(value):
+            what = "of torch.bool" if value.dtype is torch.bool else "not finite"
+            raise BadInput(
+                f"model {name}: buffer {key!r} is {what}, and buffers are sent with the parameters: register "
+                "it with persistent=False, which keeps it at home"
+            )
     needed = {
         "edge_weight": schema.edge_weight,
         "edge_attr": schema.edge_attr != NO_EDGE_ATTR or schema.bonds,
@@ -239,11 +246,15 @@ def check_trains(scores: Tensor, model: nn.Module, who: str) -> None:
         BadInput: where no parameter has a gradient, or none can be computed.
     """
     trained, why = [p for p in model.parameters() if p.requires_grad], ""
-    try:
-        found = torch.autograd.grad(scores.sum(), trained, allow_unused=True) if scores.requires_grad else ()
+    model.zero_grad()
+    try:  # as training does it: autograd.grad refuses a reentrant checkpoint
+        if scores.requires_grad:
+            scores.sum().backward()
     except RuntimeError as error:
-        found, why = (), f" ({_line(error)})"
-    if all(one is None for one in found):
+        why = f" ({_line(error)})"
+    moved = not why and any(p.grad is not None for p in trained)
+    model.zero_grad()
+    if not moved:
         raise BadInput(
             f"{who} gives scores without a gradient of any parameter{why}, so training would move nothing: "
             "take torch.no_grad(), detach() and .data out of it; predictions record no gradients anyway"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from torch_geometric.data import Data
 from torch_geometric.nn import GAT, GCN, GATConv, GCNConv, global_add_pool
 
@@ -596,6 +598,38 @@ def test_a_model_that_fails_in_training_on_a_small_graph_alone_is_not_refused(ki
 
     algorithm = sfg.FedAvg(model=lambda schema: Shaped(schema.features, schema.classes, shape))
     algorithm.check(Schema(16, 3, kind=kind))
+
+
+class Checkpointed(nn.Module):
+    """Its middle is computed again on the way back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.middle, self.last = nn.Linear(16, 8), nn.Linear(8, 8), nn.Linear(8, 3)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        scores: Tensor = self.last(checkpoint(self.middle, self.first(x), use_reentrant=True))
+        return scores
+
+
+@pytest.mark.filterwarnings("ignore:None of the inputs")  # of predictions
+def test_a_checkpoint_that_autograd_grad_refuses_trains(federation: sfg.Federation) -> None:
+    model = Checkpointed()
+    before = parameters_of(model)
+    after = trained(model, federation, rounds=1).state
+    assert not any(torch.equal(after[name], value) for name, value in before.items())
+
+
+@pytest.mark.parametrize("value", [torch.ones(16, dtype=torch.bool), torch.full((16,), -math.inf)])
+def test_buffers_that_no_message_carries_stay_at_home_or_are_refused(
+    value: Tensor, federation: sfg.Federation
+) -> None:
+    model = Normed(16, 3)
+    model.register_buffer("keep", value)
+    with pytest.raises(BadInput, match=r"buffer 'keep' .* persistent=False"):
+        trained(model, federation)
+    model.register_buffer("keep", value, persistent=False)
+    assert "keep" not in trained(model, federation, rounds=1).state
 
 
 @pytest.mark.parametrize("hidden", [(8,), (8, 8, 8)])

@@ -23,7 +23,7 @@ Example:
 @click.option("--seed", type=click.IntRange(0), default=0, help="Of data, models and attacks.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("demo"), help="A folder for the page.")
 @click.option("--overwrite", is_flag=True, help="Replace what the folder holds.")
-@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+@click.option("--quiet", is_flag=True, help="Print nothing but warnings and errors.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
 @click.option("--debug", is_flag=True, help="Show a traceback with an error.")
 def demo(**given: Any) -> None:

@@ -45,7 +45,7 @@ def run(**given: Any) -> None:
 @click.option("--algorithm", help="Your own algorithm as module:Class, where the run is of one.")
 @click.option("--data", metavar="PLACE", help="Your own data, where the run is of them.")
 @silo_option
-@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+@click.option("--quiet", is_flag=True, help="Print nothing but warnings and errors.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
 @click.option("--debug", is_flag=True, help="Show a traceback with an error.")
 def resume(**given: Any) -> None:

@@ -38,7 +38,7 @@ def server() -> None:
     "--wait", type=float, default=600.0, show_default=True, help="Seconds that silos are waited for."
 )
 @click.option("--patience", type=float, default=3600.0, show_default=True, help="Seconds for one answer.")
-@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+@click.option("--quiet", is_flag=True, help="Print nothing but warnings and errors.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
 @debug
 def start(**given: Any) -> None:
@@ -85,7 +85,7 @@ def align(**given: Any) -> None:
 )
 @click.option("--out", type=_PATH, required=True, help="Folder for files, keys, logs and results.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
-@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+@click.option("--quiet", is_flag=True, help="Print nothing but warnings and errors.")
 @debug
 def dev(**given: Any) -> None:
     """Bring a whole federation up on this machine, certificates and all, to try it out."""

@@ -73,7 +73,7 @@ DAMAGES: dict[str, tuple[str, Callable[[Path], object]]] = {
         lambda f: change(f / "result.json", lambda v: v.update(config=[1])),
     ),
     "result: bad config": (
-        r"result\.json is damaged",
+        r"result\.json: config\.clients is 'many'",
         lambda f: change(f / "result.json", lambda v: v["config"].update(clients="many")),
     ),
     "result: bad training": (
