@@ -21,7 +21,7 @@ from secure_fedgraph.graph.placing import CPU
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models import personal
 from secure_fedgraph.models.finite import named_classes
-from secure_fedgraph.protocol.channel import Channel, Recipient, Reveal
+from secure_fedgraph.protocol.channel import Channel, Recipient, Reveal, noisy_policy
 from secure_fedgraph.protocol.given import NOTHING, Expected, like
 from secure_fedgraph.protocol.transcript import Transcript
 from secure_fedgraph.protocol.upload import Upload
@@ -282,7 +282,7 @@ class Algorithm:
         """
         raise BadInput(
             f"{self.name} does not train on records that are one {unit} each, so noisy training steps speak "
-            "for none: use --unit client, or fedavg, fedprox or fedsage"
+            f"for none: use {noise_on_uploads(self, unit)}, or fedavg, fedprox or fedsage"
         )
 
     def check_records(self, schema: Schema, unit: str) -> None:
@@ -582,3 +582,8 @@ def _sentence(error: ValidationError, what: str) -> str:
     if not key:  # settings that do not fit each other: the sentence names them
         return f"{what}: {first['msg']}"
     return f"{what} {key!r} = {first['input']!r}: {first['msg']}"
+
+
+def noise_on_uploads(algorithm: Algorithm, unit: str) -> str:
+    """The options that protect a unit by noise on what is sent, where noisy training steps cannot."""
+    return f"--policy {noisy_policy(algorithm.in_use)} --unit {unit}"

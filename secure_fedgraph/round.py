@@ -227,6 +227,7 @@ class Round:
                     SERVER, self.number, channel.name, READ, among, deliveries, without, leaving_at=reading
                 )
                 return tuple((name, reader) for reader in read for name in replies if name != reader)
+        self._courier.tell_left_out()
         return ()
 
     def value(self, channel: Channel, weights: Mapping[str, float], given: Given | None = None) -> Valued:
@@ -349,7 +350,8 @@ class Round:
         before = len(self._courier.transcript.left_out)
 
         def reasons() -> list[str]:
-            return [note.reason for note in self._courier.transcript.left_out[before:]]
+            notes = self._courier.transcript.left_out[before:]
+            return [self._courier.ending(note.reason) for note in notes]
 
         return TolerantAsk(ask, self._courier.leave_out, reasons, self._courier.roster)
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import nn
 from torch_geometric.data import Data
 
-from secure_fedgraph.algorithm import State
+from secure_fedgraph.algorithm import State, noise_on_uploads
 from secure_fedgraph.algorithms.fedavg import FedAvg
 from secure_fedgraph.algorithms.training import adaptive_clip
 from secure_fedgraph.algorithms.training.local_training import loss_on
@@ -104,7 +104,7 @@ class GraphFL(FedAvg):
         if self.settings.meta_rounds:
             raise BadInput(
                 f"{self.name}'s meta-gradients are no noisy training steps, so these protect no {unit}: use "
-                "--unit client, set training.meta_rounds=0, or use fedavg"
+                f"{noise_on_uploads(self, unit)}, set training.meta_rounds=0, or use fedavg"
             )
         super().check_records(schema, unit)
 

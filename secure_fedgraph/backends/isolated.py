@@ -29,6 +29,7 @@ FAREWELL = 2.0
 """Seconds that a process has to end by itself."""
 LONGEST = 2.0**20
 """Seconds: a longer wait counts as endless."""
+RESUME = "with a checkpoint the run can be resumed"
 _SET_PIPE_SIZE = 1031  # fcntl's F_SETPIPE_SZ, on Linux
 
 
@@ -212,20 +213,22 @@ class Workers:
         return failure_in(coming.body, f"{name}'s process", "its own output says more")
 
     def _lose(self, name: str) -> None:
-        self.lost[name] = Lost(f"{self._why_gone(name)}; with a checkpoint the run can be resumed")
+        self.lost[name] = Lost(*self._why_gone(name))
 
     def _end(self, name: str) -> None:
         with contextlib.suppress(ProcessLookupError, KeyError):
             os.kill(self.pids[name], signal.SIGKILL)
 
-    def _why_gone(self, name: str) -> str:
+    def _why_gone(self, name: str) -> tuple[str, str]:
+        """Why a client is gone, and what to do where that ends the run."""
         ending = self._ending(name)
         if name in self._too_slow:
-            return (
-                f"{name} gave no answer within {self._answer_within:g} s, so its process was ended: raise "
-                "answer_within if its work takes longer"
-            )
-        return f"{name}'s process ended ({ending}) before it answered: see its own output above"
+            why = f"{name} gave no answer within {self._answer_within:g} s, so its process was ended"
+            return why, f": raise answer_within if its work takes longer; {RESUME}"
+        return (
+            f"{name}'s process ended ({ending}) before it answered",
+            f": see its own output above; {RESUME}",
+        )
 
     def _ending(self, name: str) -> str:
         for pipe in (

@@ -151,10 +151,11 @@ def warn(text: str) -> None:
 
 @contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Channels in plaintext, deltas too large, budgets too small, uploads cut: each once, in one line."""
+    """Channels in plaintext, deltas, budgets, cut uploads, clients left out: each once, in one line."""
     from secure_fedgraph.privacy.bound import CutWarning
     from secure_fedgraph.privacy.policy import PlaintextWarning
     from secure_fedgraph.privacy.spending.budget import DeltaWarning, EarlyStopWarning
+    from secure_fedgraph.protocol.courier import LeftOutWarning
 
     shown: set[str] = set()
 
@@ -168,5 +169,6 @@ def plain_warnings() -> Iterator[None]:
         warnings.simplefilter("always", DeltaWarning)
         warnings.simplefilter("always", EarlyStopWarning)
         warnings.simplefilter("always", CutWarning)
+        warnings.simplefilter("always", LeftOutWarning)
         warnings.showwarning = say
         yield

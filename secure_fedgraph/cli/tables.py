@@ -16,6 +16,7 @@ from secure_fedgraph.experiment.schema.compare import Point, WithoutGraph
 from secure_fedgraph.experiment.schema.larger_units import why_larger
 from secure_fedgraph.experiment.schema.run import NO_LEARNING
 from secure_fedgraph.report import beside
+from secure_fedgraph.report.left_out import left_out
 
 Shown = list[Table | Text]
 
@@ -80,7 +81,9 @@ def run_tables(run: RunResult) -> Shown:
         + ".",
         style="dim",
     )
-    return [head, privacy, *larger, *_plan(run), *_no_learning(run), channels, *beyond, exact, notes]
+    without = [Text(one, style="bold") for one in left_out(run)]
+    about_noise: Shown = [*larger, *_plan(run), *_no_learning(run)]
+    return [head, *without, privacy, *about_noise, channels, *beyond, exact, notes]
 
 
 def _no_learning(run: RunResult) -> list[Text]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from functools import cached_property
@@ -482,3 +482,15 @@ class Channel:
         """Marks a method as the reader's half of a peer channel, run in the client that reads the sum."""
         work.__reads__ = self  # type: ignore[attr-defined]
         return work
+
+
+def noisy_policy(channels: Iterable[Channel]) -> str:
+    """The policy of noise that an error recommends: under masks, where no single upload has to be read.
+
+    >>> noisy_policy([Channel("update", Reveal.SUM)]), noisy_policy([Channel("egos", Reveal.EACH)])
+    ('distributed_dp', 'local_dp')
+    """
+    summed = all(
+        one.reveal in (Reveal.SUM, Reveal.NOTHING) for one in channels if one.to != Recipient.REFEREE
+    )
+    return "distributed_dp" if summed else "local_dp"

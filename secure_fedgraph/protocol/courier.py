@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -21,6 +22,12 @@ TOLERATE_LOST: tuple[type[Exception], ...] = (Lost,)
 TOLERATE_ALL: tuple[type[Exception], ...] = (Exception,)
 """The errors of a client that an ask goes on without: none; those of lost clients; or all: refusals,
 exhausted budgets, invalid answers, errors of an algorithm."""
+SHORT = 300
+"""Characters of a reason in a warning."""
+
+
+class LeftOutWarning(UserWarning):
+    """A client that the run goes on without. It warns the operator, once for each client, never a client."""
 
 
 class Courier:
@@ -32,7 +39,7 @@ class Courier:
         - a reply is taken only from the client that was asked, under the number that it was asked with;
         - a client that does not answer, refuses, or sends an invalid answer ends the exchange with an error
           that names it; where the carrier tolerates drop-outs, the exchange goes on without that client,
-          whatever its error, and the transcript says so and why;
+          whatever its error; the transcript says so and why, and a :class:`LeftOutWarning` the first time;
         - what all clients are given alike is in the history that clients bind their sums to; a client that
           was not asked gets its digest with the next request.
 
@@ -63,6 +70,9 @@ class Courier:
         self.history = History(run)
         self._given: list[Exchange] = []
         self._confirmed_up_to: dict[str, int] = {}
+        self._mends: dict[str, str] = {}
+        self._told: set[str] = set()
+        self._untold: list[tuple[Message, str, str]] = []
 
     @hashed_once()
     def ask(
@@ -131,22 +141,23 @@ class Courier:
             gone = self._dropouts.gone(round, leaving_at or step, cohort)
             raw = {name: request for name, request in raw.items() if name not in gone}
         replies: dict[str, wire.Tree] = {}
-        failed: list[Exception] = []
-        lost = set()
+        failed: dict[str, Exception] = {}
         first = next(iter(requests.values()))
         for name, answer in self._reached(raw, without).items():
             try:
                 replies[name] = self._opened(requests.get(name), name, answer)
             except without as failure:
-                failed.append(failure)
-                lost.add(name)
-                self.leave_out(first, name, reason(failure))
+                failed[name] = failure
+                why = printable(reason(failure))
+                self._mends[why] = failure.mend if isinstance(failure, Lost) else ""
+                self._note_left_out(first, name, why)
             else:
                 if confirms or (alike is not None and not tolerant):
                     self._confirmed_up_to[name] = self.history.last
         if failed and not replies:  # no client is left: raise what they failed with
-            raise min(failed, key=lambda failure: isinstance(failure, SecureFedGraphError))
-        missing = set(raw) - set(replies) - lost
+            raise min(failed.values(), key=lambda failure: isinstance(failure, SecureFedGraphError))
+        self.tell_left_out()
+        missing = set(raw) - set(replies) - set(failed)
         if missing and not tolerant:
             raise Refused(f"round {round}, channel {channel!r}: {', '.join(sorted(missing))} did not answer")
         return first, replies
@@ -157,8 +168,31 @@ class Courier:
         return self._transport.roster if isinstance(self._transport, RosterTransport) else {}
 
     def leave_out(self, request: Message, client: str, reason: str) -> None:
-        """Notes that an exchange goes on without a client."""
-        self.transcript.leave_out(request, client, printable(reason))
+        """Notes that an exchange goes on without a client, and warns the operator the first time."""
+        self._note_left_out(request, client, printable(reason))
+        self.tell_left_out()
+
+    def tell_left_out(self) -> None:
+        """Warns the operator of clients that the run goes on without, once for each."""
+        untold, self._untold = self._untold, []
+        for request, client, why in untold:
+            warnings.warn(
+                f"round {request.round}, channel {request.channel!r}: {client} is left out: "
+                f"{printable(why, SHORT)}; the run goes on without it where enough clients are left, and "
+                "result.json lists it under left_out",
+                LeftOutWarning,
+                stacklevel=3,
+            )
+
+    def ending(self, reason: str) -> str:
+        """Why a client was left out, for an error that ends the run: with what can be done then."""
+        return reason + self._mends.get(reason, "")
+
+    def _note_left_out(self, request: Message, client: str, why: str) -> None:
+        self.transcript.leave_out(request, client, why)
+        if client not in self._told:
+            self._told.add(client)
+            self._untold.append((request, client, why))
 
     @property
     def head(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from secure_fedgraph.cli import tables
-from secure_fedgraph.cli.screen import PlainConsole, Screen
+from secure_fedgraph.cli.screen import PlainConsole, Screen, plain_warnings
+from secure_fedgraph.protocol.courier import LeftOutWarning
 
 ODD = "a[/b][red]:smile:"
 
@@ -45,3 +47,11 @@ def test_notes_and_progress_too(capsys: pytest.CaptureFixture[str], monkeypatch:
     printed, steps = capsys.readouterr()
     assert f"bar {ODD}" in steps and "note" in steps and "\x1b]" not in steps
     assert printed == f"lead {ODD}?[2J\n"
+
+
+def test_who_is_left_out_is_a_line_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with plain_warnings():
+        for _ in range(2):
+            warnings.warn("owner-1 is left out", LeftOutWarning, stacklevel=1)
+    printed, said = capsys.readouterr()
+    assert printed == "" and said == "secure-fedgraph: warning: owner-1 is left out\n"

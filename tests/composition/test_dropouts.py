@@ -20,6 +20,7 @@ from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.policies import homomorphic, masked, plaintext, strictest
 from secure_fedgraph.privacy.policy import PlaintextWarning
 from secure_fedgraph.protocol import Reveal, Transcript
+from secure_fedgraph.protocol.courier import LeftOutWarning
 from secure_fedgraph.protocol.dropouts import STEPS, Dropouts
 from secure_fedgraph.protocol.transcript import everything
 from secure_fedgraph.storage.party_store import read_json
@@ -265,14 +266,25 @@ class TestAProcessThatDies:
         again = Transcript.load(tmp_path / "transcript")
         assert again.left_out == made.transcript.left_out
 
+    def test_the_operator_is_told_once_and_promised_no_resumption(self, federation):
+        with pytest.warns(LeftOutWarning) as told:
+            made = self.run(federation, masked())
+        (said,) = [str(one.message) for one in told if issubclass(one.category, LeftOutWarning)]
+        assert said.startswith("round 2, channel 'update': owner-1 is left out: ") and "status -9" in said
+        assert {note.round for note in made.transcript.left_out} == {2, 3}
+        assert not [note for note in made.transcript.left_out if "resumed" in note.reason]
+        assert "resumed" not in said
+
     @pytest.mark.parametrize("policy", [plaintext(), homomorphic()], ids=lambda p: p.name)
     def test_where_nothing_survives_a_drop_out_the_run_ends_and_names_it(self, federation, policy):
-        with pytest.raises(SecureFedGraphError, match="owner-1's process ended"):
+        with pytest.raises(SecureFedGraphError, match=r"owner-1's process ended.*can be resumed"):
             self.run(federation, policy)
 
     def test_with_two_others_gone_nothing_opens_and_the_reason_is_told(self, federation):
         left = Dropouts(at={(2, "owner-0"): "advertise", (2, "owner-2"): "answer"})
-        with pytest.raises(Refused, match=r"only 2 of 5 clients had uploaded.*owner-1's process ended"):
+        with pytest.raises(
+            Refused, match=r"only 2 of 5 clients had uploaded.*owner-1's process ended.*can be resumed"
+        ):
             self.run(federation, masked(), dropouts=left)
 
 

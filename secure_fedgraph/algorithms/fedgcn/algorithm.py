@@ -112,8 +112,8 @@ class FedGcn(FedAvg):
             BadInput: always.
         """
         raise BadInput(
-            f"{self.name} takes its steps on all nodes at once, so no record is one {unit}: use --unit "
-            "client, or fedavg, fedprox or fedsage"
+            f"{self.name} takes its steps on all nodes at once, so no record is one {unit}: use "
+            f"--policy distributed_dp --unit {unit}, or fedavg, fedprox or fedsage"
         )
 
     def check_own(self, graph: Data, name: str) -> None:

@@ -13,7 +13,7 @@ from secure_fedgraph.privacy.accounting.events import Event, GaussianEvent
 from secure_fedgraph.privacy.policy import NO_UPLOAD, REFEREE_PROTECTION, BoundPolicy, Policy
 from secure_fedgraph.privacy.spending.budget import Budget
 from secure_fedgraph.privacy.spending.ledger import OF_NODES, Cost, events_for
-from secure_fedgraph.protocol.channel import Channel, Reveal, UnitContributionSampled
+from secure_fedgraph.protocol.channel import Channel, Reveal, UnitContributionSampled, noisy_policy
 from secure_fedgraph.protocol.guarantee import Unit
 
 WIDTH = 2**24
@@ -325,28 +325,33 @@ def _costs(bound: BoundPolicy, uses: Mapping[str, int], budget: Budget, occurren
             raise BudgetExhausted(
                 f"channel {name!r} with protection {protection}: no noise protects one {budget.unit} "
                 f"against the {budget.against}, so its epsilon is infinite and no budget holds it: "
-                + _mend(name, protection, budget, one_of=bound[name].unit.value)
+                + _mend(name, budget, bound, cost)
             )
         costs[cost] += times
     return costs
 
 
-def _mend(channel: str, protection: str, budget: Budget, one_of: str) -> str:
+def _mend(channel: str, budget: Budget, bound: BoundPolicy, cost: Cost) -> str:
+    protection, one_of = bound[channel].protection.name, bound[channel].unit.value
+    noisy = noisy_policy(one.channel for one in bound.bounds.values())
     if channel == SCORES and budget.unit != "client":
         return "evaluation=at_home leaves each owner's scores with it, evaluation=referee puts them outside"
     if protection.startswith("central_dp") and budget.against == "server":
         return "the server sees it before the noise; give --against outsider, or use distributed_dp"
     if one_of != "client" and budget.unit == "client":
-        return (
-            f"noise on this channel is for one {one_of}, and a client has many: give --unit {one_of}, or "
-            "take an algorithm whose uploads are clipped whole, such as fedsgc"
-        )
+        whole = "an algorithm whose uploads are clipped whole, such as fedsgc"
+        why = f"noise on this channel is for one {one_of}, and a client has many: give"
+        if cost.at(one_of, budget.against, budget.holders) is not None:
+            return f"{why} --unit {one_of}, or take {whole}"
+        return f"{why} --policy {noisy} --unit {one_of}, or --policy {noisy} and {whole}"
     if budget.unit == "client":
         return "use distributed_dp, or local_dp where each upload is read"
     if one_of == budget.unit:
         return "use distributed_dp, or strictest where clients train by noisy steps besides"
     if budget.unit in OF_NODES:
         return f"use a policy without noise of its own, as masked: the {budget.unit}s are then randomised"
+    if one_of == "client":  # noise for a client is noise for all that it holds
+        return f"use --policy {noisy}, whose noise is for one client and all that it holds"
     return "use --unit client, or settings of the algorithm that bound what one unit touches"
 
 

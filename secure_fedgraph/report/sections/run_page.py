@@ -12,6 +12,7 @@ from secure_fedgraph.experiment.schema.part import Scores
 from secure_fedgraph.experiment.schema.run import BudgetReport, PlanRow, RoundReport
 from secure_fedgraph.report import text
 from secure_fedgraph.report.first_screens.run import CAPTION, bars, first_screen
+from secure_fedgraph.report.left_out import left_out
 from secure_fedgraph.report.measures import measure_of, others
 from secure_fedgraph.report.sections import learning, trained
 from secure_fedgraph.report.sections.ledger import ledger
@@ -47,6 +48,7 @@ def run_story(result: RunResult, folder: Path) -> Story:
         "seconds": result.seconds,
         "federated": result.federated,
         "form": {"settings": result.form, "why": result.form_why},
+        "left_out": left_out(result),
         "measure": measure_of(result),
         "score": result.accuracy,
         "others": others(result),

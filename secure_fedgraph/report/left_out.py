@@ -1,0 +1,36 @@
+"""Owners that a run went on without: a line for each, on the terminal and on its page."""
+
+from __future__ import annotations
+
+from secure_fedgraph.experiment.schema import RunResult
+from secure_fedgraph.protocol.text import printable
+
+MOST_OWNERS = 12
+"""That have a line of their own."""
+LONGEST = 300
+"""Characters of a reason."""
+
+
+def left_out(run: RunResult) -> list[str]:
+    """Who was left out, in how many rounds, since which, and why the first time.
+
+    Simulated drop-outs (``dropouts=``) are none of them: who is away did nothing wrong, and no result lists
+    it.
+    """
+    by_owner: dict[tuple[int | None, str], list[tuple[int, str]]] = {}
+    for note in run.left_out:
+        by_owner.setdefault((note.seed, note.client), []).append((note.round, note.reason))
+    told = []
+    for (seed, owner), notes in list(by_owner.items())[:MOST_OWNERS]:
+        rounds = {number for number, _ in notes}
+        first, why = min(notes, key=lambda note: note[0])
+        of_seed = "" if seed is None else f" of seed {seed}"
+        if len(rounds) == 1:
+            when = f"in round {first}{of_seed}"
+        else:
+            when = f"in {len(rounds)} rounds{of_seed}, first in round {first}"
+        told.append(f"{owner} was left out {when}: {printable(why, LONGEST).rstrip('.')}.")
+    more = len(by_owner) - len(told)
+    if more:
+        told.append(f"{more} more were left out: left_out in result.json lists them.")
+    return told
