@@ -148,8 +148,11 @@ class Courier:
                 replies[name] = self._opened(requests.get(name), name, answer)
             except without as failure:
                 failed[name] = failure
-                why = printable(reason(failure))
-                self._mends[why] = failure.mend if isinstance(failure, Lost) else ""
+                text, mend = (
+                    (failure.why, failure.mend) if isinstance(failure, Lost) else (reason(failure), "")
+                )
+                why = printable(text)
+                self._mends[why] = mend
                 self._note_left_out(first, name, why)
             else:
                 if confirms or (alike is not None and not tolerant):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import unicodedata
 
 from secure_fedgraph.errors import SecureFedGraphError
-from secure_fedgraph.protocol.transport import Lost
 
 LONGEST = 1000
 """Characters that are kept of a sentence."""
@@ -27,5 +26,5 @@ def printable(text: str, longest: int = LONGEST) -> str:
 
 def reason(error: Exception) -> str:
     """Why a client was left out, in a sentence; an unexpected error says of what class it is."""
-    text = error.why if isinstance(error, Lost) else str(error)
+    text = str(error)
     return text if isinstance(error, SecureFedGraphError) else f"{type(error).__name__}: {text}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from secure_fedgraph.experiment.schema import RunResult
-from secure_fedgraph.protocol.text import printable
 
 MOST_OWNERS = 12
 """That have a line of their own."""
@@ -29,8 +28,14 @@ def left_out(run: RunResult) -> list[str]:
             when = f"in round {first}{of_seed}"
         else:
             when = f"in {len(rounds)} rounds{of_seed}, first in round {first}"
-        told.append(f"{owner} was left out {when}: {printable(why, LONGEST).rstrip('.')}.")
+        told.append(f"{owner} was left out {when}: {_shown(why)}.")
     more = len(by_owner) - len(told)
     if more:
         told.append(f"{more} more were left out: left_out in result.json lists them.")
     return told
+
+
+def _shown(why: str) -> str:
+    """A reason, cut to a length, and without characters that steer a terminal."""
+    kept = why if len(why) <= LONGEST else why[: LONGEST - 1] + "…"
+    return "".join(letter if letter.isprintable() else "?" for letter in kept).rstrip(".")

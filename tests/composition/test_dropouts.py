@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import warnings
 from typing import Any
 
 import numpy as np
@@ -279,6 +280,13 @@ class TestAProcessThatDies:
     def test_where_nothing_survives_a_drop_out_the_run_ends_and_names_it(self, federation, policy):
         with pytest.raises(SecureFedGraphError, match=r"owner-1's process ended.*can be resumed"):
             self.run(federation, policy)
+
+    def test_a_simulated_drop_out_is_no_warning_and_in_no_list(self, federation):
+        left = Dropouts(at={(1, "owner-0"): "answer"})
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", LeftOutWarning)
+            made = sfg.train(sfg.FedAvg(hidden=(8, 8)), federation, masked(), rounds=1, dropouts=left)
+        assert made.transcript.left_out == []
 
     def test_with_two_others_gone_nothing_opens_and_the_reason_is_told(self, federation):
         left = Dropouts(at={(2, "owner-0"): "advertise", (2, "owner-2"): "answer"})
