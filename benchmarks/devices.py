@@ -3,11 +3,12 @@
     python benchmarks/devices.py [--only pubmed] [--out runs/devices.json] [--table | --keep | --check]
 
 FedSage under masks with three owners. Every cell is a process of its own and trains the same rounds from the
-same seed; its seconds are wall time, for a GPU's own work is on no process's account. The first round is
-apart: links are sorted, graphs are copied to the GPU and its kernels loaded there. "A round" is the median of
-the others; it holds drawing, masks and checks, which stay on the processor. "Apart" is the largest difference
-of a weight of the joint model from the one that a single thread trained. GPU memory is what PyTorch had
-allocated at most. A cell is written once it is finished, and one that is there is not run again. ``--keep``
+same seed; its seconds are wall time, for a GPU's own work is on no process's account. "First round" has the
+set-up too: links are sorted, graphs are copied to the GPU and its kernels loaded there. "A round" is the
+median of the others; it holds drawing, masks and checks, which stay on the processor. "Apart" is the largest
+difference of a weight of the joint model from the one that a single thread trained. GPU memory is what
+PyTorch had allocated at most. A cell is written once it is finished, and one that is there is not run again.
+``--keep``
 leaves the table in ``benchmarks/results/devices.json`` and writes ``docs/large_graphs.md`` from it;
 ``--check`` measures nothing, and ends with status 1 where the page has other figures than the file.
 """

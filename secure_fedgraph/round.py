@@ -227,7 +227,7 @@ class Round:
                     SERVER, self.number, channel.name, READ, among, deliveries, without, leaving_at=reading
                 )
                 return tuple((name, reader) for reader in read for name in replies if name != reader)
-        self._courier.tell_left_out()
+        self._courier.warn_of_left_out()
         return ()
 
     def value(self, channel: Channel, weights: Mapping[str, float], given: Given | None = None) -> Valued:

@@ -71,8 +71,8 @@ class Courier:
         self._given: list[Exchange] = []
         self._confirmed_up_to: dict[str, int] = {}
         self._mends: dict[str, str] = {}
-        self._told: set[str] = set()
-        self._untold: list[tuple[Message, str, str]] = []
+        self._warned_of: set[str] = set()
+        self._to_warn_of: list[tuple[Message, str, str]] = []
 
     @hashed_once()
     def ask(
@@ -159,7 +159,7 @@ class Courier:
                     self._confirmed_up_to[name] = self.history.last
         if failed and not replies:  # no client is left: raise what they failed with
             raise min(failed.values(), key=lambda failure: isinstance(failure, SecureFedGraphError))
-        self.tell_left_out()
+        self.warn_of_left_out()
         missing = set(raw) - set(replies) - set(failed)
         if missing and not tolerant:
             raise Refused(f"round {round}, channel {channel!r}: {', '.join(sorted(missing))} did not answer")
@@ -173,12 +173,12 @@ class Courier:
     def leave_out(self, request: Message, client: str, reason: str) -> None:
         """Notes that an exchange goes on without a client, and warns the operator the first time."""
         self._note_left_out(request, client, printable(reason))
-        self.tell_left_out()
+        self.warn_of_left_out()
 
-    def tell_left_out(self) -> None:
+    def warn_of_left_out(self) -> None:
         """Warns the operator of clients that the run goes on without, once for each."""
-        untold, self._untold = self._untold, []
-        for request, client, why in untold:
+        new, self._to_warn_of = self._to_warn_of, []
+        for request, client, why in new:
             warnings.warn(
                 f"round {request.round}, channel {request.channel!r}: {client} is left out: "
                 f"{printable(why, SHORT)}; the run goes on without it where enough clients are left, and "
@@ -193,9 +193,9 @@ class Courier:
 
     def _note_left_out(self, request: Message, client: str, why: str) -> None:
         self.transcript.leave_out(request, client, why)
-        if client not in self._told:
-            self._told.add(client)
-            self._untold.append((request, client, why))
+        if client not in self._warned_of:
+            self._warned_of.add(client)
+            self._to_warn_of.append((request, client, why))
 
     @property
     def head(self) -> str:

@@ -10,6 +10,7 @@ import pytest
 from tests.scripts import script
 
 page = script("attacks_page")
+COSTED = {"algorithm": "fedsage", "data": "cora", "settings": "masked", "without": "plaintext", "shared": ""}
 
 
 def attacked(**changes: Any) -> dict[str, Any]:
@@ -68,14 +69,7 @@ def test_a_defence_that_leaves_something_at_some_seeds_says_so() -> None:
 
 def test_defences_of_the_same_runs_share_a_line() -> None:
     measured = {key: [1.0, 1.5] for key in ("accuracy", "accuracy_without", "bytes_ratio", "cpu_ratio")}
-    about = {
-        "algorithm": "fedsage",
-        "data": "cora",
-        "settings": "masked",
-        "without": "plaintext",
-        "shared": "",
-    }
-    row = {**about, **measured, "seeds": [0, 1], "epsilon": {"node": "inf", "client": 2.5}}
+    row = {**COSTED, **measured, "seeds": [0, 1], "epsilon": {"node": "inf", "client": 2.5}}
     lines = page.cost_lines([{"defence": name, **row} for name in ("one", "two")])
     assert len([line for line in lines if line.startswith("|")]) == 3
     assert lines[-1].startswith("Not measured: weights-masked, ")
@@ -84,11 +78,4 @@ def test_defences_of_the_same_runs_share_a_line() -> None:
 
 
 def test_refused_runs_have_no_figures() -> None:
-    about = {
-        "algorithm": "fedsage",
-        "data": "cora",
-        "settings": "masked",
-        "without": "plaintext",
-        "shared": "",
-    }
-    assert "| refused |" in page.cost_lines([{"defence": "one", **about, "seeds": []}])[2]
+    assert "| refused |" in page.cost_lines([{"defence": "one", **COSTED, "seeds": []}])[2]

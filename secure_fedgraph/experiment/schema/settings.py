@@ -66,7 +66,7 @@ class Settings(Part):
     @model_validator(mode="before")
     @classmethod
     def _null_is_absent(cls, value: Any) -> Any:
-        """It is not, here: an experiment writes null only where it is a value of its own."""
+        """Keeps null, which other parts of a file drop: an experiment writes it only where it is allowed."""
         return value
 
 
