@@ -56,7 +56,7 @@ class Workers:
     Args:
         settings: client -> what its process gets before the run.
         answer_within: seconds that all clients together have for one answer each; inf waits for ever.
-        anew: whether each process starts as a program of its own instead of a fork. It takes a second or two
+        anew: whether each process starts as a program of its own instead of a fork. It takes an import
             more. A GPU needs it: an import before the fork may start the GPU's driver, and a fork cannot use
             a driver that its parent started.
     """
