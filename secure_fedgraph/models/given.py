@@ -166,6 +166,7 @@ def check_fits(given: Given, schema: Schema, device: torch.device = CPU) -> None
     """
     model = build(given, schema, 0)
     name = _name(model)
+    _check_registered(model)
     if not any(p.requires_grad for p in model.parameters()):
         raise BadInput(f"model {name} has no parameter that can be trained: leave requires_grad on for some")
     for key, value in parameters_of(model).items():
@@ -208,6 +209,39 @@ def check_fits(given: Given, schema: Schema, device: torch.device = CPU) -> None
             return
         scores = check_scores(made, rows, schema.classes, f"{who}, in training,", schema.kind)
         check_trains(scores, model, who)  # where its parameters lie
+
+
+def _check_registered(model: nn.Module) -> None:
+    """Checks that no list, tuple or dict hides trainable parameters from torch.
+
+    They would be neither trained nor sent. What is frozen may be hidden, as teachers are on purpose.
+
+    Raises:
+        BadInput: naming the attribute, and what torch has in its place.
+    """
+    known = {id(one) for one in (*model.modules(), *model.parameters())}
+    for path, module in model.named_modules():
+        for key, value in vars(module).items():
+            if key.startswith("_"):  # torch's own tables
+                continue
+            values = value.values() if isinstance(value, dict) else value
+            hidden = [one for one in values if id(one) not in known] if _holds(value) else []
+            for one in hidden:
+                if not isinstance(one, nn.Module | nn.Parameter):
+                    continue
+                inside = one.parameters() if isinstance(one, nn.Module) else [one]
+                if any(p.requires_grad for p in inside):
+                    kind = "Module" if isinstance(one, nn.Module) else "Parameter"
+                    mend = "Dict" if isinstance(value, dict) else "List"
+                    raise BadInput(
+                        f"model {_name(model)}: {'.'.join(filter(None, (path, key)))!r} is a "
+                        f"{type(value).__name__} with a {type(one).__name__} in it, which torch does not "
+                        f"look into, so it would not be trained: make it a torch.nn.{kind}{mend}"
+                    )
+
+
+def _holds(value: object) -> bool:
+    return isinstance(value, list | tuple | dict)
 
 
 def check_scores(scores: object, rows: int, classes: int, who: str, asked: str) -> Tensor:

@@ -589,6 +589,42 @@ def test_scores_that_train_nothing_are_refused_before_anything_is_sent(
         algorithm.check(Schema(16, 3, kind=kind))
 
 
+class Hides(nn.Module):
+    """Keeps a part where torch does not look."""
+
+    def __init__(self, hidden: object, *known: nn.Module) -> None:
+        super().__init__()
+        self.known = nn.ModuleList(known)
+        self.inner = nn.Module()
+        self.inner.hidden = hidden
+        self.last = nn.Linear(8, 3)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.last(x)
+
+
+_KNOWN, _FROZEN = nn.Linear(8, 3), nn.Linear(8, 3).requires_grad_(False)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "mend"),
+    [
+        ([nn.ReLU(), nn.Linear(8, 3)], "ModuleList"),
+        ((nn.Linear(8, 3),), "ModuleList"),
+        ({"one": nn.Linear(8, 3)}, "ModuleDict"),
+        ([nn.Parameter(torch.ones(3))], "ParameterList"),
+        ([nn.ReLU(), _FROZEN, torch.ones(3), _KNOWN], None),
+        (torch.ones(3), None),
+    ],
+)
+def test_layers_that_torch_does_not_look_into_are_named(hidden: object, mend: str | None) -> None:
+    if mend is None:
+        given.check_fits(lambda: Hides(hidden, _KNOWN), Schema(8, 3))
+        return
+    with pytest.raises(BadInput, match=f"'inner.hidden' .*{mend}"):
+        given.check_fits(lambda: Hides(hidden), Schema(8, 3))
+
+
 @pytest.mark.parametrize("kind", ["node", "graph"])
 def test_a_model_that_fails_in_training_on_a_small_graph_alone_is_not_refused(kind: str) -> None:
     def shape(model: nn.Module, scores: Tensor) -> Tensor:
