@@ -120,7 +120,7 @@ class Round:
         self._record(request, total.contributors, total.total)
         if total.cut:
             limit = next(stage.limit for stage in bound.stages if stage.tallies)
-            mend = f"set protection.limit={2 * limit:g}"
+            mend = f"set protection.limit={2 * limit:g}, or a smaller learning rate where training diverges"
             what_happened = f"held values beyond protection.limit={limit:g}; they were cut: {mend}"
             self._note_cut(request, total.cut, len(total.contributors), limit, what_happened)
         return total
