@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_no_figure_stands_in_the_page_that_no_file_holds() -> None:
-    command = [sys.executable, str(ROOT / "benchmarks" / "reproduced.py"), "--check"]
+@pytest.mark.parametrize("script", ["reproduced.py", "readings.py"])
+def test_no_figure_stands_in_the_page_that_no_file_holds(script: str) -> None:
+    command = [sys.executable, str(ROOT / "benchmarks" / script), "--check"]
     assert subprocess.run(command, check=False).returncode == 0
