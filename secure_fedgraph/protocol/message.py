@@ -50,20 +50,8 @@ class Message:
 
     def to_bytes(self) -> bytes:
         """What goes over the wire."""
-        return wire.encode(
-            {
-                "run": self.run,
-                "round": self.round,
-                "exchange": self.exchange,
-                "channel": self.channel,
-                "step": self.step,
-                "sender": self.sender,
-                "recipient": self.recipient,
-                "cohort": "\n".join(self.cohort),
-                "body": self.body,
-                **({MISSED: self.missed} if len(self.missed) else {}),
-            }
-        )
+        fields = {**vars(self), "cohort": "\n".join(self.cohort)}
+        return bytes((_WITH_MISSED if len(self.missed) else _WITHOUT).pack(fields))
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Message:
@@ -72,7 +60,7 @@ class Message:
         Raises:
             HostileMessage: for bytes that hold none.
         """
-        tree = wire.decode(raw, views=True)
+        tree = _WITHOUT.read(raw) or wire.decode(raw, views=True)
         for key, kind in _FIELDS.items():
             if type(tree.get(key)) is not kind:
                 raise HostileMessage(f"a message lacks its field {key!r}, or the field has another type")
@@ -116,7 +104,7 @@ class Message:
         return self == request.reply(self.body)
 
 
-_FIELDS: dict[str, type] = {
+_FIELDS: dict[str, type[str] | type[int] | type[memoryview]] = {
     "run": str,
     "round": int,
     "exchange": int,
@@ -127,6 +115,8 @@ _FIELDS: dict[str, type] = {
     "cohort": str,
     "body": memoryview,
 }
+_WITHOUT, _WITH_MISSED = wire.Form(_FIELDS), wire.Form({**_FIELDS, MISSED: memoryview})
+"""Envelopes without and with exchanges that the recipient has missed."""
 
 
 def digest(raw: bytes | memoryview | wire.Parts) -> str:
