@@ -92,7 +92,7 @@ class _ResidualLayers(torch.autograd.Function):
         for depth, (between, (mean, variance)) in enumerate(zip(run.links, run.statistics, strict=True)):
             weight, bias, scaling, shift = parameters[FIELDS * depth : FIELDS * (depth + 1)]
             summed = between.rows.product(h)
-            active = torch.addmm(bias, summed, weight.t()).relu_()
+            active = torch.mm(summed, weight.t()).add_(bias).relu_()  # addmm first copies the bias
             h, average, deviation = torch.native_batch_norm(
                 active, scaling, shift, mean, variance, True, run.momentum, EPS
             )
@@ -103,9 +103,8 @@ class _ResidualLayers(torch.autograd.Function):
             layers.append(_Layer(summed, active, average, deviation, scale))
         kept = run.kept
         mixed = rows.index_select(0, kept).lerp_(h, run.share)
-        low, high = torch.aminmax(mixed)
-        inside = None
-        if not (-run.bound <= float(low) and float(high) <= run.bound):  # NaN is outside too
+        array, inside = mixed.numpy(), None
+        if not (-run.bound <= array.min(initial=0.0) and array.max(initial=0.0) <= run.bound):  # nor is NaN
             inside = (mixed >= -run.bound).logical_and_(mixed <= run.bound)
             mixed.clamp_(-run.bound, run.bound)
         ctx.save_for_backward(*parameters)  # refuses weights that were changed since

@@ -14,7 +14,6 @@ from pathlib import Path
 from threading import Lock, get_ident
 from typing import Any
 
-
 from secure_fedgraph import files
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.privacy.accounting import epsilon
