@@ -140,7 +140,7 @@ class Pass:
         if number not in self.own_rows or number in self.aggregates:
             raise HostileMessage(f"an aggregate of segment {number} was given out of turn")
         self.summands[number] = summands
-        self.aggregates[number] = aggregate.requires_grad_(self.settings.backward == "server")
+        self.aggregates[number] = aggregate.detach().requires_grad_(self.settings.backward == "server")
 
     def loss(self, top: Tensor) -> Tensor:
         """Cross entropy on the batch, or the stale gradient's inner product where others hold the labels."""
