@@ -97,9 +97,15 @@ def verify(public: bytes, signature: bytes, message: bytes) -> None:
         HostileMessage: the signature is another's or for other bytes, or the key is no key.
     """
     try:
-        Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
+        _verified(bytes(public), bytes(signature), bytes(message))
     except (InvalidSignature, ValueError, TypeError):
         raise HostileMessage(f"A signature does not belong to identity {_short(public)}.") from None
+
+
+@lru_cache(maxsize=4096)
+def _verified(public: bytes, signature: bytes, message: bytes) -> None:
+    """Server and clients of one process check the same signatures: what held once is not checked again."""
+    Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
 
 
 class AgreementKey(Secret):

@@ -10,6 +10,7 @@ it no link is followed: somebody else could have put it in the place of a folder
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import secrets
 import stat
@@ -197,6 +198,112 @@ def lock(path: Path, timeout: float = -1) -> FileLock:
         if status.st_mode & OTHERS:
             append(path, b"")
     return FileLock(path, timeout=timeout, mode=PRIVATE_FILE)
+
+
+class _KeptOpen:
+    """A private file that this process opens once, and again where another has come in its place.
+
+    Each use looks at what stands under the name: a file that was replaced, or a link in its place, is noticed
+    as if it were opened each time. A forked process opens it anew: locks belong to what was opened.
+    """
+
+    _flags = os.O_RDWR | os.O_CREAT
+
+    def __init__(self, path: Path, root: Path | None = None) -> None:
+        self.path = path
+        self._root = root
+        self._name = os.fspath(path)
+        self._descriptor = -1
+        self._opened: tuple[int, int, int] = (0, 0, 0)
+        """By which process, and on which device which file."""
+
+    def __del__(self) -> None:
+        self._close()
+
+    def _current(self) -> int:
+        """A descriptor of what stands under the name, which is closed to others."""
+        if not self._is_current():
+            self._close()
+            with _folder(self.path.parent, self._root) as folder:
+                self._descriptor = _open_file(self.path, folder, self._flags)
+            _close_to_others(self._descriptor, PRIVATE_FILE)
+            status = os.fstat(self._descriptor)
+            self._opened = os.getpid(), status.st_dev, status.st_ino
+        return self._descriptor
+
+    def _is_current(self) -> bool:
+        if self._descriptor < 0:
+            return False
+        try:
+            status = os.lstat(self._name)
+        except FileNotFoundError:
+            return False
+        same = (os.getpid(), status.st_dev, status.st_ino) == self._opened
+        return same and not status.st_mode & OTHERS
+
+    def _close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+class AppendedFile(_KeptOpen):
+    """A private file that is only added to, as :func:`append` does; what it costs is the writing.
+
+    Args:
+        path: the file; its folder must exist by the first :meth:`append`.
+        root: the folder that a user named, the file's own by default.
+    """
+
+    _flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+
+    def append(self, content: bytes, *, sync: bool = False) -> None:
+        """Adds to the end.
+
+        Args:
+            sync: return only once it is on disk.
+
+        Raises:
+            BadInput, OSError: as :func:`append`.
+        """
+        descriptor, left = self._current(), memoryview(content)
+        while left:
+            left = left[os.write(descriptor, left) :]
+        if sync:
+            os.fsync(descriptor)
+
+
+class KeptLock(_KeptOpen):
+    """The same lock as :func:`lock` takes, for whoever takes it often: it waits, and one thread has it.
+
+    Args:
+        path: the lock file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._instead: FileLock | None = None
+        """Where the file system has no such locks: what stands in for them."""
+
+    def __enter__(self) -> None:
+        while self._instead is None:
+            descriptor = self._current()
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            except OSError as error:
+                if error.errno != errno.ENOSYS:
+                    raise
+                self._instead = lock(self.path)
+                break
+            if self._is_current():  # else it was replaced meanwhile, and this locks no name
+                return
+        self._instead.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        if self._instead is not None:
+            self._instead.release()
+        else:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
 
 def remove(path: Path, root: Path | None = None) -> None:

@@ -90,16 +90,29 @@ class SparseMatrix:
     @functools.cached_property
     def transposed(self) -> SparseMatrix:
         """Rows for columns."""
+        if self.column.device.type == "cpu":
+            return self._transposed_by_numpy()
         rows = torch.arange(len(self), device=self.starts.device)
         row = torch.repeat_interleave(rows, self.starts.diff())
         order = stable_order(self.column, self.columns)
         value = None if self.value is None else self.value[order]
         return SparseMatrix(_starts(self.column, self.columns), row[order], value, len(self))
 
-    def _summed(self, x: Tensor) -> Tensor:
+    def _transposed_by_numpy(self) -> SparseMatrix:
+        """The same: on a few thousand non-zeros NumPy's calls take a quarter of torch's time."""
+        column = self.column.numpy()
+        row = np.repeat(np.arange(len(self)), np.diff(self.starts.numpy()))
+        order = np.argsort(column.astype(np.int16) if self.columns <= 2**15 else column, kind="stable")
+        starts = np.zeros(self.columns + 1, dtype=np.int64)
+        np.cumsum(np.bincount(column, minlength=self.columns), out=starts[1:])
+        value = None if self.value is None else torch.from_numpy(self.value.numpy()[order])
+        return SparseMatrix(torch.from_numpy(starts), torch.from_numpy(row[order]), value, len(self))
+
+    def product(self, x: Tensor) -> Tensor:
+        """As :meth:`times`, for hand-written gradients: autograd does not see through it."""
         summed: Tensor = F.embedding_bag(
             self.column,
-            x,
+            x.detach(),
             self.starts,
             mode="sum",
             per_sample_weights=None if self.value is None else self.value.to(x.dtype),
@@ -114,12 +127,12 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, matrix: SparseMatrix) -> Tensor:
         ctx.matrix = matrix
-        return matrix._summed(x)
+        return matrix.product(x)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         matrix: SparseMatrix = ctx.matrix
-        return matrix.transposed._summed(gradient.contiguous()), None
+        return matrix.transposed.product(gradient.contiguous()), None
 
 
 def stable_order(numbers: Tensor, below: int) -> Tensor:

@@ -14,7 +14,7 @@ import numpy as np
 
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.protocol import wire
-from secure_fedgraph.protocol.message import CARRIER
+from secure_fedgraph.protocol.message import CARRIER, digest_alike
 
 DIGEST = 32
 MOST_MISSED = 2**16
@@ -121,10 +121,7 @@ def exchange_of(number: int, round: int, channel: str, cohort: tuple[str, ...], 
 
 def given_digest(given: wire.Tree) -> str:
     """SHA-256 of what was given, as it came out of a message: the same for all who were given the same."""
-    hasher = hashlib.sha256()
-    for piece in wire.pack(given).buffers:
-        hasher.update(piece)
-    return hasher.hexdigest()
+    return digest_alike(wire.pack(given))
 
 
 def split_given_and_carrier(tree: wire.Tree) -> tuple[wire.Tree, wire.Tree]:

@@ -152,6 +152,7 @@ class Transcript:
         """What clients uploaded, before it was hidden; each knows its own. Kept in full or not at all."""
         self._bodies: dict[int, bytes] = {}
         self._next = 0
+        self._notes = None if folder is None else files.AppendedFile(folder / NOTES, folder.parent)
         if folder is not None:
             files.private_folder(folder, folder.parent)
             if go_on:
@@ -299,9 +300,9 @@ class Transcript:
 
     def _write_down(self, kind: str, note: Sent | Opened | LeftOut | Cut) -> None:
         """Writes a note at once: the index is written at the end, which a run may not reach."""
-        if self.folder is not None:
+        if self._notes is not None:
             line = json.dumps({"kind": kind, **vars(note)}) + "\n"
-            files.append(self.folder / NOTES, line.encode(), root=self.folder.parent)
+            self._notes.append(line.encode())
 
     def _take_up(self, path: Path) -> None:
         try:

@@ -442,9 +442,8 @@ AnyUpload = (
 
 def all_finite(values: np.ndarray) -> bool:
     """Whether no value is NaN or infinite, without a mask as large as the values."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = values.sum()  # one pass; it is finite only where all are, and may overflow where all are
-    return bool(np.isfinite(total) or np.isfinite([values.max(initial=0.0), values.min(initial=0.0)]).all())
+    # NaN is the largest and the smallest; both passes together take a third of a sum's time
+    return bool(np.isfinite(values.max(initial=0.0)) and np.isfinite(values.min(initial=0.0)))
 
 
 def _fitted(

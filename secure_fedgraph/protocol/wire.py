@@ -69,7 +69,7 @@ class Parts:
 
     def __init__(self, buffers: list[Any]) -> None:
         self.buffers = buffers
-        self.length = sum(len(buffer) for buffer in buffers)
+        self.length = sum(map(len, buffers))
 
     def __bytes__(self) -> bytes:
         return b"".join(self.buffers)
@@ -156,6 +156,83 @@ def decode(body: bytes | memoryview, *, views: bool = False) -> Tree:
         values[name] = value if views or code != _BYTES else bytes(value)
         at += size
     return values
+
+
+class Form:
+    """Bodies with the same entries in the same order, such as envelopes: the same bytes in fewer steps.
+
+    Args:
+        fields: names to ``str``, ``int`` or ``memoryview``, which stands for bytes.
+
+    >>> form = Form({"name": str, "step": int})
+    >>> bytes(form.pack({"name": "cora", "step": 3})) == encode({"name": "cora", "step": 3})
+    True
+    >>> form.read(encode({"name": "cora", "step": 3}))
+    {'name': 'cora', 'step': 3}
+    >>> form.read(encode({"name": "cora"})) is None
+    True
+    """
+
+    def __init__(self, fields: Mapping[str, type[str] | type[int] | type[memoryview]]) -> None:
+        self._kinds = dict(fields)
+        # what is the same in every head, and between these pieces the length of each text and bytes entry
+        constant, pieces = MAGIC + _HEAD.pack(VERSION, len(fields)), list[bytes]()
+        for name, kind in fields.items():
+            code = _INT64 if kind is int else _TEXT if kind is str else _BYTES
+            constant += _packed_name(name) + _KIND.pack(code, int(kind is not int))
+            if kind is not int:
+                pieces.append(constant)
+                constant = b""
+        self._constants = (*pieces, constant)
+        lengths = "".join(f"{len(piece)}sQ" for piece in pieces)
+        self._head = struct.Struct(f"<{lengths}{len(constant)}s")
+
+    def pack(self, values: Mapping[str, Value]) -> Parts:
+        """As :func:`pack`, for values of this form."""
+        payloads, lengths = list[Any](), list[int]()
+        for name, kind in self._kinds.items():
+            value = values[name]
+            if kind is int:
+                payloads.append(_SCALARS[_INT64].pack(value))
+                continue
+            if isinstance(value, Parts):
+                payloads += value.buffers
+                lengths.append(value.length)
+                continue
+            payload = value.encode() if kind is str else memoryview(value).cast("B")
+            payloads.append(payload)
+            lengths.append(len(payload))
+        constants = self._constants
+        between = (part for pair in zip(constants, lengths, strict=False) for part in pair)
+        return Parts([self._head.pack(*between, constants[-1]), *payloads])
+
+    def read(self, body: bytes | memoryview) -> Tree | None:
+        """As :func:`decode` with views; None for a body of any other form, hostile or not."""
+        view, at = memoryview(body), self._head.size
+        if len(view) < at:
+            return None
+        head = self._head.unpack_from(view)
+        if head[::2] != self._constants:
+            return None
+        if sum(head[1::2]) + 8 * (len(self._kinds) - len(head) // 2) != len(view) - at:
+            return None
+        values: Tree = {}
+        lengths = iter(head[1::2])
+        for name, kind in self._kinds.items():
+            if kind is int:
+                (values[name],) = _SCALARS[_INT64].unpack_from(view, at)
+                at += 8
+                continue
+            payload = view[at : at + next(lengths)]
+            at += len(payload)
+            if kind is str:
+                try:
+                    values[name] = str(payload, "utf-8")
+                except UnicodeDecodeError:
+                    return None
+            else:
+                values[name] = payload.toreadonly()
+        return values
 
 
 def _ends_early(view: memoryview) -> HostileMessage:

@@ -29,7 +29,7 @@ from secure_fedgraph.graph.partition.vertical import vertical
 from secure_fedgraph.graph.sample.layers import draw_batch, links_between
 from secure_fedgraph.graph.sample.trees import NeighbourTable
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.models.vertical import Noise, Tower
+from secure_fedgraph.models.vertical.tower import Noise, Tower
 from secure_fedgraph.protocol import Reveal
 
 NODES, COLUMNS, CLASSES = 60, 18, 3

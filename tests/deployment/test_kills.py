@@ -189,14 +189,14 @@ def test_a_full_disk_at_a_silo_is_named_and_charges_nothing_twice(
     )
     from secure_fedgraph import files
 
-    append, full = files.append, True
+    append, full = files.AppendedFile.append, True
 
-    def refusing(path: Path, content: bytes, **given: object) -> None:
-        if full and "bank-b" in str(path) and b'"round": 2' in content:
+    def refusing(file: files.AppendedFile, content: bytes, **given: bool) -> None:
+        if full and "bank-b" in str(file.path) and b'"round": 2' in content:
             raise OSError(28, "No space left on device")
-        append(path, content, **given)  # type: ignore[arg-type]
+        append(file, content, **given)
 
-    monkeypatch.setattr(files, "append", refusing)
+    monkeypatch.setattr(files.AppendedFile, "append", refusing)
     with pytest.raises(sfg.errors.SecureFedGraphError, match="bank-b cannot write to its own folder"):
         silos.serve(silos.start_all())
     full = False

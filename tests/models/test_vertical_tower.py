@@ -9,7 +9,7 @@ from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.sample.layers import Links, links_between
 from secure_fedgraph.graph.sample.trees import NeighbourTable
 from secure_fedgraph.graph.sparse_matrix import SparseMatrix
-from secure_fedgraph.models.vertical import Noise, Tower, locally, segments_of
+from secure_fedgraph.models.vertical.tower import Noise, Tower, locally, segments_of
 
 NODES = torch.arange(5)
 TABLE = NeighbourTable(torch.tensor([[0, 1, 1, 2, 3, 0], [1, 0, 2, 1, 0, 3]]), 5)  # node 4 is alone

@@ -13,11 +13,12 @@ from torch_geometric.data import Data
 from secure_fedgraph.algorithms.glasu.settings import GlasuSettings
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.graph.partition.vertical import UNKNOWN
-from secure_fedgraph.graph.sample.layers import Links, draw_batch, grow, links_between, public_set
+from secure_fedgraph.graph.sample.layers import InducedLinks, Links, draw_batch, grow, public_set
 from secure_fedgraph.graph.sample.trees import NeighbourTable
-from secure_fedgraph.models.finite import finite, note_divergence
+from secure_fedgraph.models.finite import all_are_finite, finite, note_divergence
 from secure_fedgraph.models.sparse_rows import chosen, compact_of
-from secure_fedgraph.models.vertical import Noise, Tower, locally
+from secure_fedgraph.models.vertical.residual import pull
+from secure_fedgraph.models.vertical.tower import Noise, Tower, locally
 
 Draw = Callable[[str], torch.Generator]
 
@@ -106,10 +107,12 @@ class Pass:
         """One segment's links, a layer each."""
         if number not in self._links:
             self.sample(number)
-            self._links[number] = [
-                links_between(self.table, self.sets[layer], self.sets[layer + 1], self.tower.loop)
-                for layer in self.tower.segments[number]
-            ]
+            self._links[number] = links = list[Links]()
+            induced: InducedLinks | None = None
+            for layer in self.tower.segments[number]:
+                if induced is None or induced.inputs is not self.sets[layer]:
+                    induced = InducedLinks(self.table, self.sets[layer], self.tower.loop)
+                links.append(induced.onto(self.sets[layer + 1]))
         return self._links[number]
 
     def forward(self, number: int, rows: Tensor | None, update: int, settle: bool) -> Tensor:
@@ -137,7 +140,7 @@ class Pass:
         if number not in self.own_rows or number in self.aggregates:
             raise HostileMessage(f"an aggregate of segment {number} was given out of turn")
         self.summands[number] = summands
-        self.aggregates[number] = aggregate.clone().requires_grad_(self.settings.backward == "server")
+        self.aggregates[number] = aggregate.detach().requires_grad_(self.settings.backward == "server")
 
     def loss(self, top: Tensor) -> Tensor:
         """Cross entropy on the batch, or the stale gradient's inner product where others hold the labels."""
@@ -168,8 +171,7 @@ class Pass:
             raise HostileMessage(f"the gradient of segment {number} was given out of turn")
         if self.block is not None:
             gradient = gradient[:, self.block * own_rows.shape[1] :][:, : own_rows.shape[1]]
-        # backward(gradient) would load PyTorch's compiler; the gradient of this product is the same
-        (own_rows * gradient).sum().backward()
+        pull(own_rows, gradient).backward()
 
     def gradient_at(self, number: int) -> Tensor:
         """The gradient of everything above, at what was aggregated after a segment."""
@@ -204,9 +206,14 @@ class Pass:
     def descend_gradient(self, rate: float) -> None:
         """Plain SGD with weight decay."""
         decay = self.settings.weight_decay / self.parties
-        gradients = [p.grad for p in self.tower.parameters() if p.grad is not None]
-        note_divergence(f"party {self.place}", all(bool(torch.isfinite(g.sum())) for g in gradients))
-        for p in self.tower.parameters():
-            if p.grad is not None:
-                p.sub_(finite(p.grad + decay * p), alpha=rate).nan_to_num_()
-                p.grad = None
+        trained = [(p, p.grad) for p in self.tower.parameters() if p.grad is not None]
+        steps = [(decay * p).add_(gradient) for p, gradient in trained]
+        if not all_are_finite(steps):
+            note_divergence(f"party {self.place}", all_are_finite(gradient for _, gradient in trained))
+            steps = [finite(step) for step in steps]
+        for (p, _), step in zip(trained, steps, strict=True):
+            p.sub_(step, alpha=rate)
+            p.grad = None
+        if not all_are_finite(p for p, _ in trained):
+            for p, _ in trained:
+                p.nan_to_num_()

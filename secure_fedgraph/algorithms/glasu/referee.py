@@ -15,7 +15,7 @@ from secure_fedgraph.errors import BadInput, Refused
 from secure_fedgraph.graph.sample.layers import links_between
 from secure_fedgraph.graph.sample.trees import NeighbourTable
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.models.vertical import Noise, Tower
+from secure_fedgraph.models.vertical.tower import Noise, Tower
 from secure_fedgraph.protocol import Upload
 from secure_fedgraph.seams import ClientContext, RoundApi
 

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from secure_fedgraph.algorithm import Settings
-from secure_fedgraph.models.vertical import HEADS, Backbone
+from secure_fedgraph.models.vertical.tower import HEADS, Backbone
 
 LOCAL_RATE = 0.05
 """The rate where gradients are local: they lack the other clients' losses and are about M times smaller."""

@@ -91,48 +91,86 @@ class Links:
     @functools.cached_property
     def rows(self) -> SparseMatrix:
         """The links and the nodes' own rows, ``[outputs, inputs]``; a node's own row comes first."""
-        outputs = len(self.own)
-        starts = self.rowptr + torch.arange(outputs + 1)
-        column, value = (
-            torch.empty(len(self.source) + outputs, dtype=kind) for kind in (torch.long, torch.float32)
+        rowptr, outputs = self.rowptr.numpy(), len(self.own)
+        starts = rowptr + np.arange(outputs + 1)
+        column = np.empty(len(self.source) + outputs, dtype=np.int64)
+        value = np.empty(len(column), dtype=np.float32)
+        column[starts[:-1]], value[starts[:-1]] = self.own.numpy(), self.loop.numpy()
+        # each link behind the own rows of its node and of all nodes before
+        at = np.arange(len(self.source)) + np.repeat(np.arange(1, outputs + 1), np.diff(rowptr))
+        column[at], value[at] = self.source.numpy(), self.weight.numpy()
+        return SparseMatrix(
+            torch.from_numpy(starts), torch.from_numpy(column), torch.from_numpy(value), self.inputs
         )
-        column[starts[:-1]], value[starts[:-1]] = self.own, self.loop
-        at = torch.arange(len(self.source)) + self.target + 1
-        column[at], value[at] = self.source, self.weight
-        return SparseMatrix(starts, column, value, self.inputs)
 
 
-def links_between(table: NeighbourTable, inputs: Tensor, outputs: Tensor, loop: float = 1.0) -> Links:
-    """The symmetrically normalised adjacency of the subgraph induced on ``inputs``, rows of ``outputs`` only.
+class InducedLinks:
+    """One owner's links between some nodes, symmetrically normalised: ``D^-1/2 (A + loop I) D^-1/2``.
 
-    ``D^-1/2 (A + loop I) D^-1/2`` with the degrees of the induced subgraph, loops counted.
+    Degrees are those of the subgraph induced on the nodes, loops counted. Layers with the same input nodes
+    share one of these.
 
     Args:
         table: one owner's links, both directions.
         inputs: ascending distinct nodes.
-        outputs: ascending distinct nodes, all of them inputs.
         loop: weight of a node's own row before the normalisation.
+    """
+
+    def __init__(self, table: NeighbourTable, inputs: Tensor, loop: float = 1.0) -> None:
+        nodes, first, degree = inputs.numpy(), table.rowptr.numpy(), table.degree.numpy()
+        self.inputs, self._loop = inputs, loop
+        self._place = np.full(table.num_nodes, -1, dtype=np.int64)
+        self._place[nodes] = np.arange(len(nodes))
+        degree = degree[nodes]
+        ends = np.cumsum(degree)
+        at = np.repeat(first[nodes] - ends + degree, degree)
+        at += np.arange(len(at))
+        source, row = self._place[table.col.numpy()[at]], np.repeat(np.arange(len(nodes)), degree)
+        inside = source >= 0
+        self._source, self._row = source[inside], row[inside]
+        self._degree = np.bincount(self._row, minlength=len(nodes))
+        scale = torch.from_numpy(self._degree.astype(np.float32)).add_(loop).clamp_(min=1e-12).rsqrt_()
+        self._scale = scale.numpy()
+
+    def onto(self, outputs: Tensor) -> Links:
+        """The rows of these nodes.
+
+        Args:
+            outputs: ascending distinct nodes, all of them inputs.
+
+        Raises:
+            BadInput: for an output that is no input.
+        """
+        own, size, scale = self._place[outputs.numpy()], len(self.inputs), self._scale
+        if len(own) and int(own.min()) < 0:
+            raise BadInput("layer sampling: an output node is not among the inputs of its layer")
+        row, source = self._row, self._source
+        if len(own) < size:
+            chosen = np.zeros(size, dtype=bool)
+            chosen[own] = True
+            kept = chosen[row]
+            row, source = row[kept], source[kept]
+        rowptr = np.zeros(len(own) + 1, dtype=np.int64)
+        np.cumsum(self._degree[own], out=rowptr[1:])
+        weight, around = scale[row] * scale[source], np.float32(self._loop) * np.square(scale[own])
+        return Links(
+            torch.from_numpy(rowptr),
+            torch.from_numpy(source),
+            torch.from_numpy(weight),
+            torch.from_numpy(own),
+            torch.from_numpy(around),
+            size,
+        )
+
+
+def links_between(table: NeighbourTable, inputs: Tensor, outputs: Tensor, loop: float = 1.0) -> Links:
+    """The links of :class:`InducedLinks` onto some of its nodes.
+
+    Args:
+        table, inputs, loop: as it takes them.
+        outputs: ascending distinct nodes, all of them inputs.
 
     Raises:
         BadInput: for an output that is no input.
     """
-    place = torch.full((table.num_nodes,), -1, dtype=torch.long)
-    place[inputs] = torch.arange(len(inputs))
-    own = place[outputs]
-    if len(own) and int(own.min()) < 0:
-        raise BadInput("layer sampling: an output node is not among the inputs of its layer")
-    degree = table.degree[inputs]
-    ends = degree.cumsum(0)
-    row = torch.repeat_interleave(torch.arange(len(inputs)), degree)
-    at = torch.arange(len(row)) + torch.repeat_interleave(table.rowptr[inputs] - (ends - degree), degree)
-    source = place[table.col[at]]
-    inside = source >= 0
-    row, source = row[inside], source[inside]
-    scale = (torch.bincount(row, minlength=len(inputs)).to(torch.float32) + loop).clamp(min=1e-12).rsqrt()
-    new = torch.full((len(inputs),), -1, dtype=torch.long)
-    new[own] = torch.arange(len(own))
-    kept = new[row] >= 0
-    row, source = row[kept], source[kept]
-    rowptr = torch.zeros(len(own) + 1, dtype=torch.long)
-    torch.cumsum(torch.bincount(new[row], minlength=len(own)), 0, out=rowptr[1:])
-    return Links(rowptr, source, scale[row] * scale[source], own, loop * scale[own].square(), len(inputs))
+    return InducedLinks(table, inputs, loop).onto(outputs)

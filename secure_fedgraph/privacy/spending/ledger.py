@@ -14,8 +14,6 @@ from pathlib import Path
 from threading import Lock, get_ident
 from typing import Any
 
-from filelock import FileLock
-
 from secure_fedgraph import files
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.privacy.accounting import epsilon
@@ -231,7 +229,8 @@ class Ledger:
         self.budget = budget
         self._charges: list[Charge] = []
         self._lock = Lock()
-        self._between_processes: FileLock | None = None
+        self._file = None if path is None else files.AppendedFile(path)
+        self._between_processes = None if path is None else files.KeptLock(Path(f"{path}.lock"))
         self._in_exchange: set[int] = set()
         """The threads whose charges one fsync puts on disk at the end."""
         self._unsynced: set[int] = set()
@@ -263,12 +262,12 @@ class Ledger:
             self._catch_up()
             plain, charge = charge.data, replace(charge, data=self._keyed(charge.data))
             self._check(charge, plain)
-            if self.path is not None:
+            if self._file is not None:
                 line = charge.to_line().encode()
                 together = get_ident() in self._in_exchange
                 if together:
                     self._unsynced.add(get_ident())
-                files.append(self.path, line, sync=not together)
+                self._file.append(line, sync=not together)
                 self._read, self._last = self._read + len(line), line
             self._count(charge)
             self._charges.append(charge)
@@ -422,11 +421,9 @@ class Ledger:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         with self._lock:
-            if self.path is None:
+            if self._between_processes is None:
                 yield
                 return
-            if self._between_processes is None:
-                self._between_processes = files.lock(Path(f"{self.path}.lock"))
             with self._between_processes:
                 yield
 

@@ -89,13 +89,14 @@ class FixedPoint(Stage):
 
     def apply(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
         """Grid numbers: int32 where they fit, else int64."""
-        # the largest number of the values' own type that is not beyond the limit, so that no sum wraps
-        limit = matrix.dtype.type(self.limit)
-        limit = limit if float(limit) <= self.limit else np.nextafter(limit, matrix.dtype.type(0))
-        matrix = np.clip(matrix, -limit, limit)
-        np.copyto(matrix, 0.0, where=np.isnan(matrix))
+        if self.tally(matrix)[0]:
+            # the largest number of the values' own type that is not beyond the limit, so that no sum wraps
+            limit = matrix.dtype.type(self.limit)
+            limit = limit if float(limit) <= self.limit else np.nextafter(limit, matrix.dtype.type(0))
+            matrix = np.clip(matrix, -limit, limit)
+            np.copyto(matrix, 0.0, where=np.isnan(matrix))
         # scaling by a power of two is exact in floating point, and so is the rounding of what it gives
-        scaled: np.ndarray = np.multiply(matrix, matrix.dtype.type(1 / self.step), out=matrix)
+        scaled: np.ndarray = np.multiply(matrix, matrix.dtype.type(1 / self.step))
         np.rint(scaled, out=scaled)
         numbers: np.ndarray = scaled.astype(np.int32 if self.limit / self.step < 2**31 else np.int64)
         return numbers

@@ -17,6 +17,7 @@ from secure_fedgraph.graph.sample.layers import Links
 from secure_fedgraph.graph.sparse_matrix import SparseMatrix
 from secure_fedgraph.models.parameters import glorot
 from secure_fedgraph.models.sparse_rows import Features
+from secure_fedgraph.models.vertical.residual import LayersRun, residual_layers, sparse_entry
 
 Backbone = Literal["gcnii", "gcn", "gat", "residual"]
 Aggregation = Literal["mean", "concat"]
@@ -162,10 +163,12 @@ class Tower(nn.Module):
             noise: in training; its dropout is 0 in evaluation.
         """
         layers = self.segments[number]
-        first = F.relu(self._entered(x)) if rows is None or self.backbone == "gcnii" else None
+        first = self._first(x) if rows is None or self.backbone == "gcnii" else None
         h = cast(Tensor, first if rows is None else rows)
         if str(layers.start) in self.bridges:
             h = self.bridges[str(layers.start)](h)
+        if self.backbone == "residual" and self.training and all(len(one.own) > 1 for one in links):
+            return self._residual(number, h, links, noise)
         before, kept_rows = h, torch.arange(len(h))
         generator = torch.Generator().manual_seed(noise.seed)
         for depth, between in zip(layers, links, strict=True):
@@ -185,11 +188,21 @@ class Tower(nn.Module):
         scores: Tensor = self.head(rows)
         return scores
 
-    def _entered(self, x: Features) -> Tensor:
+    def _first(self, x: Features) -> Tensor:
+        """The first representation."""
         if isinstance(x, SparseMatrix):
-            return x.linear(self.entry.weight) + self.entry.bias
-        entered: Tensor = self.entry(x)
-        return entered
+            return sparse_entry(x, self.entry.weight, self.entry.bias)
+        return F.relu(self.entry(x))
+
+    def _residual(self, number: int, h: Tensor, links: Sequence[Links], noise: Noise) -> Tensor:
+        """One segment of ``residual`` in training, where each layer has rows to measure."""
+        statistics, parameters = list[tuple[Tensor | None, Tensor | None]](), list[Tensor]()
+        for depth in self.segments[number]:
+            dense, norm = cast(nn.Linear, self.layers[depth]), cast(nn.BatchNorm1d, self.norms[depth])
+            statistics.append((norm.running_mean, norm.running_var) if noise.settle else (None, None))
+            parameters += [dense.weight, dense.bias, norm.weight, norm.bias]
+        run = LayersRun(links, statistics, MOMENTUM, noise.dropout, noise.seed, MU / (number + 1), self.bound)
+        return residual_layers(h, run, parameters)
 
     def _layer(self, depth: int, links: Links, h: Tensor, first: Tensor | None, noise: Noise) -> Tensor:
         dense = self.layers[depth]

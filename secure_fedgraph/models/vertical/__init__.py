@@ -1,0 +1,1 @@
+"""A graph network whose layers are split over owners of features and links."""
