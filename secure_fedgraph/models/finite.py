@@ -27,16 +27,16 @@ def finite(value: Tensor) -> Tensor:
 
 
 def is_finite(values: Tensor) -> bool:
-    """Whether no value is NaN or infinite: two quick passes over the values, where a mask of them takes five.
+    """Whether no value is NaN or infinite: one quick pass over the values, where a mask of them takes five.
 
     >>> is_finite(torch.tensor([1.0, -2.0])), is_finite(torch.tensor([1.0, float("nan")]))
     (True, False)
     """
     if not values.is_floating_point() or not values.numel():
         return True
-    if values.device.type == "cpu" and values.dtype in (torch.float32, torch.float64):
-        array = values.detach().numpy()  # its passes take a third of aminmax's time; NaN comes out of both
-        return math.isfinite(array.max()) and math.isfinite(array.min())
+    total = values.detach().sum()  # takes half as long as the extremes, but overflows where values are large
+    if bool(total.isfinite()):
+        return True
     return bool(torch.stack(torch.aminmax(values)).isfinite().all())
 
 

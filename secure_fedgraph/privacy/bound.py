@@ -43,7 +43,7 @@ from secure_fedgraph.protocol.upload import (
     Layout,
     Upload,
 )
-from secure_fedgraph.protocol.wire import Tree
+from secure_fedgraph.protocol.wire import Pieces, Tree, Value
 
 NEARLY = 1 - 1e-6
 """The share of a carrier's longest norm above which an opened length counts as cut: opening adds noise."""
@@ -276,9 +276,17 @@ class Bound:
             matrix = stage.apply(matrix, scope)
         return torch.from_numpy(matrix).reshape(layout.rows, layout.width).float()
 
-    def seal(self, upload: AnyUpload, scope: Scope, party: Party) -> Tree:
-        """The body that leaves the client."""
+    def seal(self, upload: AnyUpload, scope: Scope, party: Party, in_pieces: bool = False) -> Tree:
+        """The body that leaves the client.
+
+        Args:
+            in_pieces: where nothing is done to the values, the body may hold the upload's own tensors
+                (:class:`~secure_fedgraph.protocol.wire.Pieces`), for who encodes it at once.
+        """
         self.check(upload)
+        if in_pieces and isinstance(upload, Upload) and self._as_it_is:
+            layout, pieces = upload.in_pieces()
+            return self._wrapped(layout, Pieces(pieces), scope, party)
         layout, matrix = self._matrix(upload)
         tally = [np.zeros(0, dtype=np.int32)]
         keys = tuple(os.urandom(KEY_BYTES) for _ in self.carrier.noise_components.removable)
@@ -288,14 +296,23 @@ class Bound:
             matrix = stage.apply_with_keys(matrix, scope, keys) if keyed else stage.apply(matrix, scope)
         if self.tallies:
             matrix = np.concatenate([matrix.reshape(-1), *tally]).reshape(1, -1)
-        reply = {
+        data = self.carrier.seal(matrix, scope, party)
+        if keys:
+            self.carrier.keep_noise_keys(keys, party)
+        return self._wrapped(layout, data, scope, party)
+
+    @property
+    def _as_it_is(self) -> bool:
+        """Whether an upload travels as its tensors hold it, one after the other."""
+        return self.carrier.as_it_is and not self.stages and self.channel.unit is Unit.CLIENT
+
+    def _wrapped(self, layout: Layout, data: Value, scope: Scope, party: Party) -> Tree:
+        reply: Tree = {
             "domain": self.carrier.opens.value,
             "layout": layout.to_text(),
             **self.public,
-            "data": self.carrier.seal(matrix, scope, party),
+            "data": data,
         }
-        if keys:
-            self.carrier.keep_noise_keys(keys, party)
         if mark := self.carrier.binding_mark(scope, party):
             reply["context"] = mark
         return self.carrier.wrap(reply, scope, party)
@@ -338,7 +355,7 @@ class Bound:
         contributors = self.carrier.contributors(tuple(replies))
         # a client that lies in its tally can at most make it look as if every upload was cut
         cut = min(max(int(tally.sum()), 0), len(contributors))
-        values = layout.unpack(self._undo(matrix, scope), by_row=self._by_row)
+        values = layout.unpack(self._undo(matrix, scope), by_row=self._by_row, owned=True)
         whole = len(contributors) - len(noise_keys)
         return Sum(values, contributors, cut, self.deviation(len(contributors), whole))
 
@@ -398,7 +415,7 @@ class Bound:
         layout = self._common_layout(replies)
         sealed = {name: tree["data"] for name, tree in replies.items()}
         matrix, alignment, lengths = self.carrier.open_values(sealed, weights, layout, scope, ask)
-        values = layout.unpack(self._undo(matrix, scope), by_row=self._by_row)
+        values = layout.unpack(self._undo(matrix, scope), by_row=self._by_row, owned=True)
         full = NEARLY * self.carrier.longest
         cut = sum(length >= full for length in lengths.values())
         aggregate = {key: value.to(torch.float32) for key, value in values.items()}

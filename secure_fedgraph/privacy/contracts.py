@@ -168,6 +168,8 @@ class Carrier(ABC):
     ring: int = 0
     longest: float = math.inf
     """The largest L2 norm of an upload that it carries; longer ones are shortened to it."""
+    as_it_is: bool = False
+    """Whether :meth:`seal` only flattens a matrix of float32."""
     agrees_on_keys: bool = False
     """Whether the clients must have agreed on pairwise keys before round 1."""
     tolerates_dropouts: bool = False
@@ -340,10 +342,20 @@ def checked_array(data: Any, dtype: np.dtype[Any], layout: Layout, name: str) ->
     Raises:
         HostileMessage: for anything else, NaN and infinities included.
     """
+    array = typed_array(data, dtype, layout, name)
+    if array.dtype.kind == "f" and not all_finite(array):
+        raise HostileMessage(f"{name}'s upload holds NaN or infinity")
+    return array
+
+
+def typed_array(data: Any, dtype: np.dtype[Any], layout: Layout, name: str) -> np.ndarray:
+    """As :func:`checked_array`, for whoever adds the values up and looks for NaN and infinities in the sum.
+
+    Raises:
+        HostileMessage: for another type or number of values.
+    """
     if not isinstance(data, np.ndarray) or data.dtype != dtype or data.size != layout.rows * layout.width:
         raise HostileMessage(
             f"{name}'s upload does not hold {layout.rows} x {layout.width} values of {dtype}"
         )
-    if data.dtype.kind == "f" and not all_finite(data):
-        raise HostileMessage(f"{name}'s upload holds NaN or infinity")
     return data.reshape(layout.rows, layout.width)

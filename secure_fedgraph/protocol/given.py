@@ -38,7 +38,7 @@ class Numbers:
             return f"floating-point numbers of shape {_form(self.shape)} are due"
         if not _fits(value, self.shape):
             return f"shape {_form(self.shape)} is due, not {_form(value.shape)}"
-        return "" if all_finite(value.detach().float().cpu().numpy()) else "it is not finite"
+        return "" if _float32_holds(value.detach()) else "it is not finite"
 
 
 @dataclass(frozen=True)
@@ -163,6 +163,16 @@ def _entry(value: torch.Tensor) -> Entry:
     if value.is_floating_point():
         return Numbers(tuple(value.shape)) if value.dim() else Real()
     return Integers(tuple(value.shape)) if value.dim() else Whole(-MOST)
+
+
+def _float32_holds(value: torch.Tensor) -> bool:
+    """Whether all values are finite as float32.
+
+    Of float64 the extremes say it, since rounding keeps the order; the others are not converted.
+    """
+    if value.dtype == torch.float64 and value.numel():
+        value = torch.stack(torch.aminmax(value)).float()  # NaN where any value is
+    return all_finite(value.cpu().numpy())
 
 
 def _fits(value: torch.Tensor, shape: tuple[int | None, ...]) -> bool:

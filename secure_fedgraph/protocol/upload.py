@@ -70,14 +70,20 @@ class Layout:
             raise HostileMessage("an upload's layout cannot be read")
         return layout
 
-    def unpack(self, matrix: np.ndarray, *, by_row: bool) -> dict[str, torch.Tensor]:
-        """The named tensors of a packed matrix ``[rows, width]``."""
+    def unpack(self, matrix: np.ndarray, *, by_row: bool, owned: bool = False) -> dict[str, torch.Tensor]:
+        """The named tensors of a packed matrix ``[rows, width]``.
+
+        Args:
+            owned: nobody else has the matrix, so a tensor that is one piece of it is not copied.
+        """
         values, start = {}, 0
         for name, shape in self.fields:
             block = matrix[:, start : start + _size(shape)]
             start += _size(shape)
             tensor_shape = (self.rows, *shape) if by_row else shape
-            values[name] = torch.from_numpy(np.array(block, copy=True)).reshape(tensor_shape)
+            if not (owned and block.flags.c_contiguous and block.flags.writeable):
+                block = np.array(block, copy=True)
+            values[name] = torch.from_numpy(block).reshape(tensor_shape)
         return values
 
 
@@ -115,6 +121,27 @@ class Upload:
 
     def packed(self, unit: Unit) -> tuple[Layout, np.ndarray]:
         """The layout and the matrix ``[rows, width]`` (float32): one row is one unit's data."""
+        layout, tensors = self._described(unit)
+        blocks = [tensors[name].reshape(layout.rows, _size(shape)) for name, shape in layout.fields]
+        matrix = torch.cat(blocks, dim=1)  # a copy
+        if not all_finite(matrix.numpy()):
+            _warn_of(next(name for name, t in tensors.items() if not torch.isfinite(t).all()))
+            matrix.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
+        return layout, matrix.numpy()
+
+    def in_pieces(self) -> tuple[Layout, list[np.ndarray]]:
+        """As :meth:`packed` of a client's upload, its one row in pieces: the tensors themselves."""
+        layout, tensors = self._described(Unit.CLIENT)
+        pieces = []
+        for name, tensor in tensors.items():
+            if not all_finite(tensor.numpy()):
+                _warn_of(name)
+                tensor = tensor.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+            pieces.append(tensor.contiguous().view(-1).numpy())
+        return layout, pieces
+
+    def _described(self, unit: Unit) -> tuple[Layout, dict[str, torch.Tensor]]:
+        """The layout, and the tensors as they travel: float32, on the CPU."""
         if not self.values:
             raise BadInput("an upload holds no tensor")
         tensors = {name: value.detach().to(torch.float32).cpu() for name, value in self.values.items()}
@@ -131,19 +158,7 @@ class Upload:
             fields = tuple((name, tuple(t.shape[1:])) for name, t in tensors.items())
         layout = Layout(fields, rows)
         _check_text(layout)
-        blocks = [
-            t.reshape(rows, _size(shape)) for t, (_, shape) in zip(tensors.values(), fields, strict=True)
-        ]
-        matrix = torch.cat(blocks, dim=1)  # a copy
-        if not all_finite(matrix.numpy()):
-            bad = next(name for name, t in tensors.items() if not torch.isfinite(t).all())
-            _LOG.warning(
-                "values of %r in an upload are not finite and are sent as zeros: training diverged; "
-                "lower the learning rate",
-                bad,
-            )
-            matrix.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
-        return layout, matrix.numpy()
+        return layout, tensors
 
     def laid_out(self, layout: Layout, unit: Unit) -> Upload:
         """This upload in a public layout: tensors of other names or shapes are left out, and are zeros there.
@@ -444,6 +459,14 @@ def all_finite(values: np.ndarray) -> bool:
     """Whether no value is NaN or infinite, without a mask as large as the values."""
     # NaN is the largest and the smallest; both passes together take a third of a sum's time
     return bool(np.isfinite(values.max(initial=0.0)) and np.isfinite(values.min(initial=0.0)))
+
+
+def _warn_of(name: str) -> None:
+    _LOG.warning(
+        "values of %r in an upload are not finite and are sent as zeros: training diverged; "
+        "lower the learning rate",
+        name,
+    )
 
 
 def _fitted(

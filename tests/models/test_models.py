@@ -9,7 +9,15 @@ import torch
 from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.models import GraphSage
 from secure_fedgraph.models.gnn import SageLayer
-from secure_fedgraph.models.parameters import difference, glorot, load, parameters_of, total
+from secure_fedgraph.models.parameters import (
+    difference,
+    glorot,
+    load,
+    made_over,
+    parameters_of,
+    tensors_of,
+    total,
+)
 
 NONE = -1
 
@@ -198,6 +206,18 @@ def test_load_refuses_what_is_not_this_models(spoil) -> None:  # type: ignore[no
     with pytest.raises(HostileMessage, match=r"head|extra"):
         load(net, spoil(parameters_of(model(seed=2))))
     assert all(torch.equal(before[name], p) for name, p in net.named_parameters())  # nothing was copied
+    with pytest.raises(HostileMessage, match=r"head|extra"):
+        made_over(model, spoil(parameters_of(model(seed=2))))
+
+
+def test_a_model_made_over_tensors_holds_these_and_no_copies() -> None:
+    kept = parameters_of(model(seed=2))
+    made = made_over(model, kept)
+    assert all(torch.equal(tensor, kept[name]) for name, tensor in tensors_of(made).items())
+    with torch.no_grad():
+        made.head.bias += 1
+    assert torch.equal(kept["head.bias"], made.head.bias)
+    assert all(p.requires_grad and not p.is_meta for p in made.parameters())
 
 
 def test_difference_and_total() -> None:

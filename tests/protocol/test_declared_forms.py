@@ -25,9 +25,15 @@ def test_one_number_that_is_not_finite_is_refused_wherever_it_stands(number: flo
         check((like(STATE),), {**sent, "weight": torch.zeros(300, 70), "rate": number}, "round 1")
 
 
-def test_a_number_beyond_float32_is_infinite_there() -> None:
-    assert not Numbers((1,)).wrong(torch.tensor([3e38], dtype=torch.float64))
-    assert "finite" in Numbers((1,)).wrong(torch.tensor([1e39], dtype=torch.float64))
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_number_beyond_float32_is_infinite_there(sign: int) -> None:
+    largest = torch.finfo(torch.float32).max
+    above = 2.0**128 - 2.0**103  # the first that does not round down to the largest
+    for number, fits in ((3e38, True), (largest, True), (above, False), (1e39, False), (math.nan, False)):
+        values = torch.tensor([0.0, sign * number, 1.0], dtype=torch.float64)
+        assert bool(values.float().isfinite().all()) == fits
+        assert Numbers((3,)).wrong(values) == ("" if fits else "it is not finite")
+    assert not Numbers((0,)).wrong(torch.zeros(0, dtype=torch.float64))
 
 
 def test_whole_numbers_are_no_truth_values_and_lie_in_their_range() -> None:

@@ -9,6 +9,7 @@ import torch
 from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.protocol import Layout, Unit, Upload
 from secure_fedgraph.protocol.upload import MAX_TENSORS, all_finite
+from secure_fedgraph.protocol.wire import Pieces, encode
 
 
 def test_a_clients_upload_is_one_row():
@@ -40,6 +41,37 @@ def test_no_rows_at_all():
     layout, matrix = Upload({"h": torch.zeros(0, 3)}).packed(Unit.NODE)
     assert matrix.shape == (0, 3)
     assert layout.unpack(matrix, by_row=True)["h"].shape == (0, 3)
+
+
+def test_of_a_matrix_that_nobody_else_has_only_what_lies_in_several_pieces_is_copied():
+    layout, matrix = Upload({"h": torch.ones(2, 2), "s": torch.ones(2)}).packed(Unit.NODE)
+    rows = layout.unpack(matrix, by_row=True, owned=True)
+    one = Upload({"w": torch.ones(2, 2), "b": torch.ones(1)}).packed(Unit.CLIENT)
+    pieces = one[0].unpack(one[1], by_row=False, owned=True)
+    shown = one[1].view()
+    shown.flags.writeable = False  # as a view of a message is
+    copies = one[0].unpack(shown, by_row=False, owned=True)
+    matrix[:], one[1][:] = 7, 7
+    assert rows["h"].tolist() == [[1, 1], [1, 1]] and rows["s"].tolist() == [1, 1]
+    assert pieces["w"].tolist() == [[7, 7], [7, 7]] and pieces["b"].tolist() == [7]
+    assert copies["w"].tolist() == [[1, 1], [1, 1]] and copies["b"].tolist() == [1]
+
+
+@pytest.mark.parametrize("broken", [None, float("nan"), float("inf")])
+def test_in_pieces_an_upload_travels_as_the_same_bytes(broken):
+    values = {
+        "w": torch.randn(3, 4).T,
+        "b": torch.tensor(5.0),
+        "d": torch.randn(2).double(),
+        "e": torch.zeros(0),
+    }
+    if broken is not None:
+        values["w"][1, 2] = broken
+    layout, matrix = Upload(values).packed(Unit.CLIENT)
+    other, pieces = Upload(values).in_pieces()
+    assert other == layout
+    assert encode({"data": Pieces(pieces)}) == encode({"data": matrix.reshape(-1)})
+    assert broken is None or not values["w"].isfinite().all()  # the client's own stays as it is
 
 
 def test_the_upload_is_a_copy():

@@ -25,7 +25,7 @@ from secure_fedgraph.models.neighgen.losses import random_neighbourhoods
 from secure_fedgraph.models.neighgen.mixture import PrototypeMixture
 from secure_fedgraph.models.neighgen.model import NeighGen
 from secure_fedgraph.models.neighgen.training import joint_loss, train_locally
-from secure_fedgraph.models.parameters import difference, glorot, load, parameters_of, total
+from secure_fedgraph.models.parameters import difference, glorot, load, parameters_of, tensors_of, total
 from secure_fedgraph.protocol import (
     Channel,
     ContributionMoments,
@@ -255,17 +255,22 @@ class FedSagePlus(Generates, FedSage):
         if s.feedback == "outputs":
             return ({"outputs": Numbers((s.exchange_batch, CANDIDATES, schema.features))},)
         one = (1,) if s.feedback_minimum == "partitioned" else ()
-        params = dict(self.neighgen(schema).fgen.named_parameters())
-        return ({name: Numbers((*one, *p.shape)) for name, p in params.items()},)
+        shapes = self._generator_shapes(schema)
+        return ({name: Numbers((*one, *shape)) for name, shape in shapes.items()},)
 
     def _offers(self, schema: Schema) -> tuple[dict[str, Entry], ...]:
-        params = dict(self.neighgen(schema).fgen.named_parameters())
         asked: dict[str, Entry] = {
             "z": Numbers((None, self.settings.encoder[1])),
             "counts": Numbers((None,)),
             "seed": Numbers(()),
         }
-        return ({**{_FGEN + name: Numbers(tuple(p.shape)) for name, p in params.items()}, **asked},)
+        shapes = self._generator_shapes(schema)
+        return ({**{_FGEN + name: Numbers(shape) for name, shape in shapes.items()}, **asked},)
+
+    def _generator_shapes(self, schema: Schema) -> dict[str, tuple[int, ...]]:
+        with torch.device("meta"):  # no memory: each message asks for the shapes, and a generator has 60 MB
+            params = dict(self.neighgen(schema).fgen.named_parameters())
+        return {name: tuple(p.shape) for name, p in params.items()}
 
     @PRETRAIN.answer
     def start_generator(self, client: ClientContext, given: State) -> None:
@@ -306,7 +311,7 @@ class FedSagePlus(Generates, FedSage):
             "seed": torch.tensor(float(client.round)),
         }
         client.memory["offered"] = {name: value.clone() for name, value in sent.items()}
-        return Upload({**{_FGEN + k: v for k, v in parameters_of(model.fgen).items()}, **sent})
+        return Upload({**{_FGEN + k: v for k, v in tensors_of(model.fgen).items()}, **sent})
 
     @FEEDBACK.answer
     def feedback(self, client: ClientContext, given: dict[str, Any]) -> Upload | ContributionRows:
@@ -373,7 +378,7 @@ class FedSagePlus(Generates, FedSage):
 
         Encoder, count and head stay as pre-trained, as in the released code: offers are made with them.
         """
-        model = self.own_generator(client)
+        model = self.own_generator(client, to_train=True)
         others = {name: value.to(torch.float32, copy=True) for name, value in answered.total.items()}
         if self.settings.feedback_minimum == "partitioned" and self.settings.feedback == "parameters":
             others = {name: value[0] for name, value in others.items()}  # one row, the sum over queries
@@ -402,7 +407,7 @@ class FedSagePlus(Generates, FedSage):
         note_divergence(client.name, bound_gradients(model.fgen.parameters(), self.settings.largest_gradient))
         take_step(optimizer)
         client.memory["generator_optimizer"] = moments(optimizer)
-        client.memory["neighgen"] = parameters_of(model)
+        client.memory["neighgen"] = tensors_of(model)  # nobody else has the model
 
     @SHARED.answer
     def shared_epoch(self, client: ClientContext, given: State) -> Upload:

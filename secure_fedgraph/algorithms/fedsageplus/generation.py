@@ -16,7 +16,7 @@ from secure_fedgraph.graph.mending import mend
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.neighgen.model import NeighGen
 from secure_fedgraph.models.neighgen.training import predict_neighbours, train_locally
-from secure_fedgraph.models.parameters import glorot, load, parameters_of
+from secure_fedgraph.models.parameters import Parameters, glorot, made_over, parameters_of
 from secure_fedgraph.seams import ClientContext
 
 _LOG = logging.getLogger("secure_fedgraph.training")
@@ -95,14 +95,18 @@ class Generates:
         seed = client.memory.setdefault("impair_seed", client.generator("impairing").initial_seed() % 2**32)
         return impair(client.graph, self.settings.hidden_share, seed)
 
-    def own_generator(self, client: ClientContext) -> NeighGen:
-        """The generator so far; pre-trained now, where no round has asked this owner to yet."""
+    def own_generator(self, client: ClientContext, to_train: bool = False) -> NeighGen:
+        """The generator so far; pre-trained now, where no round has asked this owner to yet.
+
+        Args:
+            to_train: make it over copies of what the client's memory holds, and not over that itself.
+        """
         if "neighgen" not in client.memory:
             self.pretrain(client)
-        model = self.generator_of(client)
-        load(model, client.memory["neighgen"])
-        model.eval()
-        return model
+        kept: Parameters = client.memory["neighgen"]
+        if to_train:
+            kept = {name: value.clone() for name, value in kept.items()}
+        return made_over(lambda: self.generator_of(client), kept).eval()
 
     def completed(self, client: ClientContext) -> Data:
         """The owner's original graph with generated neighbours, made once, before the classifier."""

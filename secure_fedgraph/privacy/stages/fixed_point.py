@@ -12,6 +12,9 @@ from secure_fedgraph.errors import BadInput, Incompatible
 from secure_fedgraph.privacy.contracts import BindContext, Scope, Sensitivity, Stage
 from secure_fedgraph.protocol.channel import Domain
 
+PIECE = 2**16
+"""Values that are rounded at a time: a piece stays in the second-level cache."""
+
 
 @dataclass(frozen=True)
 class FixedPoint(Stage):
@@ -89,16 +92,20 @@ class FixedPoint(Stage):
 
     def apply(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
         """Grid numbers: int32 where they fit, else int64."""
-        if self.tally(matrix)[0]:
-            # the largest number of the values' own type that is not beyond the limit, so that no sum wraps
-            limit = matrix.dtype.type(self.limit)
-            limit = limit if float(limit) <= self.limit else np.nextafter(limit, matrix.dtype.type(0))
-            matrix = np.clip(matrix, -limit, limit)
-            np.copyto(matrix, 0.0, where=np.isnan(matrix))
-        # scaling by a power of two is exact in floating point, and so is the rounding of what it gives
-        scaled: np.ndarray = np.multiply(matrix, matrix.dtype.type(1 / self.step))
-        np.rint(scaled, out=scaled)
-        numbers: np.ndarray = scaled.astype(np.int32 if self.limit / self.step < 2**31 else np.int64)
+        # the largest number of the values' own type that is not beyond the limit, so that no sum wraps
+        limit = matrix.dtype.type(self.limit)
+        limit = limit if float(limit) <= self.limit else np.nextafter(limit, matrix.dtype.type(0))
+        numbers = np.empty(matrix.shape, dtype=np.int32 if self.limit / self.step < 2**31 else np.int64)
+        values, whole = matrix.reshape(-1), numbers.reshape(-1)
+        scratch = np.empty(min(PIECE, values.size), dtype=matrix.dtype)
+        for start in range(0, values.size, PIECE):
+            value = values[start : start + PIECE]
+            scaled = np.clip(value, -limit, limit, out=scratch[: value.size])
+            if np.isnan(scaled.max()):
+                np.copyto(scaled, 0.0, where=np.isnan(scaled))
+            # scaling by a power of two is exact in floating point, and so is the rounding of what it gives
+            np.multiply(scaled, matrix.dtype.type(1 / self.step), out=scaled)
+            np.copyto(whole[start : start + PIECE], np.rint(scaled, out=scaled), casting="unsafe")
         return numbers
 
     def tally(self, matrix: np.ndarray) -> np.ndarray:

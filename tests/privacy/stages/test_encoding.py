@@ -10,7 +10,7 @@ from parties import scope
 
 from secure_fedgraph.errors import BadInput, Incompatible
 from secure_fedgraph.privacy.contracts import BindContext, Sensitivity
-from secure_fedgraph.privacy.stages.fixed_point import FixedPoint
+from secure_fedgraph.privacy.stages.fixed_point import PIECE, FixedPoint
 from secure_fedgraph.protocol import Channel, Reveal
 
 
@@ -85,3 +85,14 @@ def test_rings_that_do_not_serve():
 def test_limits_that_are_none(limit):
     with pytest.raises(BadInput, match=r"protection\.limit"):
         FixedPoint(limit)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_several_pieces_are_rounded_as_one(dtype, rows):
+    stage, width = fitted(8.0, 3, 2**32), PIECE + 7
+    values = np.random.default_rng(0).uniform(-9, 9, (width, rows)).astype(dtype).T  # in no order of its own
+    values[:, 0], values[:, PIECE + 1], values[:, -1] = np.nan, np.inf, -0.0
+    whole = np.nan_to_num(np.clip(values, -8, 8)) / dtype(stage.step)
+    assert np.array_equal(stage.apply(values, scope()), np.rint(whole).astype(np.int32))
+    assert stage.apply(values[:, :0], scope()).shape == (rows, 0)

@@ -231,8 +231,8 @@ class Masked(Carrier):
     def seal(self, matrix: np.ndarray, scope: Scope, party: Party) -> np.ndarray:
         """The masked words, one for each value, packed at the ring's width."""
         plus, minus = client.mask_keys(scope, party)
-        words = np.array(matrix, dtype=np.int32, order="C").reshape(-1)  # always a copy
-        words = words.astype("<u2") if self.bits == 16 else words.view("<u4")
+        whole = matrix if matrix.dtype.kind == "i" else matrix.astype(np.int64)
+        words = whole.reshape(-1).astype(ring_words.word(self.bits))  # two's complement; always a copy
         ring_words.accumulate(words, plus=plus, minus=minus)
         return ring_words.pack(words, self.bits)
 
