@@ -7,7 +7,6 @@ client keeps of such a round must not spoil its later rounds, and no later step 
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Iterable, Mapping
 from inspect import unwrap
 
