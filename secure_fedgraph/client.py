@@ -488,7 +488,7 @@ class Client:
         else:
             self._charge(bound, scope, upload.size, public=layout is not None or not self._foreign)
         self._record_contribution(bound, upload, scope)
-        return bound.seal(upload, scope, self._party, in_pieces=True)
+        return bound.seal_to_send(upload, scope, self._party)
 
     def _beginning(self, channel: str) -> Beginning | None:
         """How a channel that gives the model begins, from public facts and the run's seed."""

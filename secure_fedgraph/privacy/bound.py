@@ -276,17 +276,21 @@ class Bound:
             matrix = stage.apply(matrix, scope)
         return torch.from_numpy(matrix).reshape(layout.rows, layout.width).float()
 
-    def seal(self, upload: AnyUpload, scope: Scope, party: Party, in_pieces: bool = False) -> Tree:
-        """The body that leaves the client.
+    def seal_to_send(self, upload: AnyUpload, scope: Scope, party: Party) -> Tree:
+        """As :meth:`seal`, for who encodes the body at once.
 
-        Args:
-            in_pieces: where nothing is done to the values, the body may hold the upload's own tensors
-                (:class:`~secure_fedgraph.protocol.wire.Pieces`), for who encodes it at once.
+        Where nothing is done to the values, the body holds the upload's own tensors
+        (:class:`~secure_fedgraph.protocol.wire.Pieces`), so that they are copied into the message alone.
         """
+        if type(upload) is not Upload or not self._as_it_is:
+            return self.seal(upload, scope, party)
         self.check(upload)
-        if in_pieces and isinstance(upload, Upload) and self._as_it_is:
-            layout, pieces = upload.in_pieces()
-            return self._wrapped(layout, Pieces(pieces), scope, party)
+        layout, pieces = upload.in_pieces()
+        return self._wrapped(layout, Pieces(pieces), scope, party)
+
+    def seal(self, upload: AnyUpload, scope: Scope, party: Party) -> Tree:
+        """The body that leaves the client."""
+        self.check(upload)
         layout, matrix = self._matrix(upload)
         tally = [np.zeros(0, dtype=np.int32)]
         keys = tuple(os.urandom(KEY_BYTES) for _ in self.carrier.noise_components.removable)

@@ -55,7 +55,7 @@ def test_a_carrier_made_of_this_one_that_seals_in_another_way_is_not_passed_by()
     upload = Upload({"w": torch.ones(2), "b": torch.ones(1)})
     for carrier, sent in ((Plain(), [1.0] * 3), (Zeros(), [0.0] * 3)):
         bound = Policy("own", lambda _, carrier=carrier: Protection(carrier)).bind((channel,), SCOPE.cohort)
-        body = bound["update"].seal(upload, SCOPE, people(("a",))["a"], in_pieces=True)
+        body = bound["update"].seal_to_send(upload, SCOPE, people(("a",))["a"])
         assert decode(encode(body))["data"].tolist() == sent
         assert isinstance(body["data"], Pieces) == (type(carrier) is Plain)
 
