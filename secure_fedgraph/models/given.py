@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
@@ -36,6 +37,8 @@ CLASSES = ("classes", "out_channels", "out_features", "num_classes", "output_dim
 OURS = "secure_fedgraph.models."
 CACHES = ("_cached_edge_index", "_cached_adj_t", "_cached_x")
 """Where PyG's layers with ``cached=True`` keep values that are right for one graph only."""
+HOLDERS = (list, tuple, set, frozenset, deque, Mapping)
+"""Containers of Python, in which torch looks for no layers."""
 MEND = "give an instance, a class or a factory, e.g. lambda schema: Net(schema.features, schema.classes)"
 
 
@@ -212,36 +215,39 @@ def check_fits(given: Given, schema: Schema, device: torch.device = CPU) -> None
 
 
 def _check_registered(model: nn.Module) -> None:
-    """Checks that no list, tuple or dict hides trainable parameters from torch.
+    """Checks that no Python container hides trainable parameters from torch.
 
     They would be neither trained nor sent. What is frozen may be hidden, as teachers are on purpose.
 
     Raises:
         BadInput: naming the attribute, and what torch has in its place.
     """
-    known = {id(one) for one in (*model.modules(), *model.parameters())}
+    known = {id(parameter) for parameter in model.parameters()}
     for path, module in model.named_modules():
         for key, value in vars(module).items():
-            if key.startswith("_"):  # torch's own tables
+            if key.startswith("_") or not isinstance(value, HOLDERS):  # torch's own tables have _
                 continue
-            values = value.values() if isinstance(value, dict) else value
-            hidden = [one for one in values if id(one) not in known] if _holds(value) else []
-            for one in hidden:
-                if not isinstance(one, nn.Module | nn.Parameter):
-                    continue
+            for one in _held(value, set()):
                 inside = one.parameters() if isinstance(one, nn.Module) else [one]
-                if any(p.requires_grad for p in inside):
-                    kind = "Module" if isinstance(one, nn.Module) else "Parameter"
-                    mend = "Dict" if isinstance(value, dict) else "List"
-                    raise BadInput(
-                        f"model {_name(model)}: {'.'.join(filter(None, (path, key)))!r} is a "
-                        f"{type(value).__name__} with a {type(one).__name__} in it, which torch does not "
-                        f"look into, so it would not be trained: make it a torch.nn.{kind}{mend}"
-                    )
+                if all(id(parameter) in known or not parameter.requires_grad for parameter in inside):
+                    continue
+                kind = "Module" if isinstance(one, nn.Module) else "Parameter"
+                raise BadInput(
+                    f"model {_name(model)}: {'.'.join(filter(None, (path, key)))!r} is a "
+                    f"{type(value).__name__} with a {type(one).__name__} in it, which torch does not look "
+                    f"into, so it would not be trained: make it a torch.nn.{kind}List or {kind}Dict, or "
+                    "freeze it with requires_grad_(False)"
+                )
 
 
-def _holds(value: object) -> bool:
-    return isinstance(value, list | tuple | dict)
+def _held(value: object, seen: set[int]) -> Iterator[nn.Module | nn.Parameter]:
+    """The modules and parameters in a container, and in the containers in it."""
+    if isinstance(value, nn.Module | nn.Parameter):
+        yield value
+    elif isinstance(value, HOLDERS) and id(value) not in seen:
+        seen.add(id(value))  # a container may hold itself
+        for one in (*value.keys(), *value.values()) if isinstance(value, Mapping) else value:
+            yield from _held(one, seen)
 
 
 def check_scores(scores: object, rows: int, classes: int, who: str, asked: str) -> Tensor:

@@ -144,7 +144,7 @@ class Upload:
         """The layout, and the tensors as they travel: float32, on the CPU."""
         if not self.values:
             raise BadInput("an upload holds no tensor")
-        tensors = {name: value.detach().to(torch.float32).cpu() for name, value in self.values.items()}
+        tensors = {name: _as_it_travels(name, value) for name, value in self.values.items()}
         if unit is Unit.CLIENT:
             rows = 1
             fields = tuple((name, tuple(t.shape)) for name, t in tensors.items())
@@ -459,6 +459,14 @@ def all_finite(values: np.ndarray) -> bool:
     """Whether no value is NaN or infinite, without a mask as large as the values."""
     # NaN is the largest and the smallest; both passes together take a third of a sum's time
     return bool(np.isfinite(values.max(initial=0.0)) and np.isfinite(values.min(initial=0.0)))
+
+
+def _as_it_travels(name: str, value: torch.Tensor) -> torch.Tensor:
+    """float32 on the CPU: the tensor itself where it is that already."""
+    if value.layout is not torch.strided or value.is_complex() or value.is_quantized or value.is_meta:
+        kind = "a tensor without values" if value.is_meta else f"{value.layout} of {value.dtype}"
+        raise BadInput(f"{name!r} in an upload is {kind}: give real numbers, each at its place")
+    return value.detach().to(torch.float32).cpu().resolve_neg()
 
 
 def _warn_of(name: str) -> None:

@@ -249,5 +249,6 @@ class Session:
         path = self._ledger.path
         if path is None:
             return tuple(self._ledger.charges)
+        self._ledger.check_kept()
         charges = read_ledger(path) if path.is_file() else []
         return tuple(charge for charge in charges if charge.run in (self._run, "unknown"))  # of a torn line

@@ -603,7 +603,10 @@ class Hides(nn.Module):
         return self.last(x)
 
 
-_KNOWN, _FROZEN = nn.Linear(8, 3), nn.Linear(8, 3).requires_grad_(False)
+_KNOWN, _FROZEN, _TIED = nn.Linear(8, 3), nn.Linear(8, 3).requires_grad_(False), nn.Linear(8, 3)
+_TIED.weight, _TIED.bias = _KNOWN.weight, _KNOWN.bias
+_ROUND: list[object] = []
+_ROUND.append(_ROUND)
 
 
 @pytest.mark.parametrize(
@@ -612,8 +615,10 @@ _KNOWN, _FROZEN = nn.Linear(8, 3), nn.Linear(8, 3).requires_grad_(False)
         ([nn.ReLU(), nn.Linear(8, 3)], "ModuleList"),
         ((nn.Linear(8, 3),), "ModuleList"),
         ({"one": nn.Linear(8, 3)}, "ModuleDict"),
+        ([("one", [nn.Linear(8, 3)])], "ModuleList"),
+        ({nn.Linear(8, 3): 1}, "ModuleDict"),
         ([nn.Parameter(torch.ones(3))], "ParameterList"),
-        ([nn.ReLU(), _FROZEN, torch.ones(3), _KNOWN], None),
+        ([nn.ReLU(), _FROZEN, torch.ones(3), _KNOWN, _TIED, _ROUND], None),
         (torch.ones(3), None),
     ],
 )

@@ -164,3 +164,23 @@ def test_layouts_that_cannot_be():
 )
 def test_values_that_are_finite_though_their_sum_is_not(values, finite):
     assert all_finite(np.array(values, dtype=np.float32)) is finite
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        torch.ones(2).to_sparse(),
+        torch.ones(2, dtype=torch.complex64),
+        torch.ones(2, device="meta"),
+    ],
+    ids=["sparse", "complex", "meta"],
+)
+def test_tensors_that_cannot_travel_are_refused_by_name(value):
+    for pack in (Upload({"w": value}).in_pieces, lambda: Upload({"w": value}).packed(Unit.CLIENT)):
+        with pytest.raises(BadInput, match="'w' in an upload is"):
+            pack()
+
+
+def test_a_view_of_opposite_sign_travels_as_its_values():
+    _, (piece,) = Upload({"w": torch.ones(2)._neg_view()}).in_pieces()
+    assert piece.tolist() == [-1.0, -1.0]

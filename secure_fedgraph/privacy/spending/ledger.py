@@ -240,6 +240,10 @@ class Ledger:
         self._read = 0
         self._last = b""
         """The line that ends at ``_read``."""
+        self._lines = 0
+        """How many lines end there."""
+        self._seen = hashlib.sha256()
+        """Of the bytes until there."""
         self._answered: dict[tuple[str, str], int] = {}
         self._costs: dict[str, Counter[Cost]] = defaultdict(Counter)
         self._data: dict[str, str] = {}
@@ -268,7 +272,7 @@ class Ledger:
                 if together:
                     self._unsynced.add(get_ident())
                 self._file.append(line, sync=not together)
-                self._read, self._last = self._read + len(line), line
+                self._go_on(line)
             self._count(charge)
             self._charges.append(charge)
 
@@ -318,6 +322,28 @@ class Ledger:
             with files.lock(Path(f"{path}.lock")):  # a line that another process is writing is not torn
                 _set_aside_torn(path)
         return cls(path, budget)
+
+    def check_kept(self) -> None:
+        """Checks that the file still begins with all that this process has read and written in it.
+
+        A charge looks at the length and at the last line alone; this reads everything, so it is for whoever
+        makes figures of the file.
+
+        Raises:
+            BadInput: for one that was rolled back or rewritten.
+        """
+        if self.path is None:
+            return
+        with self._locked():
+            content = (_content(self.path) or b"")[: self._read]
+        if hashlib.sha256(content).digest() != self._seen.digest():
+            raise self._rolled_back()
+
+    def _rolled_back(self) -> BadInput:
+        return BadInput(
+            f"{self.path} lacks charges that this process has seen in it: a ledger that was rolled back or "
+            "rewritten under-counts; put the newest one back, or treat the budget as spent"
+        )
 
     def check_relation(self, relation: str) -> None:
         """Checks that charges under a relation may stand in it: an epsilon is about one relation.
@@ -402,10 +428,7 @@ class Ledger:
         if size > self._read:
             fresh = _content(self.path, self._read - len(self._last)) or b""
         if not fresh.startswith(self._last) or size < self._read:
-            raise BadInput(
-                f"{self.path} lacks charges that this process has seen in it: a ledger that was rolled back "
-                "under-counts; put the newest one back, or treat the budget as spent"
-            )
+            raise self._rolled_back()
         fresh = fresh.removeprefix(self._last)
         if not fresh.endswith(b"\n"):
             raise BadInput(
@@ -413,10 +436,14 @@ class Ledger:
                 "which counts that line as charged without noise. Another file would not count what was "
                 "spent; give one for other data only"
             )
-        for number, line in enumerate(fresh.split(b"\n")[:-1], start=1):
-            self._count(_charge(line, self.path, number))
-            self._last = line + b"\n"
-        self._read += len(fresh)
+        for line in fresh.split(b"\n")[:-1]:
+            self._count(_charge(line, self.path, self._lines + 1))
+            self._go_on(line + b"\n")
+
+    def _go_on(self, line: bytes) -> None:
+        """One more line has been read, or written."""
+        self._seen.update(line)
+        self._read, self._last, self._lines = self._read + len(line), line, self._lines + 1
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -19,6 +19,7 @@ from secure_fedgraph.client import Client
 from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.policies import local_dp
 from secure_fedgraph.privacy.spending.ledger import Ledger, read_ledger
+from secure_fedgraph.seams import RoundApi
 
 
 def charged(path: Path, rounds: int = 3) -> Session:
@@ -52,6 +53,34 @@ class TestALedgerUnderARunThatGoesOn:
         with pytest.raises(BadInput, match="lacks charges that this process has seen"):
             made.round(4).reduce(Toy.UPDATE)
         assert len(made.passed) == before
+
+    @pytest.mark.parametrize("anew", [False, True], ids=["in-place", "another-file"])
+    def test_figures_are_not_made_of_lines_that_were_rewritten(self, tmp_path: Path, anew: bool) -> None:
+        """The length and the last line, which a charge looks at, are as they were."""
+        path = tmp_path / "ledger.jsonl"
+
+        class Rewriting(sfg.FedAvg):
+            def round(self, round: RoundApi, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+                if round.number == 3 and path.exists():  # not where it is tried on made-up graphs
+                    lines = path.read_bytes().splitlines(keepends=True)
+                    head = b"".join(lines[:-1]).replace(b'"multiplier": 2.0', b'"multiplier": 9.0')
+                    changed = tmp_path / "changed" if anew else path
+                    changed.write_bytes(head + lines[-1])
+                    changed.replace(path)
+                return super().round(round, state)
+
+        federation = sfg.federate("synthetic-citation", clients=3, seed=0, nodes=90, features=16)
+        with pytest.raises(BadInput, match="lacks charges that this process has seen"):
+            sfg.train(Rewriting(hidden=(8, 8)), federation, local_dp(1.0, 2.0), rounds=4, seed=0, ledger=path)
+
+    def test_a_damaged_line_is_named_by_its_place_in_the_file(self, tmp_path: Path) -> None:
+        path = tmp_path / "ledger.jsonl"
+        made = charged(path)
+        damaged = len(path.read_bytes().splitlines()) + 1
+        with path.open("ab") as file:
+            file.write(b"no charge\n")
+        with pytest.raises(BadInput, match=f"line {damaged} is damaged"):
+            made.round(4).reduce(Toy.UPDATE)
 
     def test_others_that_share_it_go_on(self, tmp_path: Path) -> None:
         path = tmp_path / "ledger.jsonl"
