@@ -104,7 +104,7 @@ def verify(public: bytes, signature: bytes, message: bytes) -> None:
 
 @lru_cache(maxsize=4096)
 def _verified(public: bytes, signature: bytes, message: bytes) -> None:
-    """Server and clients of one process check the same signatures: what held once is not checked again."""
+    """Server and clients of one process check the same signatures. A valid one is not checked again."""
     Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
 
 

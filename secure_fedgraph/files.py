@@ -201,10 +201,10 @@ def lock(path: Path, timeout: float = -1) -> FileLock:
 
 
 class _KeptOpen:
-    """A private file that this process opens once, and again where another has come in its place.
+    """A private file that this process keeps open.
 
-    Each use looks at what stands under the name: a file that was replaced, or a link in its place, is noticed
-    as if it were opened each time. A forked process opens it anew: locks belong to what was opened.
+    Each use looks at what stands under the name. If another file has taken the name, that one is opened; a
+    link in its place is refused. A forked process opens the file itself, since locks belong to open files.
     """
 
     _flags = os.O_RDWR | os.O_CREAT
@@ -248,7 +248,7 @@ class _KeptOpen:
 
 
 class AppendedFile(_KeptOpen):
-    """A private file that is only added to, as :func:`append` does; what it costs is the writing.
+    """A private file that is only added to. It does what :func:`append` does, and keeps the file open.
 
     Args:
         path: the file; its folder must exist by the first :meth:`append`.
@@ -274,7 +274,7 @@ class AppendedFile(_KeptOpen):
 
 
 class KeptLock(_KeptOpen):
-    """The same lock as :func:`lock` takes, for whoever takes it often: it waits, and one thread has it.
+    """The lock of :func:`lock`, with its file kept open: it waits without a limit, and is for one thread.
 
     Args:
         path: the lock file.

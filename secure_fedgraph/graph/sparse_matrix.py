@@ -99,7 +99,7 @@ class SparseMatrix:
         return SparseMatrix(_starts(self.column, self.columns), row[order], value, len(self))
 
     def _transposed_by_numpy(self) -> SparseMatrix:
-        """The same: on a few thousand non-zeros NumPy's calls take a quarter of torch's time."""
+        """The same, by NumPy: its calls cost less than torch's on a few thousand non-zeros."""
         column = self.column.numpy()
         row = np.repeat(np.arange(len(self)), np.diff(self.starts.numpy()))
         order = np.argsort(column.astype(np.int16) if self.columns <= 2**15 else column, kind="stable")

@@ -33,7 +33,7 @@ def is_finite(values: Tensor) -> bool:
     """
     if not values.is_floating_point() or not values.numel():
         return True
-    total = values.detach().sum()  # takes half as long as the extremes, but overflows where values are large
+    total = values.detach().sum()  # quicker than the extremes, but large finite values may overflow
     if bool(total.isfinite()):
         return True
     return bool(torch.stack(torch.aminmax(values)).isfinite().all())

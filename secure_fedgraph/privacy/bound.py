@@ -277,7 +277,7 @@ class Bound:
         return torch.from_numpy(matrix).reshape(layout.rows, layout.width).float()
 
     def seal_to_send(self, upload: AnyUpload, scope: Scope, party: Party) -> Tree:
-        """As :meth:`seal`, for who encodes the body at once.
+        """The body that leaves the client, for a caller that encodes it at once.
 
         Where nothing is done to the values, the body holds the upload's own tensors
         (:class:`~secure_fedgraph.protocol.wire.Pieces`), so that they are copied into the message alone.

@@ -349,7 +349,7 @@ def checked_array(data: Any, dtype: np.dtype[Any], layout: Layout, name: str) ->
 
 
 def typed_array(data: Any, dtype: np.dtype[Any], layout: Layout, name: str) -> np.ndarray:
-    """As :func:`checked_array`, for whoever adds the values up and looks for NaN and infinities in the sum.
+    """As :func:`checked_array`, but the caller looks for NaN and infinities, in the sum of all uploads.
 
     Raises:
         HostileMessage: for another type or number of values.

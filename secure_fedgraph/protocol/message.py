@@ -149,11 +149,10 @@ def digest(raw: bytes | memoryview | wire.Parts) -> str:
 
 
 def digest_alike(parts: wire.Parts) -> str:
-    """As :func:`digest`, of what all clients of an exchange should have been given.
+    """The digest of what one client was given, in an exchange that should give all clients the same.
 
-    Within :func:`hashed_once` parts that are equal, byte by byte, to earlier ones are not hashed again: each
-    client looks at all that it was given, and comparing costs a fifth of hashing. Their buffers must be
-    read-only until the exchange is over.
+    Within :func:`hashed_once`, parts are compared with earlier ones byte by byte, which is quicker than
+    hashing. Only parts that differ are hashed. Their buffers must be read-only until the exchange is over.
     """
     known = _KNOWN.get()
     if known is None:

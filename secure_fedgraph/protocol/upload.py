@@ -457,7 +457,7 @@ AnyUpload = (
 
 def all_finite(values: np.ndarray) -> bool:
     """Whether no value is NaN or infinite, without a mask as large as the values."""
-    # NaN is the largest and the smallest; both passes together take a third of a sum's time
+    # both are NaN where any value is; NumPy finds them faster than a sum
     return bool(np.isfinite(values.max(initial=0.0)) and np.isfinite(values.min(initial=0.0)))
 
 
