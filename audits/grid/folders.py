@@ -22,7 +22,7 @@ from secure_fedgraph.experiment.results import make_federation, read_json, typed
 from secure_fedgraph.experiment.schema import RunResult
 from secure_fedgraph.privacy.spending.ledger import read_ledger
 from secure_fedgraph.protocol import Transcript
-from secure_fedgraph.protocol.message import digest
+from secure_fedgraph.protocol.message import has_digest
 from secure_fedgraph.protocol.transcript import Opened, Sent
 from secure_fedgraph.running.preparation import channels_of
 from secure_fedgraph.running.run import Run
@@ -115,7 +115,7 @@ def _undamaged(transcript: Transcript) -> Transcript:
 
     def whole(note: Sent) -> Sent:
         try:
-            kept = note.kept and digest(transcript.body(note.number)) == note.digest
+            kept = note.kept and has_digest(transcript.body(note.number), note.digest)
         except OSError:
             kept = False
         return note if kept == note.kept else replace(note, kept=False)
@@ -170,7 +170,7 @@ def _read_transcript(folder: Path, attacks: Iterable[type[Attack]]) -> Transcrip
         if note.channel in channels:
             path = folder / f"{note.number:06d}.sfg"
             try:
-                whole = digest(transcript.body(note.number)) == note.digest
+                whole = has_digest(transcript.body(note.number), note.digest)
             except OSError as error:
                 raise _damaged(path, str(error.strerror)) from None
             if not whole:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import platform
 import shlex
@@ -39,7 +40,7 @@ from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol import nested
 from secure_fedgraph.protocol.channel import Reveal
 from secure_fedgraph.protocol.dropouts import Dropouts
-from secure_fedgraph.protocol.message import ANSWER, CARRIER, digest
+from secure_fedgraph.protocol.message import ANSWER, CARRIER
 from secure_fedgraph.protocol.transcript import SERVER, Keep, everything, nothing
 from secure_fedgraph.round import Sampler, everyone
 from secure_fedgraph.running.loop import train
@@ -438,7 +439,7 @@ def weights(run: Run) -> str | None:
     """SHA-256 of the final state; None where the server holds none."""
     if not run.state:
         return None
-    return digest(bytes(nested.pack(dict(sorted(run.state.items())))))
+    return hashlib.sha256(bytes(nested.pack(dict(sorted(run.state.items()))))).hexdigest()
 
 
 def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str, Any]:

@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 import numpy as np
+from blake3 import blake3
 
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.protocol import wire
@@ -19,6 +20,8 @@ CARRIER = "carrier/"
 """The prefix of the channel of a carrier's own set-up."""
 MAX_COHORT = 1_000_000
 MISSED = "missed"
+RECORDED = "blake3:"
+"""Begins the digests of a record. Records of earlier versions hold SHA-256, and nothing before it."""
 MAX_ROUND = 1_000_000_000
 
 
@@ -136,20 +139,32 @@ REMEMBERED = 2
 
 
 def digest(raw: bytes | memoryview | wire.Parts) -> str:
-    """SHA-256 of what was sent, in hexadecimal; parts are read one after the other, and not joined."""
+    """BLAKE3 of what was sent, as a record holds it; parts are read one after the other, and not joined.
+
+    It has SHA-256's strength against collisions and takes a quarter of its time. What parties agree on and
+    sign (:mod:`~secure_fedgraph.protocol.history`, masks, seals) is SHA-256, of the wire format.
+
+    >>> digest(b"abc")
+    'blake3:6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85'
+    """
     known = _KNOWN.get()
     if known is None or type(raw) is not bytes:
-        return _hashed(raw)
+        return _recorded(raw)
     objects = known.objects
     if (
         id(raw) not in objects
     ):  # nobody can change bytes, and an entry keeps them, so no other object has their id
-        objects[id(raw)] = raw, _hashed(raw)
+        objects[id(raw)] = raw, _recorded(raw)
     return objects[id(raw)][1]
 
 
+def has_digest(raw: bytes, noted: str) -> bool:
+    """Whether these are the bytes that a record, of this version or an earlier one, noted the digest of."""
+    return noted == (digest(raw) if noted.startswith(RECORDED) else hashlib.sha256(raw).hexdigest())
+
+
 def digest_alike(parts: wire.Parts) -> str:
-    """The digest of what one client was given, in an exchange that should give all clients the same.
+    """SHA-256 of what one client was given, in an exchange that should give all clients the same.
 
     Within :func:`hashed_once`, parts are compared with earlier ones byte by byte, which is quicker than
     hashing. Only parts that differ are hashed. Their buffers must be read-only until the exchange is over.
@@ -183,11 +198,18 @@ def hashed_once() -> Iterator[None]:
         _KNOWN.reset(before)
 
 
-def _hashed(raw: bytes | memoryview | wire.Parts) -> str:
-    found = hashlib.sha256()
+def _recorded(raw: bytes | memoryview | wire.Parts) -> str:
+    recorded = blake3()
     for part in raw.buffers if isinstance(raw, wire.Parts) else (raw,):
-        found.update(part)
-    return found.hexdigest()
+        recorded.update(part)
+    return RECORDED + recorded.hexdigest()
+
+
+def _hashed(parts: wire.Parts) -> str:
+    hashed = hashlib.sha256()
+    for part in parts.buffers:
+        hashed.update(part)
+    return hashed.hexdigest()
 
 
 _KNOWN: ContextVar[_Known | None] = ContextVar("what was hashed", default=None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 
 import pytest
 import torch
@@ -11,7 +10,7 @@ import torch
 import secure_fedgraph as sfg
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.protocol import Message, message, wire
-from secure_fedgraph.protocol.message import MAX_COHORT, digest
+from secure_fedgraph.protocol.message import MAX_COHORT, digest, has_digest
 
 REQUEST = Message("r", 2, 5, "update", "answer", "server", "a", ("a", "b"), b"body")
 
@@ -85,9 +84,21 @@ def test_fields_too_many_and_a_cohort_too_large():
         Message.from_bytes(wire.encode(tree(cohort="\n" * MAX_COHORT)))
 
 
-def test_digest_is_sha256():
+def test_a_record_has_blake3s_digest():
+    # the first and the third of BLAKE3's published test vectors
+    assert digest(b"") == "blake3:af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"
+    assert digest(b"\x00\x01") == "blake3:7b7015bb92cf0b318037702a6cdd81dee41224f734684c2c122cd6359cb1ee63"
+
+
+def test_digests_of_earlier_records_are_sha256() -> None:
     # FIPS 180-4, the digest of "abc"
-    assert digest(b"abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    earlier = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert has_digest(b"abc", earlier)
+    assert has_digest(b"abc", digest(b"abc"))
+    for noted in (earlier, digest(b"abc"), f"blake3:{earlier}", digest(b"abc").removeprefix("blake3:")):
+        assert not has_digest(b"abd", noted)
+    assert not has_digest(b"abc", f"blake3:{earlier}")
+    assert not has_digest(b"abc", digest(b"abc").removeprefix("blake3:"))
 
 
 def test_parts_have_the_digest_of_the_bytes_that_they_are():
@@ -98,23 +109,23 @@ def test_parts_have_the_digest_of_the_bytes_that_they_are():
 
 def test_a_digest_is_of_what_the_bytes_are_now() -> None:
     changeable = bytearray(b"first")
-    view, first = memoryview(changeable), hashlib.sha256(b"first").hexdigest()
-    assert digest(b"first") == digest(view) == digest(bytes(changeable)) == first
+    view = memoryview(changeable)
+    assert digest(b"first") == digest(view) == digest(bytes(changeable))
     changeable[:] = b"other"
-    assert digest(view) == digest(wire.Parts([b"ot", b"her"])) == hashlib.sha256(b"other").hexdigest()
+    assert digest(view) == digest(wire.Parts([b"ot", b"her"])) == digest(b"other") != digest(b"first")
 
 
 def test_the_record_and_the_clients_of_a_process_hash_each_request_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     hashed: list[bytes] = []
-    inner = message._hashed
+    inner = message._recorded
 
     def counted(raw: object) -> str:
         hashed.extend([raw] if isinstance(raw, bytes) else [])
         return inner(raw)
 
-    monkeypatch.setattr(message, "_hashed", counted)
+    monkeypatch.setattr(message, "_recorded", counted)
     federation = sfg.federate("synthetic-citation", clients=3, partition="random", nodes=60, features=8)
     sfg.train(sfg.FedAvg(), federation, "plaintext", rounds=1)
     assert len(hashed) >= 6  # a request and a reply of each
@@ -124,7 +135,7 @@ def test_the_record_and_the_clients_of_a_process_hash_each_request_once(
 def test_a_digest_is_kept_no_longer_than_an_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
     hashed: list[bytes] = []
     monkeypatch.setattr(
-        message, "_hashed", lambda raw: f"{len(hashed)}" if hashed.append(raw) is None else ""
+        message, "_recorded", lambda raw: f"{len(hashed)}" if hashed.append(raw) is None else ""
     )
     for _ in range(2):
         with message.hashed_once():
@@ -136,5 +147,5 @@ def test_bytes_that_are_gone_lend_their_digest_to_no_others() -> None:
     with message.hashed_once():
         for number in range(1000):  # each may lie where the one before lay
             raw = b"%06d" % number * 100
-            assert message.digest(raw) == hashlib.sha256(raw).hexdigest()
+            assert message.digest(raw) == message._recorded(raw)
             del raw
