@@ -49,6 +49,12 @@ class BudgetExhausted(Refused):
     """The next message would spend more than the budget."""
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM reached a run; like Ctrl-C it is no error of the run, which can be resumed."""
+
+    exit_status = 143
+
+
 class BrokenClaim(SecureFedGraphError):
     """An audit measured more than the claim allows."""
 

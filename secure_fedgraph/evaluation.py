@@ -98,6 +98,7 @@ class Evaluator:
         metric = algorithm.measure(schema)
         if self.test_set.tests:
             scores = algorithm.predictions(state, round, self.test_set.inputs, schema)
+            self._check_scores(scores, algorithm)
             figures |= self._marked(scores, metric)
         if self.test_set.own_tests:
             figures |= _owners_scores(round.gather(algorithm.OWN_TESTS, algorithm.released(state)), metric)
@@ -130,6 +131,25 @@ class Evaluator:
                     alone.append(self._accuracy(scores, everywhere))
             figures |= {"personal_global": mean(each), "own_global": mean(alone)}
         return {name: value for name, value in figures.items() if value == value}
+
+    def _check_scores(self, scores: object, algorithm: Algorithm) -> None:
+        """Raises TypeError or ValueError for scores by which no test node can be marked."""
+        if not isinstance(scores, Mapping) or not scores:
+            raise TypeError(
+                f"{algorithm.name}: predictions returns a dict from owners to scores, not {scores!r:.60}"
+            )
+        tested = [int(nodes.max()) for nodes in self.test_set.tests.values() if len(nodes)]
+        least = 1 + max(tested, default=-1)
+        for rows in scores.values():
+            if not isinstance(rows, torch.Tensor):
+                raise TypeError(
+                    f"{algorithm.name}: predict returns a tensor of scores, not {type(rows).__name__}"
+                )
+            if not rows.ndim or len(rows) < least:
+                raise ValueError(
+                    f"{algorithm.name}: predict returns a row of scores for every node or graph, at least "
+                    f"{least}, and it returned the shape {tuple(rows.shape)}"
+                )
 
     def _marked(self, scores: Mapping[str, torch.Tensor], metric: str) -> dict[str, Any]:
         test_set, one = self.test_set, next(iter(scores.values()))

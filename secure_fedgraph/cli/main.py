@@ -27,7 +27,7 @@ from secure_fedgraph.cli.commands.schema import schema
 from secure_fedgraph.cli.commands.server import server
 from secure_fedgraph.cli.commands.silo import silo
 from secure_fedgraph.cli.screen import leave_the_pipe, visible
-from secure_fedgraph.errors import SecureFedGraphError, nearest, training_setting
+from secure_fedgraph.errors import SecureFedGraphError, Terminated, nearest, training_setting
 from secure_fedgraph.registry import PluginWarning
 
 
@@ -62,7 +62,9 @@ class _Errors(click.Group):
         except click.ClickException as error:
             _fail(error, " ".join(error.format_message().split()), 2, debug)  # choices stand in lines
         except (click.Abort, KeyboardInterrupt) as interrupt:
-            _fail(None, str(interrupt.__cause__ or interrupt) or "interrupted", 130, False)
+            reason = interrupt.__cause__ or interrupt
+            status = reason.exit_status if isinstance(reason, Terminated) else 130
+            _fail(None, str(reason) or "interrupted", status, False)
         except BrokenPipeError:  # whoever reads, as head does, has enough
             leave_the_pipe()
             sys.exit(0)

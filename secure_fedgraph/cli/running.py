@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -17,7 +20,7 @@ from secure_fedgraph.cli.budgets.planning import settled
 from secure_fedgraph.cli.options import asked_for, command_line, default_folder, read_experiment
 from secure_fedgraph.cli.own_algorithm import check_own
 from secure_fedgraph.cli.screen import Screen, plain_warnings
-from secure_fedgraph.errors import BadInput, SecureFedGraphError
+from secure_fedgraph.errors import BadInput, SecureFedGraphError, Terminated
 from secure_fedgraph.experiment import released
 from secure_fedgraph.experiment.compare import forget
 from secure_fedgraph.experiment.config import Experiment
@@ -111,9 +114,11 @@ def _can_go_on(out: Path, experiment: Experiment) -> Iterator[None]:
     options = [word for pair in typed_again(out, experiment) for word in pair]
     go_on = f"go on with: {shlex.join(['secure-fedgraph', 'resume', str(out), *options])}"
     try:
-        yield
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"interrupted; {go_on}" if is_begun(out) else "interrupted") from None
+        with _raised_sigterm():
+            yield
+    except KeyboardInterrupt as interrupt:
+        what = "terminated" if isinstance(interrupt, Terminated) else "interrupted"
+        raise type(interrupt)(f"{what}; {go_on}" if is_begun(out) else what) from None
     except OSError as error:
         if not is_begun(out):
             raise
@@ -123,6 +128,26 @@ def _can_go_on(out: Path, experiment: Experiment) -> Iterator[None]:
     finally:
         if out.is_dir() and not is_begun(out) and not _holds_anything(out):
             shutil.rmtree(out)
+
+
+@contextmanager
+def _raised_sigterm() -> Iterator[None]:
+    """Within it SIGTERM, by which schedulers end a job, raises in the main thread, as Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    own = os.getpid()
+
+    def end(*_: object) -> None:
+        if os.getpid() != own:  # a client's process, which has nothing to say
+            os._exit(Terminated.exit_status)
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
 
 
 def _holds_anything(folder: Path) -> bool:

@@ -10,6 +10,7 @@ from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.running.options import Named, run_options
 from secure_fedgraph.running.preparation import prepare
 from secure_fedgraph.running.rehearsal import with_layouts
+from secure_fedgraph.running.returned import as_state
 from secure_fedgraph.running.run import Run
 from secure_fedgraph.running.session import Session
 
@@ -62,7 +63,7 @@ def train(
         state, history = session.start()
         for number in session.to_do:
             round = session.round(number)
-            state = prepared.algorithm.round(round, state)
+            state = as_state(prepared.algorithm.round(round, state), prepared.algorithm, "round")
             if number > prepared.algorithm.warm_up:
                 history.append(session.scores(round, state))
             session.keep(number, state, history)

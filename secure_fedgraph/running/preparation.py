@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from secure_fedgraph.algorithm import Algorithm
-from secure_fedgraph.client import is_private
+from secure_fedgraph.client import is_foreign, is_private
 from secure_fedgraph.errors import BadInput, wrong_type
 from secure_fedgraph.federation import Federation, Layouts
 from secure_fedgraph.forms import FormWarning, fit, said
@@ -26,6 +26,7 @@ from secure_fedgraph.protocol.transcript import REFEREE
 from secure_fedgraph.round import everyone
 from secure_fedgraph.running.options import RunOptions
 from secure_fedgraph.running.planned_noise import NORM, Forecast, check_any_noise, planned
+from secure_fedgraph.running.returned import as_state
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,8 @@ def prepare(
         federation = federation.pooled()
     evaluation = options.evaluation or federation.evaluation
     federation.check(algorithm, evaluation)
+    if is_foreign(algorithm):
+        as_state(algorithm.init(federation.schema, options.seed), algorithm, "init")
     if evaluation == "at_home" and options.evaluate_every > 1:
         raise BadInput(
             f"evaluate_every = {options.evaluate_every}: with evaluation at_home nobody scores; leave it out"

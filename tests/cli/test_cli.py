@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -332,6 +333,27 @@ def test_an_interrupt_is_one_word(monkeypatch: pytest.MonkeyPatch) -> None:
     done = run("--out", "out")
     assert (done.exit_code, done.stdout) == (130, "")
     assert done.stderr.strip() == "secure-fedgraph: interrupted"
+
+
+def test_sigterm_prints_how_to_go_on_and_hands_the_signal_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, rounds = running.execute, []
+
+    def terminated(experiment: Any, folder: Path, on_round: Any, **more: Any) -> Any:
+        def stop(row: Any) -> None:
+            on_round(row)
+            rounds.append(row)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        return real(experiment, folder, stop, **more)
+
+    monkeypatch.setattr(running, "execute", terminated)
+    before = signal.getsignal(signal.SIGTERM)
+    done = run("--out", "out", "--rounds", "3")
+    assert (done.exit_code, len(rounds)) == (143, 1)
+    assert "go on with: secure-fedgraph resume out" in done.stderr
+    assert signal.getsignal(signal.SIGTERM) == before
+    monkeypatch.setattr(running, "execute", real)
+    assert call("resume", "out", "--json").exit_code == 0
 
 
 # audit

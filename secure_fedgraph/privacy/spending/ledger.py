@@ -250,9 +250,10 @@ class Ledger:
         self._relation = ""
         self._key = b""
         if path is not None:
-            files.private_folder(path.parent)
-            with self._locked():
-                self._catch_up()
+            with _writable(path):
+                files.private_folder(path.parent)
+                with self._locked():
+                    self._catch_up()
 
     def charge(self, charge: Charge) -> None:
         """Writes one charge before the reply that it pays for.
@@ -319,7 +320,8 @@ class Ledger:
             BadInput: for any other damage.
         """
         if files.size_of(path) is not None:
-            with files.lock(Path(f"{path}.lock")):  # a line that another process is writing is not torn
+            # a line that another process is writing is not torn
+            with _writable(path), files.lock(Path(f"{path}.lock")):
                 _set_aside_torn(path)
         return cls(path, budget)
 
@@ -453,6 +455,18 @@ class Ledger:
                 return
             with self._between_processes:
                 yield
+
+
+@contextmanager
+def _writable(path: Path) -> Iterator[None]:
+    """A ledger that the system does not open is refused, with its name."""
+    try:
+        yield
+    except OSError as error:
+        raise BadInput(
+            f"the ledger {path} cannot be opened ({error.strerror or error}): make it and its folder "
+            "writable to you, or give another --ledger or --out"
+        ) from error
 
 
 def _set_aside_torn(path: Path) -> None:

@@ -371,6 +371,20 @@ class TestDisk:
         Ledger(path).charge(CHARGE)
         assert synced == [CHARGE.to_line().encode()]  # all of it was in the file by then
 
+    @pytest.mark.parametrize("opened", [Ledger, Ledger.go_on])
+    def test_a_ledger_that_may_not_be_written_is_refused_by_name(self, tmp_path, monkeypatch, opened):
+        path, real = tmp_path / "ledger.jsonl", os.open
+        path.write_bytes(CHARGE.to_line().encode())
+
+        def deny(name: Any, flags: int, *rest: Any, **more: Any) -> int:
+            if flags & (os.O_WRONLY | os.O_RDWR):  # as in a folder that is read-only
+                raise PermissionError(13, "Permission denied", name)
+            return real(name, flags, *rest, **more)
+
+        monkeypatch.setattr(os, "open", deny)
+        with pytest.raises(BadInput, match=r"ledger\.jsonl cannot be opened \(Permission denied\).*--ledger"):
+            opened(path)
+
     def test_a_failing_disk_stops_the_reply(self, tmp_path, monkeypatch):
         made = session(local_dp(1.0, 1.0), ledger=Ledger(tmp_path / "ledger.jsonl"))
 
