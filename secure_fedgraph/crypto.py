@@ -26,6 +26,8 @@ NONCE_BYTES = 12
 TAG_BYTES = 16
 SEAL_BYTES = NONCE_BYTES + TAG_BYTES
 """What :func:`seal` adds to the length of a plaintext."""
+REMEMBERED = 2**13
+"""Valid signatures that a process remembers: a few megabytes."""
 
 _ZEROS = bytes(128 * 1024)  # what is encrypted: it stays in the second-level cache
 _LONGEST_DERIVED = 255 * 32  # RFC 5869 section 2.3
@@ -102,9 +104,9 @@ def verify(public: bytes, signature: bytes, message: bytes) -> None:
         raise HostileMessage(f"A signature does not belong to identity {_short(public)}.") from None
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=REMEMBERED)
 def _verified(public: bytes, signature: bytes, message: bytes) -> None:
-    """Server and clients of one process check the same signatures. A valid one is not checked again."""
+    """A valid signature is not checked again: the server and all clients of a simulated run ask for the same."""
     Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
 
 

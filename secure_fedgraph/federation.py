@@ -144,10 +144,9 @@ class Federation:
         """
         identities = {name: Identity.generate() for name in self.owners}
         roster = {name: identity.public for name, identity in identities.items()}
-        good: set[tuple[bytes, bytes, bytes]] = set()
         return [
             Client(
-                party=Party(name, identities[name], roster, good=good),
+                party=Party(name, identities[name], roster),
                 graph=graph,
                 schema=self.schema,
                 algorithm=algorithm,

@@ -1,53 +1,41 @@
-"""Signatures that a simulation checks once: only good ones, and only among clients of one process."""
+"""Signatures that a process checks once: valid ones only."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import pytest
 
 import secure_fedgraph as sfg
+from secure_fedgraph import crypto
 from secure_fedgraph.crypto import Identity
 from secure_fedgraph.errors import HostileMessage
-from secure_fedgraph.privacy import party as parties
 from secure_fedgraph.privacy.party import Party
 
 
-@pytest.fixture
-def counted(monkeypatch):
-    """How often the library was asked."""
-    asked, checks = [], parties.verify
-
-    def verify(public, signature, message):
-        asked.append(signature)
-        checks(public, signature, message)
-
-    monkeypatch.setattr(parties, "verify", verify)
-    return asked
+@pytest.fixture(autouse=True)
+def nothing_remembered() -> Iterator[None]:
+    crypto._verified.cache_clear()
+    yield
+    crypto._verified.cache_clear()
 
 
-def pair(good):
+def pair() -> tuple[Identity, list[Party]]:
     signer = Identity.generate()
     roster = {"a": Identity.generate().public, "b": signer.public}
-    return signer, [Party(name, Identity.generate(), roster, good=good) for name in ("x", "y")]
+    return signer, [Party(name, Identity.generate(), roster) for name in ("x", "y")]
 
 
-def test_a_good_signature_is_worked_out_once_among_simulated_clients(counted):
-    signer, clients = pair(set())
+def test_a_valid_signature_is_checked_once_in_a_process() -> None:
+    signer, clients = pair()
     signed = signer.sign(b"list")
     for client in clients:
         client.verify("b", signed, b"list")
-    assert len(counted) == 1
+    assert crypto._verified.cache_info()[:2] == (1, 1)  # hits, misses
 
 
-def test_a_client_of_its_own_works_out_each_itself(counted):
-    signer, clients = pair(None)
-    signed = signer.sign(b"list")
-    for client in clients:
-        client.verify("b", signed, b"list")
-    assert len(counted) == 2
-
-
-def test_what_was_good_says_nothing_of_another_name_message_or_signature():
-    signer, clients = pair(set())
+def test_what_was_valid_says_nothing_of_another_name_message_or_signature() -> None:
+    signer, clients = pair()
     signed = signer.sign(b"list")
     clients[0].verify("b", signed, b"list")
     for name, signature, message in (
@@ -56,22 +44,20 @@ def test_what_was_good_says_nothing_of_another_name_message_or_signature():
         ("b", signer.sign(b"another list"), b"list"),
         ("b", b"", b"list"),
     ):
-        for client in clients:  # a bad one is not remembered either
+        for client in clients:  # an invalid one is not remembered either
             with pytest.raises(HostileMessage, match="does not belong to identity"):
                 client.verify(name, signature, message)
+    assert crypto._verified.cache_info().currsize == 1
 
 
-def test_what_is_remembered_is_bounded(monkeypatch):
-    monkeypatch.setattr(parties, "REMEMBERED", 3)
-    signer, (client, _) = pair(set())
-    for number in range(10):
-        client.verify("b", signer.sign(bytes([number])), bytes([number]))
-    assert len(client.good) <= 3
+def test_what_is_remembered_is_bounded() -> None:
+    assert crypto._verified.cache_info().maxsize == crypto.REMEMBERED <= 2**14
 
 
-def test_clients_of_one_process_share_it_and_a_run_asks_for_each_signature_once(counted):
+def test_a_run_checks_each_signature_once() -> None:
     federation = sfg.federate("synthetic-citation", clients=4, nodes=80, features=16, seed=0)
     algorithm = sfg.FedAvg(hidden=(4,), fanout=(2,))
     sfg.train(algorithm, federation, sfg.policies.masked(), rounds=1, evaluation="in_band")
-    assert counted
-    assert len(counted) == len(set(counted))
+    hits, misses, _, kept = crypto._verified.cache_info()
+    assert misses == kept > 0
+    assert hits >= 3 * 4  # every client asks about every other
