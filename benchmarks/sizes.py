@@ -8,7 +8,7 @@ features): communities by ``louvain_compiled``, batches of 1,024, two rounds of 
 scored on the whole graph and on a sample of 10,000 test nodes. Every size is a process of its own, with one
 thread; its row is written once it is finished, and sizes that have one are not run again. ``--table`` prints
 what is there. CPU seconds are the process's own; memory is its largest resident set. The largest size needs
-``--sizes 2500000``: 16 GB of memory.
+``--sizes 2500000``: 17 GB of memory.
 
 ``--mapped`` compares features in memory with ``features.npy`` in the owners' folders, which is mapped: three
 owners with data of their own (128 dense features, 10 links a node), each way in a process of its own, two

@@ -106,7 +106,7 @@ def verify(public: bytes, signature: bytes, message: bytes) -> None:
 
 @lru_cache(maxsize=REMEMBERED)
 def _verified(public: bytes, signature: bytes, message: bytes) -> None:
-    """A valid signature is not checked again: the server and all clients of a simulated run ask for the same."""
+    """A valid signature is not checked again. The server and all clients of one process ask for the same."""
     Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
 
 
