@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 from secure_aggregation_others import others
 
+from secure_fedgraph import crypto
 from secure_fedgraph.crypto import AgreementKey, Identity
 from secure_fedgraph.privacy.carriers.homomorphic import native, scheme
 from secure_fedgraph.privacy.carriers.homomorphic.sums import Homomorphic
@@ -384,6 +385,8 @@ def main() -> None:
     parser.add_argument("--plot", type=Path, help="where --growth draws")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
+    # a process remembers valid signatures; here every client and the server works each out itself
+    crypto._verified = crypto._verified.__wrapped__  # type: ignore[assignment]
     if args.one:
         print(json.dumps(grow(args.one, args.share)))
         return
