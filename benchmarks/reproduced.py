@@ -91,10 +91,12 @@ def lines(table: dict[str, Any]) -> Iterator[str]:
     rows = list(dict.fromkeys(cell["row"] for cell in table["cells"]))
     by_place = {(cell["row"], cell["column"]): cell for cell in table["cells"]}
     share = table["share_reached"]
+    by_last = any(cell["measure"] == "fairness" for cell in table["cells"])
+    fairness = " (fairness by the last round)" if by_last else ""
     yield f"\n### {table['table']}: {table['title']}\n"
     yield (
-        f"{table['paper']}. {ROUNDS[table['selection']].capitalize()}, mean ± standard error over up to "
-        f"{len(table['seeds'])} seeds (without ±: one seed), the paper's figure in brackets."
+        f"{table['paper']}. {ROUNDS[table['selection']].capitalize()}{fairness}, mean ± standard error over "
+        f"up to {len(table['seeds'])} seeds (without ±: one seed), the paper's figure in brackets."
         + ("" if share is None else f" {share:.0%} of the cells that can be run are within tolerance.")
         + "\n"
     )

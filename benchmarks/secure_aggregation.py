@@ -48,6 +48,8 @@ from secure_fedgraph.protocol.message import ANSWER
 ROOT = Path(__file__).resolve().parent.parent
 CHANNEL = Channel("update", Reveal.SUM)
 VALUES_IN_GROWTH = 100_000
+FEWEST = 5
+"""Clients of the table."""
 
 
 class Room:
@@ -385,6 +387,8 @@ def main() -> None:
     parser.add_argument("--plot", type=Path, help="where --growth draws")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.clients < FEWEST:
+        parser.error(f"--clients {args.clients}: at least {FEWEST}, since two of them drop out in some rows")
     # a process remembers valid signatures; here every client and the server works each out itself
     crypto._verified = crypto._verified.__wrapped__  # type: ignore[assignment]
     if args.one:

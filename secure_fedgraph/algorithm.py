@@ -397,11 +397,15 @@ class Algorithm:
 
     def init(self, schema: Schema, seed: int) -> State:
         """The server's state before round 1, from public facts and the seed only."""
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{self.name} has no method init: it makes the server's state before round 1"
+        )
 
     def round(self, round: RoundApi, state: State) -> State:
         """One round on the server: what to ask, and what to make of what comes back."""
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{self.name} has no method round: it says what the server asks and makes of it"
+        )
 
     def reads(self, schema: Schema) -> tuple[str, ...]:
         """Which of the data's edge fields (``schema.edge_fields``) its model takes; none by default."""
@@ -431,7 +435,9 @@ class Algorithm:
 
     def predict(self, params: State, graph: Data, schema: Schema) -> torch.Tensor:
         """Class scores ``[nodes, classes]`` of a model on a graph."""
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{self.name} has no method predict: it scores a graph with a released model"
+        )
 
     def reach(self, schema: Schema) -> int | None:
         """How many links from a node its scores read, where a layer averages over whole in-neighbourhoods.

@@ -16,6 +16,7 @@ from secure_fedgraph.graph.partition.sampled import interval, sampled
 from secure_fedgraph.loading import postponed
 from secure_fedgraph.models import personal
 from secure_fedgraph.models.finite import named_classes
+from secure_fedgraph.protocol.upload import unlike_real_numbers
 
 if TYPE_CHECKING:
     from secure_fedgraph.algorithm import Algorithm, State
@@ -98,7 +99,7 @@ class Evaluator:
         metric = algorithm.measure(schema)
         if self.test_set.tests:
             scores = algorithm.predictions(state, round, self.test_set.inputs, schema)
-            self._check_scores(scores, algorithm)
+            self._check_scores(scores, algorithm, schema)
             figures |= self._marked(scores, metric)
         if self.test_set.own_tests:
             figures |= _owners_scores(round.gather(algorithm.OWN_TESTS, algorithm.released(state)), metric)
@@ -132,23 +133,24 @@ class Evaluator:
             figures |= {"personal_global": mean(each), "own_global": mean(alone)}
         return {name: value for name, value in figures.items() if value == value}
 
-    def _check_scores(self, scores: object, algorithm: Algorithm) -> None:
-        """Raises TypeError or ValueError for scores by which no test node can be marked."""
+    def _check_scores(self, scores: object, algorithm: Algorithm, schema: Schema) -> None:
+        """Raises TypeError or ValueError for scores by which test nodes cannot be marked."""
         if not isinstance(scores, Mapping) or not scores:
             raise TypeError(
                 f"{algorithm.name}: predictions returns a dict from owners to scores, not {scores!r:.60}"
             )
-        tested = [int(nodes.max()) for nodes in self.test_set.tests.values() if len(nodes)]
-        least = 1 + max(tested, default=-1)
+        shape = len(self.test_set.labels), schema.classes
         for rows in scores.values():
             if not isinstance(rows, torch.Tensor):
-                raise TypeError(
-                    f"{algorithm.name}: predict returns a tensor of scores, not {type(rows).__name__}"
-                )
-            if not rows.ndim or len(rows) < least:
+                what = type(rows).__name__
+            else:
+                what = unlike_real_numbers(rows) or ("" if rows.is_floating_point() else str(rows.dtype))
+            if what:
+                raise TypeError(f"{algorithm.name}: predict returns a tensor of real scores, not {what}")
+            if tuple(rows.shape) != shape:
                 raise ValueError(
-                    f"{algorithm.name}: predict returns a row of scores for every node or graph, at least "
-                    f"{least}, and it returned the shape {tuple(rows.shape)}"
+                    f"{algorithm.name}: predict returns a score for every node (or graph) and class, "
+                    f"{list(shape)} here, and it returned the shape {list(rows.shape)}"
                 )
 
     def _marked(self, scores: Mapping[str, torch.Tensor], metric: str) -> dict[str, Any]:

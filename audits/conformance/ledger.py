@@ -43,10 +43,13 @@ def ledger(record: Record) -> Iterator[Finding]:
         if not run.policy.bounds[c.channel].channel.kept  # nothing is sent on it
     )
     excused = {(one.client, one.exchange, one.channel) for one in transcript.left_out}
+    stopped = {
+        one.exchange for one in transcript.stopped
+    }  # charged for, and killed before the reply was noted
     for client, exchange, channel in uploads - charged:
         yield Finding("ledger", channel, f"{client}'s upload of exchange {exchange} was not charged")
     for client, exchange, channel in charged - uploads:
-        if (client, exchange, channel) not in excused:
+        if (client, exchange, channel) not in excused and exchange not in stopped:
             yield Finding(
                 "ledger", channel, f"{client} paid for exchange {exchange}, in which it sent nothing"
             )

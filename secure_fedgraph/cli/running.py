@@ -112,13 +112,15 @@ def resume(
 def _can_go_on(out: Path, experiment: Experiment) -> Iterator[None]:
     """When a run stops, the message says how to resume it; a run that never began leaves no empty folder."""
     options = [word for pair in typed_again(out, experiment) for word in pair]
-    go_on = f"go on with: {shlex.join(['secure-fedgraph', 'resume', str(out), *options])}"
+    folder = f"./{out}" if str(out).startswith("-") else str(out)  # else it would be read as an option
+    go_on = f"go on with: {shlex.join(['secure-fedgraph', 'resume', folder, *options])}"
     try:
         with _raised_sigterm():
             yield
     except KeyboardInterrupt as interrupt:
         what = "terminated" if isinstance(interrupt, Terminated) else "interrupted"
-        raise type(interrupt)(f"{what}; {go_on}" if is_begun(out) else what) from None
+        left = is_begun(out) or _lacks_page(out)
+        raise type(interrupt)(f"{what}; {go_on}" if left else what) from None
     except OSError as error:
         if not is_begun(out):
             raise
@@ -148,6 +150,11 @@ def _raised_sigterm() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
+
+
+def _lacks_page(out: Path) -> bool:
+    """Whether a run is finished but for its page, which ``resume`` writes."""
+    return (out / "result.json").exists() and not (out / "report.html").exists()
 
 
 def _holds_anything(folder: Path) -> bool:

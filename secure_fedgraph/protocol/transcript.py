@@ -111,6 +111,14 @@ class Cut:
 
 
 @dataclass(frozen=True)
+class Stopped:
+    """The last exchange that was charged for when a run was stopped and resumed: replies may be missing."""
+
+    number: int
+    exchange: int
+
+
+@dataclass(frozen=True)
 class Seen:
     """Values that a party could read: an upload of one client, or the sum of several."""
 
@@ -148,6 +156,7 @@ class Transcript:
         self.opened: list[Opened] = []
         self.left_out: list[LeftOut] = []
         self.cut: list[Cut] = []
+        self.stopped: list[Stopped] = []
         self.made: list[Opened] = []
         """What clients uploaded, before it was hidden; each knows its own. Kept in full or not at all."""
         self._bodies: dict[int, bytes] = {}
@@ -227,6 +236,12 @@ class Transcript:
         self.cut.append(Cut(number, reader, *place, uploads, of, limit))
         self._write_down("cut", self.cut[-1])
 
+    def note_stopped(self, exchange: int) -> None:
+        """Notes that the run was stopped in or after an exchange, and goes on."""
+        number, self._next = self._next, self._next + 1
+        self.stopped.append(Stopped(number, exchange))
+        self._write_down("stopped", self.stopped[-1])
+
     def body(self, number: int) -> bytes:
         """The bytes kept under a number.
 
@@ -247,6 +262,7 @@ class Transcript:
             "opened": [vars(o) for o in self.opened],
             "left_out": [vars(one) for one in self.left_out],
             "cut": [vars(one) for one in self.cut],
+            "stopped": [vars(one) for one in self.stopped],
             "made": [vars(o) for o in self.made],
         }
         files.write(self.folder / INDEX, [json.dumps(index).encode()], private=True, root=self.folder.parent)
@@ -276,6 +292,9 @@ class Transcript:
             _note(LeftOut, row, path, "left_out") for row in _rows(path, index, "left_out", [])
         ]
         transcript.cut = [_note(Cut, row, path, "cut") for row in _rows(path, index, "cut", [])]
+        transcript.stopped = [
+            _note(Stopped, row, path, "stopped") for row in _rows(path, index, "stopped", [])
+        ]
         transcript.made = [_note(Opened, row, path, "made") for row in _rows(path, index, "made", [])]
         return transcript
 
@@ -298,7 +317,7 @@ class Transcript:
         total = sum(s.bytes for s in self.sent)
         return {"up": up, "down": down, "evaluation": total - up - down}
 
-    def _write_down(self, kind: str, note: Sent | Opened | LeftOut | Cut) -> None:
+    def _write_down(self, kind: str, note: Sent | Opened | LeftOut | Cut | Stopped) -> None:
         """Writes a note at once: the index is written at the end, which a run may not reach."""
         if self._notes is not None:
             line = json.dumps({"kind": kind, **vars(note)}) + "\n"
@@ -325,6 +344,8 @@ class Transcript:
                 self.left_out.append(_note(LeftOut, row, path, place))
             elif kind == "cut":
                 self.cut.append(_note(Cut, row, path, place))
+            elif kind == "stopped":
+                self.stopped.append(_note(Stopped, row, path, place))
             elif kind in ("made", "opened"):
                 (self.made if kind == "made" else self.opened).append(_note(Opened, row, path, place))
             else:
@@ -513,7 +534,7 @@ def readable(reply: wire.Tree, unit: Unit) -> dict[str, np.ndarray] | None:
     return {name: value.numpy() for name, value in named.items()}
 
 
-Note = TypeVar("Note", Sent, Opened, LeftOut, Cut)
+Note = TypeVar("Note", Sent, Opened, LeftOut, Cut, Stopped)
 _KINDS: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool}
 
 
@@ -524,8 +545,12 @@ def _note(kind: type[Note], row: Any, path: Path, place: str) -> Note:
         BadInput: naming the first field that is not.
     """
     names = {one.name: str(one.type) for one in fields(kind)}
-    if not isinstance(row, dict) or row.keys() != names.keys():
-        raise _damaged(path, f"{place!r} holds a note without the keys {', '.join(names)}")
+    if not isinstance(row, dict):
+        raise _damaged(path, f"{place!r} holds a note that names no keys")
+    if row.keys() != names.keys():
+        lacking = ", ".join(names.keys() - row.keys())
+        what = f"lacks {lacking}" if lacking else f"has the key {str(min(row.keys() - names.keys()))[:40]!r}"
+        raise _damaged(path, f"{place!r} holds a note that {what}")
     for name, type_name in names.items():
         value = row[name]
         if type_name.startswith("tuple"):

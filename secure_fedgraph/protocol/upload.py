@@ -461,10 +461,23 @@ def all_finite(values: np.ndarray) -> bool:
     return bool(np.isfinite(values.max(initial=0.0)) and np.isfinite(values.min(initial=0.0)))
 
 
+def unlike_real_numbers(value: torch.Tensor) -> str:
+    """What a tensor is that does not hold real numbers, each at its place; empty for one that does.
+
+    >>> unlike_real_numbers(torch.zeros(2)), unlike_real_numbers(torch.zeros(2, device="meta"))
+    ('', 'a tensor without values')
+    """
+    if value.is_meta:
+        return "a tensor without values"
+    if value.layout is not torch.strided or value.is_complex() or value.is_quantized:
+        return f"{value.layout} of {value.dtype}"
+    return ""
+
+
 def _as_it_travels(name: str, value: torch.Tensor) -> torch.Tensor:
     """float32 on the CPU: the tensor itself where it is that already."""
-    if value.layout is not torch.strided or value.is_complex() or value.is_quantized or value.is_meta:
-        kind = "a tensor without values" if value.is_meta else f"{value.layout} of {value.dtype}"
+    kind = unlike_real_numbers(value)
+    if kind:
         raise BadInput(f"{name!r} in an upload is {kind}: give real numbers, each at its place")
     return value.detach().to(torch.float32).cpu().resolve_neg()
 

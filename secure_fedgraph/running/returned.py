@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
+
+import torch
+
+from secure_fedgraph.protocol.upload import unlike_real_numbers
 
 if TYPE_CHECKING:
     from secure_fedgraph.algorithm import Algorithm, State
@@ -13,12 +16,20 @@ def as_state(returned: object, algorithm: Algorithm, method: str) -> State:
     """A state of the server, as ``init`` or ``round`` returned it.
 
     Raises:
-        TypeError: for anything but a dict with names as keys.
+        TypeError: for anything but a dict from names to dense tensors.
     """
-    if not isinstance(returned, dict) or not all(type(name) is str for name in returned):
-        keyed = " with keys other than str" if isinstance(returned, Mapping) else ""
+    unfit = "" if isinstance(returned, dict) else type(returned).__name__
+    for name, value in returned.items() if isinstance(returned, dict) else ():
+        if type(name) is not str:
+            unfit = f"a dict with a key of type {type(name).__name__}"
+        elif not isinstance(value, torch.Tensor):
+            unfit = f"{type(value).__name__} under {name!r:.60}"
+        elif kind := unlike_real_numbers(value):
+            unfit = f"{kind} under {name!r:.60}"
+    if unfit:
         raise TypeError(
-            f"{algorithm.name}: {method} returns the server's state, a dict from names to tensors, and it "
-            f"returned {type(returned).__name__}{keyed}"
+            f"{algorithm.name}: {method} returns the server's state, a dict from names to dense tensors, and "
+            f"it returned {unfit}"
         )
-    return returned
+    state: State = returned  # type: ignore[assignment]
+    return state

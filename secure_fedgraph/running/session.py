@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,9 +20,11 @@ from secure_fedgraph.graph.placing import CPU
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.privacy.spending.ledger import Charge, Ledger, check_mark, read_ledger
 from secure_fedgraph.protocol import Transcript
+from secure_fedgraph.protocol.channel import Reveal
 from secure_fedgraph.protocol.courier import Courier
 from secure_fedgraph.protocol.memory import copied
-from secure_fedgraph.protocol.transcript import REFEREE
+from secure_fedgraph.protocol.message import ANSWER
+from secure_fedgraph.protocol.transcript import REFEREE, SERVER
 from secure_fedgraph.protocol.transport import Lost
 from secure_fedgraph.round import Round, SetUps, set_up
 from secure_fedgraph.running.outlook import ROUNDS, outlook
@@ -54,8 +57,11 @@ class Session:
             self.transcript = Transcript(out and out / "transcript", options.keep, prepared.public(), resume)
             self._ledger = self._open_ledger(stack)
             # the checkpoint may be older than the ledger: no exchange number is answered twice
-            answered = (self._ledger.answered(name, self._run) for name in prepared.federation.names)
-            self._after = max(self._kept.reserved, *answered)
+            answered = {name: self._ledger.answered(name, self._run) for name in prepared.federation.names}
+            self._after = max(self._kept.reserved, *answered.values())
+            if resume and options.connect is None:
+                self._check_charged(answered)
+                self.transcript.note_stopped(max(answered.values()))
             self._clients = self._open_clients()
             stack.callback(self._clients.close)
             self.courier = Courier(
@@ -207,6 +213,28 @@ class Session:
             relation = self.prepared.bound.policy.relation
             ledger.charge(Charge("pool", past.run, 0, 0, "pooled raw data", "client", relation))
         return ledger
+
+    def _check_charged(self, answered: Mapping[str, int]) -> None:
+        """Checks that the ledger has the charges of all uploads that the record knows of.
+
+        The checkpoint may be older than both, and so know less of the ledger.
+
+        Raises:
+            BadInput: for one that lacks a charge.
+        """
+        uploading = {
+            name: bound.channel.reveal is not Reveal.NOTHING
+            for name, bound in self.prepared.bound.bounds.items()
+        }
+        for sent in self.transcript.sent:
+            if sent.recipient != SERVER or sent.step != ANSWER or not uploading.get(sent.channel):
+                continue
+            if sent.exchange > answered.get(sent.sender, sent.exchange):
+                raise BadInput(
+                    f"{self._ledger.path} lacks the charge of {sent.sender}'s upload of exchange "
+                    f"{sent.exchange}, which this run has sent: resume with the ledger that it was started "
+                    "with, as it was then, or treat the budget as spent"
+                )
 
     def _open_clients(self) -> InProcess | Workers | Reached:
         prepared, options, kept = self.prepared, self.options, self._kept.clients

@@ -2,40 +2,50 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 
 import secure_fedgraph as sfg
 
-MISTAKES: dict[str, tuple[str, Any, type[Exception], str]] = {
-    "init": ("init", lambda *_: [1], TypeError, "init returns the server's state.*returned list"),
-    "a key": ("init", lambda *_: {1: torch.zeros(2)}, TypeError, "init .*dict with keys other than str"),
-    "round": ("round", lambda *_: None, TypeError, "round returns the server's state.*returned NoneType"),
-    "no tensor": (
-        "predict",
-        lambda *_: np.zeros((60, 3)),
+STATE, SCORES = "returns the server's state.*returned ", "predict returns a "
+MISTAKES: dict[str, tuple[str, object, type[Exception], str]] = {
+    "a list": ("init", [1], TypeError, f"init {STATE}list"),
+    "a key": ("init", {1: torch.zeros(2)}, TypeError, f"init {STATE}a dict with a key of type int"),
+    "an array": ("init", {"w": np.zeros(2)}, TypeError, f"init {STATE}ndarray under 'w'"),
+    "nested": ("init", {"w": {"v": torch.zeros(2)}}, TypeError, f"init {STATE}dict under 'w'"),
+    "meta": (
+        "init",
+        {"w": torch.zeros(2, device="meta")},
         TypeError,
-        "predict returns a tensor.*not ndarray",
+        f"init {STATE}a tensor without values under 'w'",
     ),
-    "too short": (
+    "sparse": (
+        "round",
+        {"w": torch.eye(2).to_sparse()},
+        TypeError,
+        f"round {STATE}torch.sparse_coo of torch.float32",
+    ),
+    "nothing": ("round", None, TypeError, f"round {STATE}NoneType"),
+    "no tensor": ("predict", np.zeros((60, 7)), TypeError, f"{SCORES}tensor of real scores, not ndarray"),
+    "whole numbers": (
         "predict",
-        lambda *_: torch.zeros(3),
-        ValueError,
-        r"predict returns a row of scores for every.*shape \(3,\)",
+        torch.zeros(60, 7).long(),
+        TypeError,
+        f"{SCORES}tensor of real scores, not torch.int64",
     ),
-    "a number": ("predict", lambda *_: torch.tensor(1.0), ValueError, r".*returned the shape \(\)"),
-    "a list": ("predictions", lambda *_: [1], TypeError, r"predictions returns a dict.*not \[1\]"),
-    "nobody": ("predictions", lambda *_: {}, TypeError, r"predictions returns a dict.*not {}"),
+    "classes": ("predict", torch.zeros(60), ValueError, SCORES + r"score for every.*shape \[60\]"),
+    "a row less": ("predict", torch.zeros(59, 7), ValueError, SCORES + r"score for every.*shape \[59, 7\]"),
+    "wide": ("predict", torch.zeros(60, 9), ValueError, SCORES + r"score for every.*shape \[60, 9\]"),
+    "no owners": ("predictions", [1], TypeError, r"predictions returns a dict.*not \[1\]"),
+    "nobody": ("predictions", {}, TypeError, r"predictions returns a dict.*not {}"),
 }
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_named_by_its_method(mistake: str) -> None:
-    method, replacement, error, message = MISTAKES[mistake]
-    own = type("Own", (sfg.FedAvg,), {method: replacement, "name": "own"})
+    method, returned, error, message = MISTAKES[mistake]
+    own = type("Own", (sfg.FedAvg,), {method: lambda *_: returned, "name": "own"})
     federation = sfg.federate("synthetic-citation", clients=3, seed=0, nodes=60, features=8)
     with pytest.raises(error, match=f"own: {message}"):
         sfg.train(own(), federation, "plaintext", rounds=1)

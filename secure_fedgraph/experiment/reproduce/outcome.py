@@ -91,7 +91,8 @@ def counts(found: Sequence[Outcome]) -> dict[Mark, int]:
 
 def share_reached(found: Sequence[Outcome]) -> float:
     """Of the cells with a figure of a paper that can be run, the share within its tolerance."""
-    judged = [one.mark for one in found if one.mark in ("reached", "better", "missed", "failed", "to run")]
+    possible = ("reached", "better", "missed", "failed", "to run")
+    judged = [one.mark for one in found if one.cell.paper is not None and one.mark in possible]
     return judged.count("reached") / len(judged) if judged else math.nan
 
 

@@ -250,6 +250,8 @@ class Ledger:
         self._relation = ""
         self._key = b""
         if path is not None:
+            if path.is_symlink() or (path.exists() and not path.is_file()):
+                raise BadInput(f"the ledger {path} is a link, a folder or a device: name a file, or none yet")
             with _writable(path):
                 files.private_folder(path.parent)
                 with self._locked():

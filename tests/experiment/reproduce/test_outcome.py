@@ -66,9 +66,10 @@ def test_what_was_not_run_is_not_reached() -> None:
         Cell("c", "column", 0.8, 0.1, "global", Case("three", {})),
         Cell("d", "column", 0.8, 0.1, why_not="no data"),
         Cell("e", "column", None, 0.1, "global", CASE),
+        Cell("f", "column", None, 0.1, "global", Case("four", {})),  # nothing that it could reach
     )
     found = outcomes(asked, {"one": {0: result(0.8)}}, {"two": "it broke"})
-    assert [one.mark for one in found] == ["reached", "failed", "to run", "not possible", "beside"]
+    assert [one.mark for one in found] == ["reached", "failed", "to run", "not possible", "beside", "to run"]
     assert counts(found)["failed"] == 1
     assert share_reached(found) == pytest.approx(1 / 3)
     assert math.isnan(share_reached(found[3:]))

@@ -1,0 +1,79 @@
+"""Runs that are stopped within an exchange: resumed, their ledger has what they sent, and audits hold."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import secure_fedgraph as sfg
+from secure_fedgraph.audits.conformance.ledger import ledger as findings_of_charges
+from secure_fedgraph.audits.record import Record
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.privacy.spending.ledger import read_ledger
+from secure_fedgraph.protocol.courier import Courier
+from secure_fedgraph.protocol.transcript import Transcript, everything
+
+STOPPED_IN = 3
+"""The round whose replies nobody notes."""
+
+
+def train(folder: Path, **more: Any) -> sfg.Run:
+    federation = sfg.federate("synthetic-citation", clients=3, seed=0, nodes=60, features=8)
+    algorithm = sfg.FedAvg(hidden=(4,), fanout=(2,))
+    policy = sfg.policies.local_dp(norm=1.0, multiplier=5.0)
+    return sfg.train(algorithm, federation, policy, rounds=4, out=folder / "run", **more)
+
+
+def stopped(folder: Path, monkeypatch: pytest.MonkeyPatch, **more: Any) -> None:
+    """A run that is interrupted once all clients have answered, and before an answer is noted."""
+    opened = Courier._opened
+
+    def stop(self: Courier, request: Any, *rest: Any) -> Any:
+        if request.round == STOPPED_IN and request.channel == "update":
+            raise KeyboardInterrupt
+        return opened(self, request, *rest)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Courier, "_opened", stop)
+        with pytest.raises(KeyboardInterrupt):
+            train(folder, **more)
+
+
+def test_what_was_charged_in_the_last_exchange_is_no_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped(tmp_path, monkeypatch, keep=everything)
+    run = train(tmp_path, keep=everything, resume=True)
+    assert len(read_ledger(tmp_path / "run" / "ledger.jsonl")) == 3 * 5  # four rounds, and one of them twice
+    assert list(findings_of_charges(Record(run))) == []
+    assert [one.exchange for one in Transcript.load(tmp_path / "run" / "transcript").stopped] == [
+        one.exchange for one in run.transcript.stopped
+    ]
+    run.transcript.stopped.clear()  # a charge that nothing explains still is one
+    assert {finding.check for finding in findings_of_charges(Record(run))} == {"ledger"}
+
+
+@pytest.mark.parametrize("loss", ["another", "deleted", "cut"])
+def test_a_ledger_without_what_was_sent_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: str
+) -> None:
+    shared = tmp_path / "shared.jsonl"
+    stopped(tmp_path, monkeypatch, ledger=shared, checkpoint_every=9)  # it knows of no charge
+    lines = shared.read_bytes().splitlines(keepends=True)
+    resumed = shared
+    if loss == "another":
+        resumed = tmp_path / "another.jsonl"
+    elif loss == "deleted":
+        shared.rename(tmp_path / "put away")
+    else:  # the charges of the second round, and of the third, whose answers nobody noted
+        shared.write_bytes(b"".join(lines[:3]))
+    with pytest.raises(BadInput, match="lacks the charge of owner-0's upload of exchange"):
+        train(tmp_path, resume=True, ledger=resumed, checkpoint_every=9)
+    if loss == "deleted":
+        shutil.copy(tmp_path / "put away", shared)
+    elif loss == "cut":
+        shared.write_bytes(b"".join(lines))
+    train(tmp_path, resume=True, ledger=shared, checkpoint_every=9)
