@@ -39,7 +39,7 @@ RULES: dict[str, Rule] = {
     # opening what is private, for its owner alone, and following no links
     "files":       Rule(outside=("filelock",)),
     # what is sent
-    "protocol":    Rule(may=("files",), outside=("torch", "numpy")),
+    "protocol":    Rule(may=("files",), outside=("torch", "numpy", "blake3")),
     # the words of a guarantee: light, so that figures and schemas may use them without torch
     "protocol.guarantee": Rule(outside=()),
     # other people's sentences, before they are printed
