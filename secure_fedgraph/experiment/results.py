@@ -408,6 +408,8 @@ def _leads_out(key: str, noted: Any, out: Path) -> bool:
         kind, _, noted = noted.partition(":")
         if kind != "tensorboard":
             return True  # a server, or whatever else the address may mean
+    if "\0" in noted:  # no place at all
+        return True
     return not Path(noted).resolve().is_relative_to(out.resolve())
 
 

@@ -56,7 +56,7 @@ class Static(sfg.Algorithm):
         return {"w": torch.zeros(schema.features)}
 
     def round(self, round: Any, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        return {"w": round.reduce(self.UPDATE).mean}
+        return {"w": round.reduce(self.UPDATE).mean["w"]}
 
     @UPDATE.answer
     def update(self, client: Any, given: dict[str, torch.Tensor]) -> sfg.Upload:

@@ -182,12 +182,19 @@ class TestACheckpointBeforeAResume:
         with pytest.raises(BadInput, match="lacks charges that the checkpoint"):
             self.second_round(out)
 
-    def test_both_together_are_not_noticed(self, copied: tuple[Path, Path]) -> None:
+    def test_both_together_are_refused_by_the_record(self, copied: tuple[Path, Path]) -> None:
+        out, copy = copied
+        self.second_round(out)
+        self.restore(out, copy, "checkpoint", "ledger.jsonl")
+        with pytest.raises(BadInput, match="lacks the charge of owner-0's upload of exchange"):
+            self.second_round(out)
+
+    def test_all_together_are_not_noticed(self, copied: tuple[Path, Path]) -> None:
         """docs/sharp_edges.md says so: nothing on a disk can tell that the whole disk went back."""
         out, copy = copied
         counts = []
         for _ in range(2):
-            self.restore(out, copy, "checkpoint", "ledger.jsonl")
+            self.restore(out, copy, "checkpoint", "ledger.jsonl", "transcript")
             self.second_round(out)
             counts.append(len(read_ledger(out / "ledger.jsonl")))
         assert counts[0] == counts[1]
