@@ -28,8 +28,7 @@ def as_state(returned: object, algorithm: Algorithm, method: str) -> State:
             unfit = f"{kind} under {name!r:.60}"
     if unfit:
         raise TypeError(
-            f"{algorithm.name}: {method} returns the server's state, a dict from names to dense tensors, and "
-            f"it returned {unfit}"
+            f"{algorithm.name}: {method} returns a dict from names to dense tensors, and it returned {unfit}"
         )
     state: State = returned  # type: ignore[assignment]
     return state

@@ -8,7 +8,7 @@ import torch
 
 import secure_fedgraph as sfg
 
-STATE, SCORES = "returns the server's state.*returned ", "predict returns a "
+STATE, SCORES = "returns a dict from names.*returned ", "predict returns a "
 MISTAKES: dict[str, tuple[str, object, type[Exception], str]] = {
     "a list": ("init", [1], TypeError, f"init {STATE}list"),
     "a key": ("init", {1: torch.zeros(2)}, TypeError, f"init {STATE}a dict with a key of type int"),

@@ -251,7 +251,9 @@ class Ledger:
         self._key = b""
         if path is not None:
             if path.is_symlink() or (path.exists() and not path.is_file()):
-                raise BadInput(f"the ledger {path} is a symbolic link, a folder or a device: name a file, or none yet")
+                raise BadInput(
+                    f"the ledger {path} is a symbolic link, a folder or a device: name a file, or none yet"
+                )
             with _writable(path):
                 files.private_folder(path.parent)
                 with self._locked():
