@@ -183,3 +183,10 @@ def test_a_run_with_a_shared_ledger_goes_on_with_it(tmp_path: Path) -> None:
     done = call("resume", out, "--ledger", shared)
     assert done.exit_code == 0, done.stderr
     assert shared.read_bytes().startswith(before) and result(out)["config"]["ledger"] == str(shared)
+
+
+def test_a_name_that_no_file_can_have_is_refused(tmp_path: Path) -> None:
+    begin(tmp_path, Experiment(), [0], "run")
+    note(tmp_path, ledger="here\0there")
+    refused = call("resume", tmp_path)
+    assert refused.exit_code == 2 and "outside of the folder" in refused.stderr
