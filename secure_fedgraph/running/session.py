@@ -61,7 +61,6 @@ class Session:
             self._after = max(self._kept.reserved, *answered.values())
             if resume and options.connect is None:
                 self._check_charged(answered)
-                self.transcript.note_stopped(max(answered.values()))
             self._clients = self._open_clients()
             stack.callback(self._clients.close)
             self.courier = Courier(
@@ -83,6 +82,9 @@ class Session:
             options.on_start()
         if options.resume:
             self._clients.load(self._kept.label)
+            if options.connect is None:  # else each has its own ledger
+                names = self.prepared.federation.names
+                self.transcript.note_stopped(max(self._ledger.answered(name, self._run) for name in names))
             state, history = past.state, list(past.history)
         else:
             self._kept.commit(0, state, history, 0.0, self._clients, self._ledger.mark())
