@@ -71,7 +71,7 @@ for name in names:
 
 # %% [markdown]
 # ```text
-# update
+# update … masked … inf
 # ```
 #
 # ## Everybody starts
@@ -103,8 +103,7 @@ secure_fedgraph("silo", "ledger", "silo-bank-a")
 
 # %% [markdown]
 # ```text
-# model.pt
-# result.json
+# … model.pt … result.json …
 # ```
 #
 # Over machines: [silos on machines of their own](../silos_on_machines.md). Before you do so in earnest:
