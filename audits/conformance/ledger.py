@@ -43,9 +43,8 @@ def ledger(record: Record) -> Iterator[Finding]:
         if not run.policy.bounds[c.channel].channel.kept  # nothing is sent on it
     )
     excused = {(one.client, one.exchange, one.channel) for one in transcript.left_out}
-    stopped = {
-        one.exchange for one in transcript.stopped
-    }  # charged for, and killed before the reply was noted
+    # charged for, and stopped before the replies were noted
+    stopped = {one.exchange for one in transcript.stopped}
     for client, exchange, channel in uploads - charged:
         yield Finding("ledger", channel, f"{client}'s upload of exchange {exchange} was not charged")
     for client, exchange, channel in charged - uploads:

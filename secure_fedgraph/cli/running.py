@@ -134,7 +134,7 @@ def _can_go_on(out: Path, experiment: Experiment) -> Iterator[None]:
 
 @contextmanager
 def _raised_sigterm() -> Iterator[None]:
-    """Within it SIGTERM, by which schedulers end a job, raises in the main thread, as Ctrl-C does."""
+    """Turns SIGTERM, by which schedulers end a job, into an exception, as Ctrl-C is one."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

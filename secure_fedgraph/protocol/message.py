@@ -141,7 +141,7 @@ REMEMBERED = 2
 def digest(raw: bytes | memoryview | wire.Parts) -> str:
     """BLAKE3 of what was sent, as a record holds it; parts are read one after the other, and not joined.
 
-    It has SHA-256's strength against collisions and takes a quarter of its time. What parties agree on and
+    Collisions are as hard to find as those of SHA-256, and it takes less time. What parties agree on and
     sign (:mod:`~secure_fedgraph.protocol.history`, masks, seals) is SHA-256, of the wire format.
 
     >>> digest(b"abc")
@@ -159,7 +159,7 @@ def digest(raw: bytes | memoryview | wire.Parts) -> str:
 
 
 def has_digest(raw: bytes, noted: str) -> bool:
-    """Whether these are the bytes that a record, of this version or an earlier one, noted the digest of."""
+    """Whether the bytes have the digest that a record noted: BLAKE3, or SHA-256 in older records."""
     return noted == (digest(raw) if noted.startswith(RECORDED) else hashlib.sha256(raw).hexdigest())
 
 

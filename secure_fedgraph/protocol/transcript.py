@@ -548,7 +548,7 @@ def _note(kind: type[Note], row: Any, path: Path, place: str) -> Note:
     if not isinstance(row, dict):
         raise _damaged(path, f"{place!r} holds a note that names no keys")
     if row.keys() != names.keys():
-        lacking = ", ".join(names.keys() - row.keys())
+        lacking = ", ".join(name for name in names if name not in row)
         what = f"lacks {lacking}" if lacking else f"has the key {str(min(row.keys() - names.keys()))[:40]!r}"
         raise _damaged(path, f"{place!r} holds a note that {what}")
     for name, type_name in names.items():

@@ -58,7 +58,8 @@ class Session:
             self._ledger = self._open_ledger(stack)
             # the checkpoint may be older than the ledger: no exchange number is answered twice
             answered = {name: self._ledger.answered(name, self._run) for name in prepared.federation.names}
-            self._after = max(self._kept.reserved, *answered.values())
+            self._last_charged = max(answered.values())
+            self._after = max(self._kept.reserved, self._last_charged)
             if resume and options.connect is None:
                 self._check_charged(answered)
             self._clients = self._open_clients()
@@ -83,8 +84,7 @@ class Session:
         if options.resume:
             self._clients.load(self._kept.label)
             if options.connect is None:  # else each has its own ledger
-                names = self.prepared.federation.names
-                self.transcript.note_stopped(max(self._ledger.answered(name, self._run) for name in names))
+                self.transcript.note_stopped(self._last_charged)
             state, history = past.state, list(past.history)
         else:
             self._kept.commit(0, state, history, 0.0, self._clients, self._ledger.mark())

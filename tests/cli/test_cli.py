@@ -335,7 +335,10 @@ def test_an_interrupt_is_one_word(monkeypatch: pytest.MonkeyPatch) -> None:
     assert done.stderr.strip() == "secure-fedgraph: interrupted"
 
 
-def test_sigterm_prints_how_to_go_on_and_hands_the_signal_back(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("out", "named"), [("out", "out"), ("-dash", "./-dash")])
+def test_sigterm_prints_how_to_go_on_and_hands_the_signal_back(
+    monkeypatch: pytest.MonkeyPatch, out: str, named: str
+) -> None:
     real, rounds = running.execute, []
 
     def terminated(experiment: Any, folder: Path, on_round: Any, **more: Any) -> Any:
@@ -348,12 +351,25 @@ def test_sigterm_prints_how_to_go_on_and_hands_the_signal_back(monkeypatch: pyte
 
     monkeypatch.setattr(running, "execute", terminated)
     before = signal.getsignal(signal.SIGTERM)
-    done = run("--out", "out", "--rounds", "3")
+    done = run(f"--out={out}", "--rounds", "3")
     assert (done.exit_code, len(rounds)) == (143, 1)
-    assert "go on with: secure-fedgraph resume out" in done.stderr
+    assert f"go on with: secure-fedgraph resume {named}" in done.stderr
     assert signal.getsignal(signal.SIGTERM) == before
     monkeypatch.setattr(running, "execute", real)
-    assert call("resume", "out", "--json").exit_code == 0
+    assert call("resume", named, "--json").exit_code == 0
+
+
+def test_a_run_that_lacks_its_page_alone_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(running, "write_report", interrupted)
+        done = run("--out", "out")
+    assert done.exit_code == 130
+    assert "go on with: secure-fedgraph resume out" in done.stderr
+    assert call("resume", "out").exit_code == 0
+    assert Path("out/report.html").is_file()
 
 
 # audit

@@ -385,6 +385,12 @@ class TestDisk:
         with pytest.raises(BadInput, match=r"ledger\.jsonl cannot be opened \(Permission denied\).*--ledger"):
             opened(path)
 
+    def test_a_folder_in_a_ledgers_place_is_refused_and_nothing_is_made(self, tmp_path):
+        (tmp_path / "ledger.jsonl").mkdir()
+        with pytest.raises(BadInput, match=r"the ledger .*ledger\.jsonl is .* a folder"):
+            Ledger(tmp_path / "ledger.jsonl")
+        assert [one.name for one in tmp_path.iterdir()] == ["ledger.jsonl"]
+
     def test_a_failing_disk_stops_the_reply(self, tmp_path, monkeypatch):
         made = session(local_dp(1.0, 1.0), ledger=Ledger(tmp_path / "ledger.jsonl"))
 
