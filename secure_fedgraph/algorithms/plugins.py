@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from secure_fedgraph.algorithm import Algorithm
+from secure_fedgraph.algorithm.attributes import check_attributes
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.errors import BadInput, unknown_name
 from secure_fedgraph.protocol.text import printable
@@ -30,6 +31,7 @@ def algorithm_named(name: str) -> type[Algorithm]:
 
     Raises:
         BadInput: for a name that nothing answers to, or a class that is no Algorithm.
+        TypeError: for a class attribute of another type than the base's.
     """
     if not is_own(name):
         if name not in ALGORITHMS:
@@ -48,6 +50,7 @@ def algorithm_named(name: str) -> type[Algorithm]:
         ) from error
     if not (isinstance(candidate, type) and issubclass(candidate, Algorithm)):
         raise BadInput(f"algorithm {name!r} is no subclass of secure_fedgraph.Algorithm")
+    check_attributes(candidate)
     return candidate
 
 

@@ -48,6 +48,7 @@ from secure_fedgraph.running.options import OnRound, RunOptions
 from secure_fedgraph.running.outlook import Outlook
 from secure_fedgraph.running.preparation import Prepared, channels_of, fitted
 from secure_fedgraph.running.reached import Connect
+from secure_fedgraph.running.returned import as_plain
 from secure_fedgraph.running.run import Run
 from secure_fedgraph.storage.checkpoint import commit_path
 from secure_fedgraph.storage.party_store import damaged
@@ -479,10 +480,11 @@ def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str,
         **({"cut": cut} if (cut := _cut(run)) else {}),
         "seconds": round(run.seconds, 3),
         "weights": weights(run),
-        "notes": run.algorithm.notes(run.state),
+        "notes": as_plain(run.algorithm.notes(run.state), run.algorithm, "notes"),
         "rounds": list(run.history),
-        **({"findings": findings} if (findings := run.algorithm.findings(run.transcript)) else {}),
     }
+    if findings := as_plain(run.algorithm.findings(run.transcript), run.algorithm, "findings"):
+        result["findings"] = findings
     return schema.checked(schema.RunResult, result)
 
 

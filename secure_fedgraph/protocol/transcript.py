@@ -29,6 +29,8 @@ PEER = "peer"
 REFEREE = "referee"
 NOTES = "notes.jsonl"
 INDEX = "index.json"
+BODY = ".sfg"
+"""How the name of a file ends that holds a message or a value as it was."""
 MOST_TALLIES = 8
 """Tallies that may follow the values of one upload."""
 
@@ -296,6 +298,9 @@ class Transcript:
             _note(Stopped, row, path, "stopped") for row in _rows(path, index, "stopped", [])
         ]
         transcript.made = [_note(Opened, row, path, "made") for row in _rows(path, index, "made", [])]
+        unnamed = transcript._unnamed_bodies(folder)
+        if unnamed:
+            raise _damaged(path, f"it says of no message that {unnamed[0].name} keeps it")
         return transcript
 
     def view(self, *parties: str) -> View:
@@ -351,6 +356,15 @@ class Transcript:
             else:
                 raise _damaged(path, f"line {number} has kind {str(kind)[:40]!r}")
             self._next = max(self._next, row["number"] + 1)
+        for body in self._unnamed_bodies(path.parent):  # the process was killed between a body and its note
+            files.remove(body, path.parents[1])
+
+    def _unnamed_bodies(self, folder: Path) -> list[Path]:
+        """Files of bodies that no note says were kept."""
+        notes: list[Sent | Opened] = [*self.sent, *self.opened, *self.made]
+        kept = {note.number for note in notes if note.kept}
+        named = {self._place(folder, number).name for number in kept}
+        return sorted(body for body in folder.glob(f"*{BODY}") if body.name not in named)
 
     def _store(self, channel: str, round: int, raw: bytes | wire.Parts) -> tuple[int, bool]:
         number, self._next = self._next, self._next + 1
@@ -367,7 +381,7 @@ class Transcript:
 
     @staticmethod
     def _place(folder: Path, number: int) -> Path:
-        return folder / f"{number:06d}.sfg"
+        return folder / f"{number:06d}{BODY}"
 
 
 class View:

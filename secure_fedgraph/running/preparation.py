@@ -24,9 +24,9 @@ from secure_fedgraph.privacy.spending.ledger import HELD
 from secure_fedgraph.protocol import Channel
 from secure_fedgraph.protocol.transcript import REFEREE
 from secure_fedgraph.round import everyone
+from secure_fedgraph.running.declared import check_declared
 from secure_fedgraph.running.options import RunOptions
 from secure_fedgraph.running.planned_noise import NORM, Forecast, check_any_noise, planned
-from secure_fedgraph.running.returned import as_state
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def prepare(
     evaluation = options.evaluation or federation.evaluation
     federation.check(algorithm, evaluation)
     if is_foreign(algorithm):
-        as_state(algorithm.init(federation.schema, options.seed), algorithm, "init")
+        check_declared(algorithm, federation.schema, options.seed)
     if evaluation == "at_home" and options.evaluate_every > 1:
         raise BadInput(
             f"evaluate_every = {options.evaluate_every}: with evaluation at_home nobody scores; leave it out"

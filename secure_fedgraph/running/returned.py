@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -32,3 +33,22 @@ def as_state(returned: object, algorithm: Algorithm, method: str) -> State:
         )
     state: State = returned  # type: ignore[assignment]
     return state
+
+
+def as_plain(returned: object, algorithm: Algorithm, method: str) -> dict[str, Any]:
+    """What goes into a result's file, as ``notes`` or ``findings`` returned it.
+
+    Raises:
+        TypeError: for anything but a dict from names to what JSON holds.
+    """
+    try:
+        if isinstance(returned, dict):
+            json.dumps(returned, allow_nan=False)
+            return returned
+        why = type(returned).__name__
+    except (TypeError, ValueError, RecursionError) as error:
+        why = f"a dict that is no JSON ({error})"
+    raise TypeError(
+        f"{algorithm.name}: {method} returns a dict from names to what JSON holds, and it returned {why}; "
+        "correct it and resume the run: nothing is trained again"
+    )

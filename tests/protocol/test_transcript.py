@@ -81,6 +81,17 @@ def test_a_folder_holds_the_bodies_and_is_read_again(tmp_path):
     assert again.view("server").sums("update")[0].values["w"].tolist() == [3.0]
 
 
+def test_a_body_that_a_killed_process_had_not_noted_is_removed_as_the_run_goes_on(tmp_path):
+    """Otherwise a later message that is not kept would take its number, and the record read as damaged."""
+    folder = tmp_path / "transcript"
+    noted = len(filled(Transcript(folder, everything)).sent)
+    (folder / f"{noted + 5:06d}.sfg").write_bytes(b"half")
+    again = Transcript(folder, nothing, go_on=True)
+    again.close()
+    assert len(Transcript.load(folder).sent) == noted
+    assert len(list(folder.glob("*.sfg"))) == 8
+
+
 def test_no_folder():
     with pytest.raises(BadInput, match="no transcript in /nowhere: run again with"):
         Transcript.load(Path("/nowhere"))

@@ -7,6 +7,8 @@ import pytest
 import torch
 
 import secure_fedgraph as sfg
+from secure_fedgraph.experiment.config import Experiment
+from secure_fedgraph.experiment.results import run_result
 
 STATE, SCORES = "returns a dict from names.*returned ", "predict returns a "
 MISTAKES: dict[str, tuple[str, object, type[Exception], str]] = {
@@ -49,3 +51,16 @@ def test_a_mistake_is_named_by_its_method(mistake: str) -> None:
     federation = sfg.federate("synthetic-citation", clients=3, seed=0, nodes=60, features=8)
     with pytest.raises(error, match=f"own: {message}"):
         sfg.train(own(), federation, "plaintext", rounds=1)
+
+
+@pytest.mark.parametrize("method", ["notes", "findings"])
+@pytest.mark.parametrize(
+    ("returned", "what"),
+    [(5, "int"), ({"a": object()}, "a dict that is no JSON"), ({"a": float("nan")}, "a dict")],
+)
+def test_what_a_result_keeps_is_json(method: str, returned: object, what: str) -> None:
+    own = type("Own", (sfg.FedAvg,), {method: lambda *_: returned, "name": "own"})
+    federation = sfg.federate("synthetic-citation", clients=3, seed=0, nodes=60, features=8)
+    run = sfg.train(own(), federation, "plaintext", rounds=1)
+    with pytest.raises(TypeError, match=f"own: {method} returns a dict.*returned {what}.*resume the run"):
+        run_result(run, Experiment(data="synthetic-citation"))

@@ -101,6 +101,10 @@ DAMAGES: dict[str, tuple[str, Callable[[Path], object]]] = {
         r"index\.json is damaged",
         lambda f: change(f / "transcript" / "index.json", lambda v: v.update(public={})),
     ),
+    "index: a message said not to be kept": (
+        r"index\.json is damaged \(it says of no message that \d{6}\.sfg keeps it\)",
+        lambda f: change(f / "transcript" / "index.json", lambda v: v["sent"][0].update(kept=False)),
+    ),
     "index: missing": ("no transcript in", lambda f: (f / "transcript" / "index.json").unlink()),
     "message: cut off": (r"\d{6}\.sfg is damaged", lambda f: cut(message(f))),
     "message: one bit": (r"\d{6}\.sfg is damaged", lambda f: flip(message(f))),

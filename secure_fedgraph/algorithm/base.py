@@ -1,20 +1,18 @@
-"""What an algorithm is: channels, the clients' answers on them, and a round from state to state."""
+"""The base of every algorithm."""
 
 from __future__ import annotations
 
 import copy
 import logging
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import torch
 import torch.nn.functional as F
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import ValidationError
 from torch_geometric.data import Data
 
+from secure_fedgraph.algorithm.settings import Form, Settings, plain, written
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.partition.result import EVERYBODY
 from secure_fedgraph.graph.placing import CPU
@@ -29,65 +27,6 @@ from secure_fedgraph.seams import ClientContext, RoundApi
 
 State = dict[str, torch.Tensor]
 _LOG = logging.getLogger("secure_fedgraph.algorithm")
-
-
-class Settings(BaseModel):
-    """An algorithm's settings: checked on construction, unknown keys refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _no_switch_for_a_number(cls, values: Any) -> Any:
-        """True would pass for the number 1."""
-        if isinstance(values, Mapping):
-            check_switches(cls, values)
-        return values
-
-
-def check_switches(model: type[BaseModel], values: Mapping[str, Any]) -> None:
-    """Refuses true and false where a setting takes no switch: true would pass for the number 1."""
-    for key, value in values.items():
-        field = model.model_fields.get(key)
-        inner = value.values() if isinstance(value, Mapping) else value
-        several = isinstance(value, list | tuple | Mapping)
-        switches = isinstance(value, bool) or (several and any(isinstance(one, bool) for one in inner))
-        if field is not None and switches and not re.search("bool|Any", str(field.annotation)):
-            raise PydanticCustomError(
-                "switch", "{key} = {value}: give a number or a word, not true or false",
-                {"key": key, "value": str(value).lower()},
-            )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Form:
-    """Another form of an algorithm, for policies that its paper's form does not fit.
-
-    Args:
-        settings: what differs from the form as configured.
-        why: in one sentence what the form does otherwise, and so why more policies fit it.
-        without_leak: whether it is there to send nothing on a channel that declares a leak: ``strictest``
-            takes it then, where no setting that was given by hand is in the way.
-    """
-
-    settings: Mapping[str, Any]
-    why: str
-    without_leak: bool = False
-
-    def __str__(self) -> str:
-        return " ".join(f"training.{key}={_written(value)}" for key, value in self.settings.items())
-
-
-def _written(value: Any) -> str:
-    """As ``--set`` takes it."""
-    if isinstance(value, tuple | list):
-        return f"[{','.join(map(_written, value))}]"
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _plain(value: Any) -> Any:
-    """A setting as files have it: a list where it is a tuple."""
-    return list(value) if isinstance(value, tuple) else value
 
 
 class Algorithm:
@@ -170,10 +109,10 @@ class Algorithm:
             BadInput: where the form changes what was set by hand, or does not go with it.
         """
         for key, value in form.settings.items():
-            if key in self.by_hand and _plain(self.by_hand[key]) != _plain(value):
+            if key in self.by_hand and plain(self.by_hand[key]) != plain(value):
                 raise BadInput(
-                    f"training.{key} = {_written(self.by_hand[key])} was set by hand: leave it out, or set "
-                    f"training.{key}={_written(value)}"
+                    f"training.{key} = {written(self.by_hand[key])} was set by hand: leave it out, or set "
+                    f"training.{key}={written(value)}"
                 )
         made = copy.copy(self)
         made.settings = _settings_of(type(self), {**self.by_hand, **form.settings})
@@ -281,8 +220,8 @@ class Algorithm:
             BadInput: where it does not: noisy training steps cannot protect the unit then.
         """
         raise BadInput(
-            f"{self.name} does not train on records that are one {unit} each, so noisy training steps speak "
-            f"for none: use {noise_on_uploads(self, unit)}, or fedavg, fedprox or fedsage"
+            f"{self.name} does not train on records that are one {unit} each, so noisy training steps "
+            f"protect none: use {noise_on_uploads(self, unit)}, or fedavg, fedprox or fedsage"
         )
 
     def check_records(self, schema: Schema, unit: str) -> None:

@@ -1,0 +1,61 @@
+"""What an algorithm of a user's own declares about itself, checked by type before anything is sent.
+
+Only what is wrong in its type is refused here, so that an error names the attribute or the method and not a
+line of ours. What a declaration promises is held by the door, the policy and the audits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pydantic import InstanceOf, NonNegativeInt, PositiveInt, TypeAdapter
+
+from secure_fedgraph.algorithm import Algorithm
+from secure_fedgraph.algorithm.attributes import check_attributes, check_type, type_of
+from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.protocol.channel import Channel
+from secure_fedgraph.protocol.given import Expected, is_form
+from secure_fedgraph.running.returned import as_state
+
+MEASURES = ("accuracy", "auc", "mae")
+
+
+def check_declared(algorithm: Algorithm, schema: Schema, seed: int) -> None:
+    """Reads every declaration once.
+
+    Args:
+        schema: public facts about the data.
+        seed: of the run, which ``init`` is given.
+
+    Raises:
+        TypeError: for one of another type than the base's, naming class, declaration and what is due.
+    """
+    check_attributes(type(algorithm))
+    state = as_state(algorithm.init(schema, seed), algorithm, "init")
+    if (released := algorithm.released(state)) is not None:
+        as_state(released, algorithm, "released")
+    for name, (read, kind) in _methods(schema).items():
+        check_type(type(algorithm), name, read(algorithm), kind)
+    if (measure := algorithm.measure(schema)) not in MEASURES:
+        raise TypeError(f"{algorithm.name}: measure is {measure!r:.60}, and {' or '.join(MEASURES)} is due")
+    for channel in algorithm.in_use:
+        check_type(type(algorithm), "first_round", algorithm.first_round(channel.name), type_of(PositiveInt))
+        for name, declares in (("takes", algorithm.takes), ("shows", algorithm.shows)):
+            forms: Expected | None = declares(channel.name, schema)
+            if not is_form(forms):
+                raise TypeError(
+                    f"{algorithm.name}: {name}({channel.name!r}) is {forms!r:.60}, and None is due, or a "
+                    "tuple of dicts from names to what secure_fedgraph.protocol.given holds, such as Numbers"
+                )
+
+
+def _methods(schema: Schema) -> dict[str, tuple[Callable[[Algorithm], object], TypeAdapter[object]]]:
+    """Declarations that are methods or properties, and their types."""
+    return {
+        "warm_up": (lambda one: one.warm_up, type_of(NonNegativeInt)),
+        "in_use": (lambda one: one.in_use, type_of(tuple[InstanceOf[Channel], ...])),
+        "reads": (lambda one: one.reads(schema), type_of(tuple[str, ...])),
+        "reach": (lambda one: one.reach(schema), type_of(int | None)),
+        "personal": (lambda one: one.personal(), type_of(InstanceOf[Channel] | None)),
+        "made_with": (lambda one: one.made_with(), type_of(Mapping[str, object])),
+    }
