@@ -16,7 +16,7 @@ from secure_fedgraph.experiment.schema.compare import Point, WithoutGraph
 from secure_fedgraph.experiment.schema.larger_units import why_larger
 from secure_fedgraph.experiment.schema.run import NO_LEARNING
 from secure_fedgraph.report import beside
-from secure_fedgraph.report.left_out import left_out
+from secure_fedgraph.report.left_out import left_out, left_out_of
 
 Shown = list[Table | Text]
 
@@ -81,7 +81,7 @@ def run_tables(run: RunResult) -> Shown:
         + ".",
         style="dim",
     )
-    without = [Text(one, style="bold") for one in left_out(run)]
+    without = [Text(one, style="bold") for one in left_out(run.left_out)]
     about_noise: Shown = [*larger, *_plan(run), *_no_learning(run)]
     return [head, *without, privacy, *about_noise, channels, *beyond, exact, notes]
 
@@ -306,7 +306,8 @@ def compare_tables(comparison: CompareResult) -> Shown:
         notes.append(Text(f"always the commonest class: {_score(guesses[0])}", style="dim"))
     worth = [Text(f"{row.name}: {row.worth}") for row in points if row.worth]
     larger = [Text(one) for one in beside.larger_units(points)]
-    return [table, *notes, *_beside(points), *worth, *larger, *_forms(points), *_leaks(points)]
+    without = [Text(one, style="bold") for one in left_out_of(points)]
+    return [table, *without, *notes, *_beside(points), *worth, *larger, *_forms(points), *_leaks(points)]
 
 
 def _beside(points: Sequence[Point]) -> Shown:

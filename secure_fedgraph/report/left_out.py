@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from secure_fedgraph.experiment.schema import RunResult
+from collections.abc import Iterable, Sequence
+
+from secure_fedgraph.experiment.schema.compare import Point
+from secure_fedgraph.experiment.schema.run import LeftOut
 
 MOST_OWNERS = 12
 """That have a line of their own."""
@@ -10,19 +13,19 @@ LONGEST = 300
 """Characters of a reason."""
 
 
-def left_out(run: RunResult) -> list[str]:
+def left_out(notes: Iterable[LeftOut]) -> list[str]:
     """Who was left out, in how many rounds, since which, and why the first time.
 
     Simulated drop-outs (``dropouts=``) are none of them: who is away did nothing wrong, and no result lists
     it.
     """
     by_owner: dict[tuple[int | None, str], list[tuple[int, str]]] = {}
-    for note in run.left_out:
+    for note in notes:
         by_owner.setdefault((note.seed, note.client), []).append((note.round, note.reason))
     told = []
-    for (seed, owner), notes in list(by_owner.items())[:MOST_OWNERS]:
-        rounds = {number for number, _ in notes}
-        first, why = min(notes, key=lambda note: note[0])
+    for (seed, owner), when_and_why in list(by_owner.items())[:MOST_OWNERS]:
+        rounds = {number for number, _ in when_and_why}
+        first, why = min(when_and_why, key=lambda note: note[0])
         of_seed = "" if seed is None else f" of seed {seed}"
         if len(rounds) == 1:
             when = f"in round {first}{of_seed}"
@@ -33,6 +36,11 @@ def left_out(run: RunResult) -> list[str]:
     if more:
         told.append(f"{more} more were left out: left_out in result.json lists them.")
     return told
+
+
+def left_out_of(points: Sequence[Point]) -> list[str]:
+    """The same of a comparison's runs, each line with its point's name."""
+    return [f"{row.name}: {line}" for row in points for line in left_out(row.left_out)]
 
 
 def _shown(why: str) -> str:

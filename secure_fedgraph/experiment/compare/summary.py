@@ -88,6 +88,7 @@ def row_of(
         ],
         "bytes": round(fmean(r["bytes"]["up"] for r in results)),
         "seconds": round(fmean(r["seconds"] for r in results), 1),
+        **_left_out(outcomes),
         **{"leak": {}, "leaks": {}, **(leaks or {})},
     }
 
@@ -101,6 +102,12 @@ def _commonest(results: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """What always answering the commonest class would score, where the test data have classes."""
     scores = [r["commonest_class"] for r in results if r.get("commonest_class") is not None]
     return {"commonest_class": fmean(scores)} if scores else {}
+
+
+def _left_out(outcomes: Mapping[int, Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Clients that runs went on without, where there were any."""
+    notes = [{**note, "seed": seed} for seed, one in outcomes.items() for note in one.get("left_out", ())]
+    return {"left_out": notes} if notes else {}
 
 
 def _json(epsilon: float) -> float | str:

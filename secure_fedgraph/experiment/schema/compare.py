@@ -15,6 +15,7 @@ from secure_fedgraph.experiment.schema.part import (
     Seconds,
     UnitName,
 )
+from secure_fedgraph.experiment.schema.run import LeftOut
 from secure_fedgraph.experiment.schema.settings import Config
 
 WORTH, NOT_WORTH, UNDECIDED = "Worth spending", "Not worth spending", "Undecided"
@@ -88,6 +89,7 @@ class Point(Part):
 
     sometimes = (
         *(*_OF_RUNS, "reason", "class", "over_alone", "leak_failed", "worth", "commonest_class"),
+        "left_out",
         *("without_graph", "over_without_graph"),
     )
 
@@ -118,6 +120,8 @@ class Point(Part):
     each: list[EachSeed] = []
     bytes: Count = 0
     seconds: Seconds = 0.0
+    left_out: list[LeftOut] = []
+    """Clients that runs went on without."""
     leak: dict[str, float | str] = {}
     """Attack -> its score, or ``blind`` or ``refused``."""
     leaks: dict[str, Leak] = {}

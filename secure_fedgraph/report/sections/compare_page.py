@@ -14,6 +14,7 @@ from secure_fedgraph.report import text as words
 from secure_fedgraph.report.comparing import bound, key_of, lines_of, name_of, score_of, title_of
 from secure_fedgraph.report.figures.drawn import Table
 from secure_fedgraph.report.first_screens.comparison import compare_opening
+from secure_fedgraph.report.left_out import left_out_of
 from secure_fedgraph.report.sections import trained
 from secure_fedgraph.report.sections.parts import Story
 from secure_fedgraph.report.sections.trained import Source
@@ -51,6 +52,7 @@ def compare_story(value: CompareResult) -> Story:
         "beside": _beside(ran, key),
         "without_graph": beside.without_graph(ran, name_of),
         "larger_units": beside.larger_units(ran, name_of),
+        "left_out": left_out_of(ran),
         "refused": [row for row in points if row.outcome == "refused"],
         "failed": [row for row in points if row.outcome == "failed"],
         "unattacked": [row for row in points if row.leak_failed is not None],

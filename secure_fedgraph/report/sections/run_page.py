@@ -48,7 +48,7 @@ def run_story(result: RunResult, folder: Path) -> Story:
         "seconds": result.seconds,
         "federated": result.federated,
         "form": {"settings": result.form, "why": result.form_why},
-        "left_out": left_out(result),
+        "left_out": left_out(result.left_out),
         "measure": measure_of(result),
         "score": result.accuracy,
         "others": others(result),
