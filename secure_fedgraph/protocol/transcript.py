@@ -244,6 +244,25 @@ class Transcript:
         self.stopped.append(Stopped(number, exchange))
         self._write_down("stopped", self.stopped[-1])
 
+    def sync(self) -> int:
+        """Brings the notes to disk.
+
+        Returns:
+            How many there are, which a checkpoint keeps.
+        """
+        if self._notes is not None:
+            self._notes.append(b"", sync=True)
+        return self._next
+
+    def check_whole(self, notes: int) -> None:
+        """Checks that a record that goes on has the notes that a checkpoint counted.
+
+        Raises:
+            BadInput: where notes are missing.
+        """
+        if self.folder is not None and self._next < notes:
+            raise _damaged(self.folder / NOTES, f"it ends after {self._next} of {notes} notes")
+
     def body(self, number: int) -> bytes:
         """The bytes kept under a number.
 
@@ -339,7 +358,7 @@ class Transcript:
         for number, line in enumerate(whole.split(b"\n") if whole else [], start=1):
             try:
                 row = json.loads(line)
-                kind = row.pop("kind")
+                kind, due = row.pop("kind"), self._next
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 raise _damaged(path, f"line {number} is no note") from None
             place = f"line {number}"
@@ -355,7 +374,9 @@ class Transcript:
                 (self.made if kind == "made" else self.opened).append(_note(Opened, row, path, place))
             else:
                 raise _damaged(path, f"line {number} has kind {str(kind)[:40]!r}")
-            self._next = max(self._next, row["number"] + 1)
+            if row["number"] != due:
+                raise _damaged(path, f"line {number} is note {row['number']}, and {due} is due")
+            self._next = due + 1
         for body in self._unnamed_bodies(path.parent):  # the process was killed between a body and its note
             files.remove(body, path.parents[1])
 

@@ -55,6 +55,7 @@ class Session:
             folder = out / "checkpoint" if out and (options.checkpoint_every or resume) else None
             self._kept = stack.enter_context(Checkpoint(folder, prepared.facts(), resume))
             self.transcript = Transcript(out and out / "transcript", options.keep, prepared.public(), resume)
+            self.transcript.check_whole(self._kept.progress.notes)
             self._ledger = self._open_ledger(stack)
             # the checkpoint may be older than the ledger: no exchange number is answered twice
             answered = {name: self._ledger.answered(name, self._run) for name in prepared.federation.names}
@@ -87,7 +88,7 @@ class Session:
                 self.transcript.note_stopped(self._last_charged)
             state, history = past.state, list(past.history)
         else:
-            self._kept.commit(0, state, history, 0.0, self._clients, self._ledger.mark())
+            self._commit(0, state, history, 0.0)
         if options.on_round is not None:
             for row in history:
                 options.on_round(row)
@@ -158,8 +159,11 @@ class Session:
         every = self.options.checkpoint_every
         due = number == self.prepared.last or (every and not number % every)
         if due and not self._clients.lost:
-            mark = self._ledger.mark()
-            self._kept.commit(number, state, history, self._seconds(), self._clients, mark)
+            self._commit(number, state, history, self._seconds())
+
+    def _commit(self, number: int, state: State, history: list[dict[str, Any]], seconds: float) -> None:
+        mark, notes = self._ledger.mark(), self.transcript.sync()
+        self._kept.commit(number, state, history, seconds, self._clients, mark, notes)
 
     def foresee(self, number: int) -> None:
         """Says once what the rest of the run will cost, after the first rounds that are like the others."""

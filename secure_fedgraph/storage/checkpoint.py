@@ -38,6 +38,8 @@ class Progress:
     history: list[dict[str, Any]] = field(default_factory=list, repr=False)
     seconds: float = 0.0
     ledger: dict[str, Any] = field(default_factory=dict)
+    notes: int = 0
+    """How many notes the record of what was sent had."""
 
 
 class Checkpoint:
@@ -109,8 +111,9 @@ class Checkpoint:
         seconds: float,
         clients: Clients,
         ledger: Mapping[str, Any],
+        notes: int,
     ) -> None:
-        """Keeps a finished round, and how far the ledger had come then."""
+        """Keeps a finished round, and how far the ledger and the record of what was sent had come then."""
         if self.folder is None:
             return
         label = f"{round:05d}-{self._attempt}"
@@ -126,6 +129,7 @@ class Checkpoint:
                 "seconds": seconds,
                 "history": history,
                 "ledger": dict(ledger),
+                "notes": notes,
                 "facts": self._facts,
             },
             self.folder.parent,
@@ -150,7 +154,8 @@ class Checkpoint:
         if not isinstance(state, dict) or kept["round"] < 0 or self.reserved < 0:
             raise damaged(path, "its round or its state is invalid")
         seconds = float(kept["seconds"])
-        return Progress(kept["run"], kept["round"], state, kept["history"], seconds, kept["ledger"])
+        notes = _typed(path, {"notes": 0, **kept}, {"notes": int})["notes"]
+        return Progress(kept["run"], kept["round"], state, kept["history"], seconds, kept["ledger"], notes)
 
 
 _COMMITTED: dict[str, type | tuple[type, ...]] = {

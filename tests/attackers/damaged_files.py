@@ -180,7 +180,7 @@ class Nobody:
 def _make_checkpoint(folder: Path) -> None:
     with Checkpoint(folder / "checkpoint", {"seed": 1}) as made:
         made.reserve(7)
-        made.commit(1, {"w": torch.zeros(3)}, [{"round": 1}], 0.5, Nobody(), EMPTY)
+        made.commit(1, {"w": torch.zeros(3)}, [{"round": 1}], 0.5, Nobody(), EMPTY, 0)
 
 
 def _read_checkpoint(folder: Path) -> None:

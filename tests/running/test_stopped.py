@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -80,3 +81,37 @@ def test_a_ledger_without_what_was_sent_is_refused(
     elif loss == "cut":
         shared.write_bytes(b"".join(lines))
     train(tmp_path, resume=True, ledger=shared, checkpoint_every=9)
+
+
+def _without_first(lines: list[bytes]) -> list[bytes]:
+    return lines[5:]
+
+
+def _without_last(lines: list[bytes]) -> list[bytes]:
+    return lines[:3]
+
+
+def _without_one(lines: list[bytes]) -> list[bytes]:
+    return [*lines[:4], *lines[5:]]
+
+
+def _empty(_: list[bytes]) -> list[bytes]:
+    return []
+
+
+@pytest.mark.parametrize("change", [_without_first, _without_last, _without_one, _empty])
+def test_a_record_without_some_of_its_notes_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[list[bytes]], list[bytes]]
+) -> None:
+    """What was sent would be missing in every view, and nobody would know."""
+    stopped(tmp_path, monkeypatch, keep=everything)
+    notes = tmp_path / "run" / "transcript" / "notes.jsonl"
+    whole = notes.read_bytes()
+    lines = change(whole.splitlines(keepends=True))
+    notes.write_bytes(b"".join(lines))
+    if not lines:
+        notes.unlink()
+    with pytest.raises(BadInput, match=r"notes\.jsonl is damaged"):
+        train(tmp_path, keep=everything, resume=True)
+    notes.write_bytes(whole)
+    train(tmp_path, keep=everything, resume=True)
