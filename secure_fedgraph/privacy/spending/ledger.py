@@ -341,8 +341,11 @@ class Ledger:
         if self.path is None:
             return
         with self._locked():
-            content = (_content(self.path) or b"")[: self._read]
-        if hashlib.sha256(content).digest() != self._seen.digest():
+            content = _content(self.path) or b""
+        self._check_begins(content)
+
+    def _check_begins(self, content: bytes) -> None:
+        if self.path is not None and hashlib.sha256(content[: self._read]).digest() != self._seen.digest():
             raise self._rolled_back()
 
     def _rolled_back(self) -> BadInput:
@@ -383,11 +386,16 @@ class Ledger:
         return self._answered.get((client, run), -1)
 
     def mark(self) -> dict[str, Any]:
-        """How long the file is, and a digest of it: what a checkpoint notes."""
+        """How long the file is, and a digest of it: what a checkpoint notes.
+
+        Raises:
+            BadInput: as :meth:`check_kept`: a checkpoint would vouch for what was rewritten.
+        """
         with self._locked():  # half a line that another run is writing is no mark
             content = (_content(self.path) if self.path is not None else None) or b""
             if content and self.path is not None:  # nor is one that another run has not put on disk yet
                 files.sync(self.path)
+        self._check_begins(content)
         return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
     def _keyed(self, data: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -61,7 +62,10 @@ class TestALedgerUnderARunThatGoesOn:
 
         class Rewriting(sfg.FedAvg):
             def round(self, round: RoundApi, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-                if round.number == 3 and path.exists():  # not where it is tried on made-up graphs
+                tried = (
+                    not path.exists() or b": 9.0" in path.read_bytes()
+                )  # on made-up graphs, before it runs
+                if round.number == 3 and not tried:
                     lines = path.read_bytes().splitlines(keepends=True)
                     head = b"".join(lines[:-1]).replace(b'"multiplier": 2.0', b'"multiplier": 9.0')
                     changed = tmp_path / "changed" if anew else path
@@ -70,8 +74,16 @@ class TestALedgerUnderARunThatGoesOn:
                 return super().round(round, state)
 
         federation = sfg.federate("synthetic-citation", clients=3, seed=0, nodes=90, features=16)
+
+        def train(**more: Any) -> None:
+            algorithm, policy = Rewriting(hidden=(8, 8)), local_dp(1.0, 2.0)
+            out = tmp_path / "run"
+            sfg.train(algorithm, federation, policy, rounds=5, seed=0, ledger=path, out=out, **more)
+
         with pytest.raises(BadInput, match="lacks charges that this process has seen"):
-            sfg.train(Rewriting(hidden=(8, 8)), federation, local_dp(1.0, 2.0), rounds=4, seed=0, ledger=path)
+            train()
+        with pytest.raises(BadInput, match="lacks charges that the checkpoint beside it was made after"):
+            train(resume=True)  # no checkpoint was made that would vouch for what was rewritten
 
     def test_a_damaged_line_is_named_by_its_place_in_the_file(self, tmp_path: Path) -> None:
         path = tmp_path / "ledger.jsonl"
