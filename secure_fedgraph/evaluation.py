@@ -111,11 +111,13 @@ class Evaluator:
         Returns:
             ``personal``: the mean over owners of the accuracy on their own test nodes, on their own graphs;
             ``personal_global``: the mean over owners' models of the accuracy on all test nodes; ``own`` and
-            ``own_global``: the same of what owners have without the released model.
+            ``own_global``: the same of what owners have without the released model. Where an owner could not
+            combine the two, the first two figures are left out: they would say nothing of the released model.
         """
         released = algorithm.released(state)
         assert released is not None
         answers = round.gather(algorithm.COMBINED, released)
+        combined = [bool(values.pop("combined")) for values in answers.values()]
         figures = {
             "personal": mean([_share(values.pop("test")) for values in answers.values()]),
             "own": mean([_share(values.pop("alone_test")) for values in answers.values()]),
@@ -131,7 +133,8 @@ class Evaluator:
                     scores = personal.scores(model, smoothed, None, own=False)
                     alone.append(self._accuracy(scores, everywhere))
             figures |= {"personal_global": mean(each), "own_global": mean(alone)}
-        return {name: value for name, value in figures.items() if value == value}
+        left_out = () if all(combined) else ("personal", "personal_global")
+        return {name: value for name, value in figures.items() if value == value and name not in left_out}
 
     def _check_scores(self, scores: object, algorithm: Algorithm, schema: Schema) -> None:
         """Raises TypeError or ValueError for scores by which test nodes cannot be marked."""

@@ -436,14 +436,15 @@ class Algorithm:
     def combined(self, client: ClientContext, given: State) -> Upload:
         """A personal model, and right answers and their number on own test nodes, for the referee.
 
-        See :mod:`secure_fedgraph.models.personal`.
+        ``combined`` is 1, or 0 where the released model gave no scores and so has no part in it. See
+        :mod:`secure_fedgraph.models.personal`.
         """
-        graph = client.graph
+        graph, combined = client.graph, True
         try:
             released = self.scores_at_home(client, given)
         except Exception as error:  # a run does not end by a model of the user's own, nor show by which data
             _LOG.warning("%s: the model cannot be combined (%s)", client.name, type(error).__name__)
-            released = torch.zeros(len(graph.y), client.schema.classes)
+            released, combined = torch.zeros(len(graph.y), client.schema.classes), False
         model = personal.fit(graph, released, client.schema.classes)
         y, test, smoothed = graph.y[graph.test_mask], graph.test_mask, personal.Smoothed(graph)
 
@@ -453,7 +454,8 @@ class Algorithm:
 
         # an owner without a training node has nothing of its own
         alone = counted(None) if len(model[personal.ALONE]) else torch.zeros(2)
-        return Upload({"test": counted(released), "alone_test": alone, **model})
+        scored = {"test": counted(released), "alone_test": alone, "combined": torch.tensor([float(combined)])}
+        return Upload({**scored, **model})
 
     def scores_at_home(self, client: ClientContext, params: State) -> torch.Tensor:
         """Class scores of a model on the client's own graph, for its own tests."""

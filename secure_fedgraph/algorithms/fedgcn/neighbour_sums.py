@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -41,8 +43,18 @@ class OwnersGraph:
         self.crossing: Tensor = graph.get("cross_links", none) if hops else none
         self.ids: Tensor = graph.get("node_id", torch.arange(nodes))
         self.home: Tensor = graph.get("home", torch.ones(nodes, dtype=torch.bool))
+        self.degree = self._degrees()
+
+    def without_crossing(self) -> Self:
+        """The same part without links to others' nodes."""
+        made = copy.copy(self)
+        made.crossing = self.crossing[:, :0]
+        made.degree = made._degrees()
+        return made
+
+    def _degrees(self) -> Tensor:
         met = torch.cat([self.links[1], self.crossing[0]])
-        self.degree = torch.bincount(met, minlength=nodes) + 1.0
+        return torch.bincount(met, minlength=len(self.x)) + 1.0
 
     @property
     def scaled(self) -> Tensor:

@@ -155,3 +155,13 @@ def test_randomised_links_take_the_links_to_other_owners_away():
     run = sfg.train(sfg.FedGcn(hops=1), federation, policy, rounds=1, keep=everything)
     for seen in run.transcript.view("owner-0").sums("neighbour_sums"):
         assert not seen.values["counts"].any()
+
+
+@pytest.mark.parametrize("hops", [1, 2])
+def test_the_shared_model_is_combined_with_an_owners_where_links_were_randomised(hops, caplog):
+    """The exchange was without links to others' nodes, and the owner's own test is on a graph with them."""
+    federation = sfg.federate("synthetic-citation", clients=3, partition="random", nodes=90, features=16)
+    policy = replace(sfg.policies.masked(), randomizers=(RandomisedLinks(3.0),))
+    run = sfg.train(sfg.FedGcn(hops=hops), federation, policy, rounds=1)
+    assert {"personal", "own"} <= run.accuracy.keys()
+    assert not caplog.records
