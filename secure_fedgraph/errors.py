@@ -23,6 +23,10 @@ class BadInput(SecureFedGraphError, ValueError):
     exit_status = 2
 
 
+class WrongType(BadInput, TypeError):
+    """What an algorithm of the user's own declares or returns is of another type than its method promises."""
+
+
 class Refused(SecureFedGraphError):
     """Refused for privacy: nothing was sent beyond what the declaration allows."""
 

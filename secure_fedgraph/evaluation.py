@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from secure_fedgraph.algorithm import TESTED
+from secure_fedgraph.errors import BadInput, WrongType
 from secure_fedgraph.graph.partition.result import EVERYBODY, TestSet
 from secure_fedgraph.graph.partition.sampled import interval, sampled
 from secure_fedgraph.loading import postponed
@@ -137,9 +138,9 @@ class Evaluator:
         return {name: value for name, value in figures.items() if value == value and name not in left_out}
 
     def _check_scores(self, scores: object, algorithm: Algorithm, schema: Schema) -> None:
-        """Raises TypeError or ValueError for scores by which test nodes cannot be marked."""
+        """Raises WrongType or BadInput for scores by which test nodes cannot be marked."""
         if not isinstance(scores, Mapping) or not scores:
-            raise TypeError(
+            raise WrongType(
                 f"{algorithm.name}: predictions returns a dict from owners to scores, not {scores!r:.60}"
             )
         shape = len(self.test_set.labels), schema.classes
@@ -149,9 +150,9 @@ class Evaluator:
             else:
                 what = unlike_real_numbers(rows) or ("" if rows.is_floating_point() else str(rows.dtype))
             if what:
-                raise TypeError(f"{algorithm.name}: predict returns a tensor of real scores, not {what}")
+                raise WrongType(f"{algorithm.name}: predict returns a tensor of real scores, not {what}")
             if tuple(rows.shape) != shape:
-                raise ValueError(
+                raise BadInput(
                     f"{algorithm.name}: predict returns a score for every node (or graph) and class, "
                     f"{list(shape)} here, and it returned the shape {list(rows.shape)}"
                 )

@@ -9,6 +9,7 @@ import torch
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from secure_fedgraph.algorithm.base import Algorithm
+from secure_fedgraph.errors import WrongType
 
 MADE_BY_US = ("answers", "readers", "channels")
 """Class attributes that the base fills from what a class declares."""
@@ -18,7 +19,7 @@ def check_attributes(kind: type[Algorithm]) -> None:
     """Holds the class attributes to the types that the base gives them.
 
     Raises:
-        TypeError: naming class, attribute and what is due.
+        WrongType: naming class, attribute and what is due.
     """
     for name, adapter in _attributes().items():
         check_type(kind, name, getattr(kind, name), adapter)
@@ -54,7 +55,7 @@ def check_type(kind: type[Algorithm], name: str, value: object, adapter: TypeAda
         adapter: of what is due.
 
     Raises:
-        TypeError: naming class, declaration and what is due.
+        WrongType: naming class, declaration and what is due.
     """
     try:
         adapter.validate_python(tuple(value) if isinstance(value, list) else value)
@@ -63,7 +64,7 @@ def check_type(kind: type[Algorithm], name: str, value: object, adapter: TypeAda
         where = "".join(f"[{part!r:.60}]" for part in first["loc"])
         why = first["msg"].replace("Input", f"{name}{where}", 1)
         hint = f"; write ({value!r:.60},)" if _is_one_of_several(value, adapter) else ""
-        raise TypeError(f"{kind.__name__}: {name} is {value!r:.60}, and {why}{hint}") from None
+        raise WrongType(f"{kind.__name__}: {name} is {value!r:.60}, and {why}{hint}") from None
 
 
 def _is_one_of_several(value: object, adapter: TypeAdapter[object]) -> bool:

@@ -31,7 +31,7 @@ def algorithm_named(name: str) -> type[Algorithm]:
 
     Raises:
         BadInput: for a name that nothing answers to, or a class that is no Algorithm.
-        TypeError: for a class attribute of another type than the base's.
+        WrongType: for a class attribute of another type than the base's.
     """
     if not is_own(name):
         if name not in ALGORITHMS:

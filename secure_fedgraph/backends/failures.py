@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from secure_fedgraph import errors
-from secure_fedgraph.errors import HostileMessage, SecureFedGraphError
+from secure_fedgraph.errors import HostileMessage, SecureFedGraphError, WrongType
 from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.text import printable
 
 
 def failure_body(error: BaseException) -> bytes:
-    """An error as bytes. The sentence of an error that is not of this package may quote data, so it stays."""
-    own = isinstance(error, SecureFedGraphError)
-    return wire.encode({"class": type(error).__name__, "text": printable(str(error)) if own else ""})
+    """An error as bytes, with its sentence where that may leave the client."""
+    text = printable(str(error)) if may_leave(error) else ""
+    return wire.encode({"class": type(error).__name__, "text": text})
+
+
+def may_leave(error: BaseException) -> bool:
+    """Whether an error's sentence is this package's own. Others, and what quotes own code, may name data."""
+    return isinstance(error, SecureFedGraphError) and not isinstance(error, WrongType)
 
 
 def failure_in(body: bytes, whose: str, more: str) -> SecureFedGraphError:
@@ -30,7 +35,7 @@ def failure_in(body: bytes, whose: str, more: str) -> SecureFedGraphError:
     if not isinstance(kind, str) or not isinstance(text, str):
         return HostileMessage(f"{whose} failed and does not name its error")
     known = getattr(errors, kind, None)
-    if isinstance(known, type) and issubclass(known, SecureFedGraphError):
+    if text and isinstance(known, type) and issubclass(known, SecureFedGraphError):
         return known(printable(text))
     sentence = printable(f"{printable(kind, 100)}: {text}" if text else kind)
     return SecureFedGraphError(f"{whose} failed: {sentence}; {more}")

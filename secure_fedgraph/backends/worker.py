@@ -27,11 +27,11 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.backends import frames
 from secure_fedgraph.backends.enlistment import algorithm_of, policy_of
-from secure_fedgraph.backends.failures import failure_body
+from secure_fedgraph.backends.failures import failure_body, may_leave
 from secure_fedgraph.backends.memory import keep_freed_memory
 from secure_fedgraph.client import Client
 from secure_fedgraph.crypto import Identity
-from secure_fedgraph.errors import HostileMessage, SecureFedGraphError
+from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.graph.data.store import digest_of_data
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.privacy.party import Party
@@ -183,7 +183,7 @@ def _party_store(folder: Path, name: str) -> PartyStore:
 
 
 def _fail(answers: IO[bytes], error: Exception) -> None:
-    if not isinstance(error, SecureFedGraphError):
+    if not may_leave(error):
         traceback.print_exception(error)
     frames.write(answers, frames.FAILED, failure_body(error))
 

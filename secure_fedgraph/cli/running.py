@@ -122,14 +122,22 @@ def _can_go_on(out: Path, experiment: Experiment) -> Iterator[None]:
         left = is_begun(out) or _lacks_page(out)
         raise type(interrupt)(f"{what}; {go_on}" if left else what) from None
     except OSError as error:
-        if not is_begun(out):
+        gone = isinstance(error, FileNotFoundError)
+        moved = gone and not out.exists() and error.filename is not None and out in _around(error.filename)
+        if not is_begun(out) and not moved:
             raise
+        mend = "put it back as it was" if gone else "mend that"  # another ledger would lack charges
         raise SecureFedGraphError(
-            f"{error.strerror or error} ({error.filename or out}): mend that, then {go_on}"
+            f"{error.strerror or error} ({error.filename or out}): {mend}, then {go_on}"
         ) from error
     finally:
         if out.is_dir() and not is_begun(out) and not _holds_anything(out):
             shutil.rmtree(out)
+
+
+def _around(name: str) -> tuple[Path, ...]:
+    """A path and all folders around it."""
+    return Path(name), *Path(name).parents
 
 
 @contextmanager

@@ -36,7 +36,7 @@ from secure_fedgraph.deployment.letters import (
 )
 from secure_fedgraph.deployment.silo_folder import LEDGER, MEMORY, MODEL, SCORES, Keys, SiloFolder
 from secure_fedgraph.deployment.terms import Terms
-from secure_fedgraph.errors import HostileMessage, Refused, SecureFedGraphError
+from secure_fedgraph.errors import HostileMessage, Refused, SecureFedGraphError, WrongType
 from secure_fedgraph.graph.data.store import digest_of_data
 from secure_fedgraph.graph.mapped import check_unchanged
 from secure_fedgraph.graph.seeds import sub_seed
@@ -88,6 +88,9 @@ class Resident:
         """Answers one letter; an error becomes an answer too."""
         try:
             return Letter(DONE, self._answer(letter))
+        except WrongType as error:  # its sentence quotes the user's code
+            _LOG.error("failed: %s", error)
+            return Letter(FAILED, failure_body(error))
         except SecureFedGraphError as error:
             _LOG.warning("refused: %s", error)
             return Letter(FAILED, failure_body(error))

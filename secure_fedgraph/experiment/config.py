@@ -181,6 +181,8 @@ class Experiment(BaseModel):
             return values
         check_switches(cls, values)
         values = {**values, **{k: as_listed(k, values[k]) for k in LISTED if isinstance(values.get(k), str)}}
+        if "\0" in str(values.get("ledger") or ""):
+            raise BadInput(f"ledger = {str(values['ledger'])[:200]!r}: no file has such a name; give another")
         name = values.get("algorithm", cls.model_fields["algorithm"].default)
         if not isinstance(name, str) or not isinstance(values.get("data", ""), str):
             return values  # whose type is refused below
@@ -300,6 +302,7 @@ class Experiment(BaseModel):
         """
         noises, protection = dict(multipliers or {}), self.protection
         steps = {"unit": self._record, **self.steps}
+        _check_steps_are_known(steps)
         if self.trains_under_noise and "noise" not in steps:
             if not (self.planned and self._steps_carry_budget):
                 raise BadInput(
@@ -504,11 +507,14 @@ def _own(name: str) -> type[Algorithm] | None:
         return None
 
 
-def _private_steps(settings: Mapping[str, Any]) -> PrivateSteps:
+def _check_steps_are_known(settings: Iterable[str]) -> None:
     known = set(inspect.signature(PrivateSteps).parameters)
     for key in settings:
         if key not in known:
             raise unknown_name("setting of noisy steps", f"steps.{key}", [f"steps.{k}" for k in known])
+
+
+def _private_steps(settings: Mapping[str, Any]) -> PrivateSteps:
     _check_numbers("steps", settings, PrivateSteps)
     return PrivateSteps(**settings)
 

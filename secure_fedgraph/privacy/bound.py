@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from secure_fedgraph.crypto import KEY_BYTES
-from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.errors import HostileMessage, WrongType
 from secure_fedgraph.privacy.accounting.epsilon import Event
 from secure_fedgraph.privacy.contracts import Ask, BindContext, Carrier, Chain, Scope, Sensitivity, Stage
 from secure_fedgraph.privacy.dp_sgd import secret_coins
@@ -204,14 +204,14 @@ class Bound:
         """Checks that an answer is of the kind that the channel declares, so that all its parts are clipped.
 
         Raises:
-            TypeError: for an upload where it declares sums over units, for parts where it does not, for
+            WrongType: for an upload where it declares sums over units, for parts where it does not, for
                 anything else, and for tensors that are of a class of somebody's own: its arithmetic could
                 leave out clip and noise.
         """
         expected: type[AnyUpload] = _UPLOAD_OF[type(self.channel.unit_contribution)]
         name = "an Upload" if expected is Upload else expected.__name__
         if type(upload) is not expected:
-            raise TypeError(
+            raise WrongType(
                 f"channel {self.channel.name!r}: an answer returns {name}, not {type(upload).__name__}"
             )
         upload.check_types()

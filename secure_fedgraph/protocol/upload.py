@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.errors import BadInput, HostileMessage, WrongType
 from secure_fedgraph.protocol.channel import UnitContributionMoments
 from secure_fedgraph.protocol.guarantee import Unit
 
@@ -507,13 +507,13 @@ def _fitted(
 
 def _check_plain(values: Mapping[str, torch.Tensor], *more: torch.Tensor) -> None:
     if type(values) is not dict:
-        raise TypeError(f"an upload holds a dict of tensors, not {type(values).__name__}")
+        raise WrongType(f"an upload holds a dict of tensors, not {type(values).__name__}")
     for name in values:
         if type(name) is not str:
-            raise TypeError(f"an upload names its tensors by str, not by {type(name).__name__}")
+            raise WrongType(f"an upload names its tensors by str, not by {type(name).__name__}")
     for value in (*values.values(), *more):
         if type(value) not in (torch.Tensor, torch.nn.Parameter):
-            raise TypeError(f"an upload holds tensors of torch itself, not {type(value).__name__}")
+            raise WrongType(f"an upload holds tensors of torch itself, not {type(value).__name__}")
 
 
 def _is_dense(value: object, shape: tuple[int, ...]) -> bool:

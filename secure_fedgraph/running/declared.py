@@ -12,6 +12,7 @@ from pydantic import InstanceOf, NonNegativeInt, PositiveInt, TypeAdapter
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithm.attributes import check_attributes, check_type, type_of
+from secure_fedgraph.errors import WrongType
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.protocol.channel import Channel
 from secure_fedgraph.protocol.given import Expected, is_form
@@ -28,7 +29,7 @@ def check_declared(algorithm: Algorithm, schema: Schema, seed: int) -> None:
         seed: of the run, which ``init`` is given.
 
     Raises:
-        TypeError: for one of another type than the base's, naming class, declaration and what is due.
+        WrongType: for one of another type than the base's, naming class, declaration and what is due.
     """
     check_attributes(type(algorithm))
     state = as_state(algorithm.init(schema, seed), algorithm, "init")
@@ -37,13 +38,13 @@ def check_declared(algorithm: Algorithm, schema: Schema, seed: int) -> None:
     for name, (read, kind) in _methods(schema).items():
         check_type(type(algorithm), name, read(algorithm), kind)
     if (measure := algorithm.measure(schema)) not in MEASURES:
-        raise TypeError(f"{algorithm.name}: measure is {measure!r:.60}, and {' or '.join(MEASURES)} is due")
+        raise WrongType(f"{algorithm.name}: measure is {measure!r:.60}, and {' or '.join(MEASURES)} is due")
     for channel in algorithm.in_use:
         check_type(type(algorithm), "first_round", algorithm.first_round(channel.name), type_of(PositiveInt))
         for name, declares in (("takes", algorithm.takes), ("shows", algorithm.shows)):
             forms: Expected | None = declares(channel.name, schema)
             if not is_form(forms):
-                raise TypeError(
+                raise WrongType(
                     f"{algorithm.name}: {name}({channel.name!r}) is {forms!r:.60}, and None is due, or a "
                     "tuple of dicts from names to what secure_fedgraph.protocol.given holds, such as Numbers"
                 )

@@ -79,7 +79,7 @@ def rehearse(prepared: Prepared, until: frozenset[str] | set[str] = frozenset(),
         with torch.random.fork_rng(devices=()), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return _seen(_played(_staged(prepared, variant), until))
-    except Exception as error:  # what somebody else's code raises
+    except (Exception, SystemExit) as error:  # what somebody else's code raises
         raise Refused(
             f"algorithm {name!r} fails on stand-ins of the owners' graphs, which have other labels, features "
             f"and links ({type(error).__name__}: {error}), so nobody knows which tensors it sends, and noise "

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from secure_fedgraph.errors import WrongType
 from secure_fedgraph.protocol.upload import unlike_real_numbers
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ def as_state(returned: object, algorithm: Algorithm, method: str) -> State:
     """A state of the server, as ``init`` or ``round`` returned it.
 
     Raises:
-        TypeError: for anything but a dict from names to dense tensors.
+        WrongType: for anything but a dict from names to dense tensors.
     """
     unfit = "" if isinstance(returned, dict) else type(returned).__name__
     for name, value in returned.items() if isinstance(returned, dict) else ():
@@ -28,7 +29,7 @@ def as_state(returned: object, algorithm: Algorithm, method: str) -> State:
         elif kind := unlike_real_numbers(value):
             unfit = f"{kind} under {name!r:.60}"
     if unfit:
-        raise TypeError(
+        raise WrongType(
             f"{algorithm.name}: {method} returns a dict from names to dense tensors, and it returned {unfit}"
         )
     state: State = returned  # type: ignore[assignment]
@@ -39,7 +40,7 @@ def as_plain(returned: object, algorithm: Algorithm, method: str) -> dict[str, A
     """What goes into a result's file, as ``notes`` or ``findings`` returned it.
 
     Raises:
-        TypeError: for anything but a dict from names to what JSON holds.
+        WrongType: for anything but a dict from names to what JSON holds.
     """
     try:
         if isinstance(returned, dict):
@@ -48,7 +49,7 @@ def as_plain(returned: object, algorithm: Algorithm, method: str) -> dict[str, A
         why = type(returned).__name__
     except (TypeError, ValueError, RecursionError) as error:
         why = f"a dict that is no JSON ({error})"
-    raise TypeError(
+    raise WrongType(
         f"{algorithm.name}: {method} returns a dict from names to what JSON holds, and it returned {why}; "
         "correct it and resume the run: nothing is trained again"
     )

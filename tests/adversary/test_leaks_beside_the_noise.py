@@ -444,6 +444,20 @@ def test_classes_of_its_own_get_past_neither_noise_nor_layout(kind: Any, federat
     assert not any((values == 1).sum() > 1 for values in sent)
 
 
+class EndsOnStandIns(Base):
+    name = "ends-on-stand-ins"
+
+    @Base.MEANS.answer
+    def means(self, client: Any, given: Any) -> Upload:
+        raise SystemExit(0)
+
+
+def test_an_answer_that_ends_the_process_is_refused_before_the_first_message(federation: sfg.Federation):
+    """A script that trains would end with status 0, as if it were done."""
+    with pytest.raises(Refused, match="fails on stand-ins"):
+        sfg.train(EndsOnStandIns(), federation, NOISE, rounds=1)
+
+
 @pytest.mark.parametrize("kind", [FailsByLabel, EndsByLabel])
 def test_an_answer_that_fails_for_its_data_is_answered_and_charged(kind: Any, federation: sfg.Federation):
     run = sfg.train(kind(), federation, NOISE, rounds=4, keep=lambda *_: True)

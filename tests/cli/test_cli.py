@@ -359,6 +359,27 @@ def test_sigterm_prints_how_to_go_on_and_hands_the_signal_back(
     assert call("resume", named, "--json").exit_code == 0
 
 
+def test_a_folder_that_is_moved_away_is_named_and_the_run_goes_on_once_it_is_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = running.execute
+
+    def moved(experiment: Any, folder: Path, on_round: Any, **more: Any) -> Any:
+        def move(row: Any) -> None:
+            on_round(row)
+            Path("out").rename("elsewhere")
+
+        return real(experiment, folder, move, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(running, "execute", moved)
+        done = run("--out", "out", "--rounds", "3")
+    assert done.exit_code == 1
+    assert "put it back as it was, then go on with: secure-fedgraph resume out" in done.stderr
+    Path("elsewhere").rename("out")
+    assert call("resume", "out", "--json").exit_code == 0
+
+
 def test_a_run_that_lacks_its_page_alone_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt

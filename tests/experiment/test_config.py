@@ -245,3 +245,14 @@ def test_add_remove_is_refused_where_presence_is_public(unit):
         Experiment(relation="add-remove", unit=unit, epsilon=1.0, policy="distributed_dp").make_policy({})
     policy = Experiment(relation="add-remove", unit="edge", epsilon=1.0, policy="masked").make_policy({})
     assert policy.randomizers
+
+
+def test_a_ledger_that_no_file_can_be_is_refused_by_its_key() -> None:
+    with pytest.raises(BadInput, match=r"^ledger = "):
+        Experiment(ledger="/tmp/a\0b")
+
+
+@pytest.mark.parametrize("value", [True, float("nan"), -1])
+def test_an_unknown_setting_of_noisy_steps_is_named_before_one_that_is_missing(value: object) -> None:
+    with pytest.raises(BadInput, match=r"unknown setting of noisy steps 'steps\.multiplier'"):
+        Experiment(steps={"multiplier": value}).make_policy()

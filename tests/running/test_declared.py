@@ -10,6 +10,7 @@ import pytest
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.plugins import algorithm_named
+from secure_fedgraph.errors import WrongType
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.running.declared import check_declared
 
@@ -49,21 +50,21 @@ def trained(**declared: object) -> None:
 @pytest.mark.parametrize("mistake", ATTRIBUTES)
 def test_an_attribute_of_another_type(mistake: str) -> None:
     name, value, words = ATTRIBUTES[mistake]
-    with pytest.raises(TypeError, match=f"^Own: {name} is {re.escape(repr(value))}, and .*{words}"):
+    with pytest.raises(WrongType, match=f"^Own: {name} is {re.escape(repr(value))}, and .*{words}"):
         trained(**{name: value})
 
 
 @pytest.mark.parametrize("mistake", METHODS)
 def test_a_method_that_declares_something_of_another_type(mistake: str) -> None:
     name, value, words = METHODS[mistake]
-    with pytest.raises(TypeError, match=f"^[Oo]wn: .*{words}"):
+    with pytest.raises(WrongType, match=f"^[Oo]wn: .*{words}"):
         trained(**{name: lambda *_: value})
 
 
 @pytest.mark.parametrize("name", PROPERTIES)
 def test_a_property_of_another_type(name: str) -> None:
     value, words = PROPERTIES[name]
-    with pytest.raises(TypeError, match=f"^Own: {name} .*{words}"):
+    with pytest.raises(WrongType, match=f"^Own: {name} .*{words}"):
         trained(**{name: property(lambda _: value)})
 
 
@@ -81,5 +82,5 @@ def test_the_command_line_checks_attributes_before_it_reads_them(
         "import secure_fedgraph as sfg\nclass Own(sfg.FedAvg):\n    partitions = 'louvain'\n"
     )
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(TypeError, match="partitions should be a valid tuple"):
+    with pytest.raises(WrongType, match="partitions should be a valid tuple"):
         algorithm_named("mine_declared:Own")

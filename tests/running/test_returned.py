@@ -7,40 +7,41 @@ import pytest
 import torch
 
 import secure_fedgraph as sfg
+from secure_fedgraph.errors import BadInput, WrongType
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import run_result
 
 STATE, SCORES = "returns a dict from names.*returned ", "predict returns a "
 MISTAKES: dict[str, tuple[str, object, type[Exception], str]] = {
-    "a list": ("init", [1], TypeError, f"init {STATE}list"),
-    "a key": ("init", {1: torch.zeros(2)}, TypeError, f"init {STATE}a dict with a key of type int"),
-    "an array": ("init", {"w": np.zeros(2)}, TypeError, f"init {STATE}ndarray under 'w'"),
-    "nested": ("init", {"w": {"v": torch.zeros(2)}}, TypeError, f"init {STATE}dict under 'w'"),
+    "a list": ("init", [1], WrongType, f"init {STATE}list"),
+    "a key": ("init", {1: torch.zeros(2)}, WrongType, f"init {STATE}a dict with a key of type int"),
+    "an array": ("init", {"w": np.zeros(2)}, WrongType, f"init {STATE}ndarray under 'w'"),
+    "nested": ("init", {"w": {"v": torch.zeros(2)}}, WrongType, f"init {STATE}dict under 'w'"),
     "meta": (
         "init",
         {"w": torch.zeros(2, device="meta")},
-        TypeError,
+        WrongType,
         f"init {STATE}a tensor without values under 'w'",
     ),
     "sparse": (
         "round",
         {"w": torch.eye(2).to_sparse()},
-        TypeError,
+        WrongType,
         f"round {STATE}torch.sparse_coo of torch.float32",
     ),
-    "nothing": ("round", None, TypeError, f"round {STATE}NoneType"),
-    "no tensor": ("predict", np.zeros((60, 7)), TypeError, f"{SCORES}tensor of real scores, not ndarray"),
+    "nothing": ("round", None, WrongType, f"round {STATE}NoneType"),
+    "no tensor": ("predict", np.zeros((60, 7)), WrongType, f"{SCORES}tensor of real scores, not ndarray"),
     "whole numbers": (
         "predict",
         torch.zeros(60, 7).long(),
-        TypeError,
+        WrongType,
         f"{SCORES}tensor of real scores, not torch.int64",
     ),
-    "classes": ("predict", torch.zeros(60), ValueError, SCORES + r"score for every.*shape \[60\]"),
-    "a row less": ("predict", torch.zeros(59, 7), ValueError, SCORES + r"score for every.*shape \[59, 7\]"),
-    "wide": ("predict", torch.zeros(60, 9), ValueError, SCORES + r"score for every.*shape \[60, 9\]"),
-    "no owners": ("predictions", [1], TypeError, r"predictions returns a dict.*not \[1\]"),
-    "nobody": ("predictions", {}, TypeError, r"predictions returns a dict.*not {}"),
+    "classes": ("predict", torch.zeros(60), BadInput, SCORES + r"score for every.*shape \[60\]"),
+    "a row less": ("predict", torch.zeros(59, 7), BadInput, SCORES + r"score for every.*shape \[59, 7\]"),
+    "wide": ("predict", torch.zeros(60, 9), BadInput, SCORES + r"score for every.*shape \[60, 9\]"),
+    "no owners": ("predictions", [1], WrongType, r"predictions returns a dict.*not \[1\]"),
+    "nobody": ("predictions", {}, WrongType, r"predictions returns a dict.*not {}"),
 }
 
 
@@ -62,5 +63,5 @@ def test_what_a_result_keeps_is_json(method: str, returned: object, what: str) -
     own = type("Own", (sfg.FedAvg,), {method: lambda *_: returned, "name": "own"})
     federation = sfg.federate("synthetic-citation", clients=3, seed=0, nodes=60, features=8)
     run = sfg.train(own(), federation, "plaintext", rounds=1)
-    with pytest.raises(TypeError, match=f"own: {method} returns a dict.*returned {what}.*resume the run"):
+    with pytest.raises(WrongType, match=f"own: {method} returns a dict.*returned {what}.*resume the run"):
         run_result(run, Experiment(data="synthetic-citation"))

@@ -17,7 +17,7 @@ from lying import Played, play
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.backends import frames
-from secure_fedgraph.backends.failures import failure_in
+from secure_fedgraph.backends.failures import failure_body, failure_in
 from secure_fedgraph.backends.isolated import Workers
 from secure_fedgraph.errors import (
     BadInput,
@@ -25,6 +25,7 @@ from secure_fedgraph.errors import (
     HostileMessage,
     Refused,
     SecureFedGraphError,
+    WrongType,
 )
 from secure_fedgraph.policies import homomorphic, masked
 from secure_fedgraph.protocol import courier as courier_module
@@ -170,6 +171,13 @@ def test_a_failure_frame_is_an_error_of_ours_whatever_is_in_it(frame):
     assert str(found).isprintable()
     assert len(str(found)) < LONGEST + 200
     assert str(failure_in(frame, "owner-0's process", "its own output says more")) == str(found)
+
+
+def test_an_error_that_quotes_own_code_leaves_without_its_sentence():
+    """A class of the user's own may be named by a label, and the sentence names the class."""
+    body = failure_body(WrongType("channel 'means': an answer returns an Upload, not LabelIs3"))
+    assert b"LabelIs3" not in body
+    assert "WrongType" in str(failure_in(body, "owner-0's process", "its own output says more"))
 
 
 def test_a_failure_of_gigabytes_is_no_frame():
