@@ -237,7 +237,9 @@ def _tried(kind: type[Algorithm], asked: Experiment, public: Federation) -> Cand
     sent = opened(prepared.algorithm)
     if len(sent) != 1 or sent[0].reveal is not Reveal.SUM:
         names = " and ".join(one.name for one in sent)
-        return replace(none, why=f"it sends more than one sum ({names}): no single figure compares it")
+        return replace(
+            none, why=f"it sends more than one sum ({names}), so no single figure says how faint its noise is"
+        )
     ratio, steps = noise_to_signal(prepared, sent[0]), prepared.bound.steps
     if ratio is None:
         return replace(none, why="nobody knows from public facts how large its sums are")

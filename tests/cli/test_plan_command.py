@@ -45,7 +45,7 @@ def test_a_budget_of_nothing_is_no_learning() -> None:
 @pytest.mark.filterwarnings("ignore:fedridge takes the form")
 def test_the_table_and_the_sentences(tmp_path: Path) -> None:
     text = call("plan", *DATA, "--unit", "node", "--epsilon", "4", "--policy", "distributed_dp").stdout
-    assert "noise-to-signal" in text and "second_moments=own" in text and "Not compared: fedego, " in text
+    assert "noise-to-signal" in text and "second_moments=own" in text and "fedego is not compared: " in text
     assert "Recommended: fedridge under policy distributed_dp, training.second_moments=own" in text
     run = text.partition("To run it: secure-fedgraph ")[2].partition("\n")[0].split()
     assert all(one in run for one in DATA) and "--algorithm fedridge --policy" in " ".join(run)

@@ -116,7 +116,7 @@ def _remarks(choice: Choice) -> list[str]:
     return [
         "Noise is in multiples of what one unit moves. Noise-to-signal is how long the noise on the opened "
         f"sums is over how long their signal can be at most; above {NO_LEARNING:g} nothing is recommended.",
-        *(f"Not compared: {one.algorithm}, {one.why}." for one in left_out),
+        *(f"{one.algorithm} is not compared: {one.why}." for one in left_out),
     ]
 
 
