@@ -1,6 +1,7 @@
 """What values and payoffs of FairGraphFL give away: who is of low quality, and who is a member.
 
-    python benchmarks/incentives.py [--data proteins] [--first 0] [--seeds 3] [--rounds 10] [--json]
+    python benchmarks/incentives.py [--data proteins] [--first 0] [--seeds 3] [--rounds 10]
+                                    [--only worth] [--json]
 
 **Quality.** Agents of low, medium and high quality as in ``fairness.py``. Whoever reads the payoffs of the
 last round guesses that who is paid less is of lower quality: the AUC of that for low against high, for the
@@ -9,6 +10,11 @@ printed and the shared diversity, and for the shared one under a budget for one 
 **Membership.** Who knows all other graphs, and reads an agent's diversity to the last digit, sees whether a
 graph is among them where its removal changes that number: the share of training graphs of which this holds.
 Noise bounds it for the shared one: (e^epsilon - 1) / (e^epsilon + 1) is the advantage at most.
+
+**Worth, copies, cheats** (``--only worth``: these alone, in seconds), of links as they are. What graphs with
+rewired links are worth by the shared diversity, over what they are worth as they are; how many graphs have
+the triangles of another graph that is not the same; and an agent's share of all structure once it cheats,
+over its honest share.
 """
 
 from __future__ import annotations
@@ -17,18 +23,32 @@ import argparse
 import json
 import math
 import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import torch
+from scipy import sparse
+from scipy.sparse import csgraph
+from torch_geometric.data import Data
+from torch_geometric.utils import to_undirected
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.fairgraphfl import shared_structure
+from secure_fedgraph.algorithms.fairgraphfl.settings import FairGraphFLSettings
 from secure_fedgraph.graph import motifs
+from secure_fedgraph.graph.colours import mix, sums
+from secure_fedgraph.graph.data.datasets import load as load_data
+from secure_fedgraph.graph.partition.agents import rewired
+from secure_fedgraph.graph.sample.packing import pack, select_graphs
+from secure_fedgraph.graph.triangles import ROUNDS, pieces_with_triangles
 
 SPLIT = {"perturbed": True, "own_test": 0.3}
 NOISED = (8.0, 1.0)
 KEEP, RINGS = 0.85, 4
+REWIRED = (0.0, 0.1, 0.3, 0.5, 1.0)
 
 
 def auc(low: list[float], high: list[float]) -> float:
@@ -80,15 +100,173 @@ def _listed(one: motifs.Motifs, kept: torch.Tensor) -> set[tuple[int, ...]]:
 
 
 def members_by_structure(federation: sfg.Federation) -> float:
-    """The share of graphs that add anything to their agent's structure above chance."""
-    added = []
+    """The share of graphs whose removal changes their agent's structure above chance, copies left out."""
+    changed = []
     for graph in federation.owners.values():
-        rows = graph.train_mask.nonzero().flatten()
-        added += [
-            float(shared_structure.above_chance(*part)) != 0
-            for part in shared_structure.links_of(graph, rows)
+        graphs = _training(graph)
+        before = structure([graphs], "own")[0]
+        changed += [
+            abs(structure([graphs[:i] + graphs[i + 1 :]], "own")[0] - before) > 1e-6
+            for i in range(len(graphs))
         ]
-    return fmean(added)
+    return fmean(changed)
+
+
+@dataclass
+class Holder:
+    """What shared diversity asks of an agent: its name, its graphs, its memory."""
+
+    name: str
+    graph: Data
+    memory: dict[str, Any] = field(default_factory=dict)
+
+
+def structure(agents: Sequence[Sequence[Data]], copies: str = "all") -> list[float]:
+    """What each agent's graphs are worth, once all have shown their fingerprints."""
+    settings = FairGraphFLSettings(diversity="shared", copies=copies, prototypes="none")
+    holders = [Holder(str(number), pack(graphs)) for number, graphs in enumerate(agents)]
+    for one in holders:
+        one.graph.train_mask = torch.ones(len(one.graph.y), dtype=torch.bool)
+    prints = {one.name: shared_structure.own_fingerprints(one) for one in holders}  # type: ignore[arg-type]
+    found = []
+    for one in holders:
+        others = {name: mine for name, mine in prints.items() if name != one.name}
+        shared_structure.count_copies(one, others)  # type: ignore[arg-type]
+        rows = shared_structure.structure(one, settings)  # type: ignore[arg-type]
+        found.append(float(rows.values[shared_structure.TRIANGLES].sum()) / shared_structure.SHARE)
+    return found
+
+
+def worth_of_rewired(graphs: Sequence[Data], seed: int) -> dict[str, float]:
+    """Share of links that are rewired -> what the graphs are worth, over what they are worth as they are."""
+    worth = {}
+    for share in REWIRED:
+        changed = [rewired(one, share, np.random.default_rng((seed, i))) for i, one in enumerate(graphs)]
+        (worth[f"{share:g}"],) = structure([changed])
+    return {share: one / worth["0"] for share, one in worth.items()}
+
+
+def same_triangles(graphs: Sequence[Data]) -> dict[str, float]:
+    """How many graphs there are, how many have the triangles of another that differs, and what that costs.
+
+    Two graphs differ where colour refinement with features, over all links, tells them apart.
+    """
+    packed = pack(graphs)
+    pieces = pieces_with_triangles(packed)
+    of_triangles = sums(mix(pieces.fingerprint), pieces.graph, len(graphs))
+    nodes, of_graph = len(packed.x), packed.graph.numpy()
+    row, column = packed.x.nonzero(as_tuple=True)
+    bits = packed.x[row, column].float().numpy().view(np.uint32).astype(np.uint64)
+    colours = sums(mix(mix(column.numpy().astype(np.uint64)) ^ bits), row.numpy(), nodes)
+    one, other = to_undirected(packed.edge_index).numpy()
+    for _ in range(ROUNDS):
+        colours = mix(mix(colours) ^ mix(sums(mix(colours[other]), one, nodes)))
+    whole = sums(mix(colours), of_graph, len(graphs))
+    worth = np.bincount(pieces.graph, pieces.worth, minlength=len(graphs))
+    group = np.unique(of_triangles, return_inverse=True)[1]
+    kinds = np.bincount(
+        group[np.unique(np.stack([group.astype(np.uint64), whole]), axis=1, return_index=True)[1]]
+    )
+    return {
+        "graphs": len(graphs),
+        "worth something": int((worth > 0).sum()),
+        "of these with the triangles of another graph": int(((kinds[group] > 1) & (worth > 0)).sum()),
+        "worth left where triangles count once": structure([graphs])[0] / float(worth.sum()),
+    }
+
+
+def cheats(agents: list[list[Data]], seed: int) -> dict[str, float]:
+    """What one agent's share of all structure is once it cheats, over its honest share."""
+    mine, rest = agents[0], agents[1:]
+    honest = structure(agents)
+    share = honest[0] / sum(honest)
+    junk = [rewired(one, 1.0, np.random.default_rng((seed, i))) for i, one in enumerate(mine)]
+    pairs = list(zip(mine, mine[1:] + mine[:1], strict=True))
+    held = {
+        "copies with a node without links": mine + [_grown(one, []) for one in mine],
+        "junk beside the own": mine + junk,
+        "junk alone, 60 hanging nodes each": [_hung(one, 60) for one in junk],
+        "two of the own in one, beside the own": mine + [_joined(*pair, link=False) for pair in pairs],
+        "graphs cut into connected pieces": [piece for one in mine for piece in _pieces(one)],
+        "a link changed: two of the own joined by a link": mine
+        + [_joined(*pair, link=True) for pair in pairs],
+        "a link changed: copies with a triangle hanging on": mine + [_triangle_on(one) for one in mine],
+        "links left out: the triangles of junk alone": [piece for one in junk for piece in _trimmed(one)],
+    }
+    found = {}
+    for name, graphs in held.items():
+        cheated = structure([graphs, *rest])
+        found[name] = cheated[0] / sum(cheated) / share
+    for copies in ("all", "own"):
+        one, two = structure(agents, copies), structure([mine[::2], mine[1::2], *rest], copies)
+        found[f"two agents with half each, copies={copies}"] = sum(two[:2]) / sum(two) * sum(one) / one[0]
+    return found
+
+
+def _grown(graph: Data, links: list[tuple[int, int]], nodes: int = 1) -> Data:
+    more = torch.tensor(links, dtype=torch.long).reshape(-1, 2).t()
+    x = torch.cat([graph.x, graph.x[:1].repeat(nodes, 1)])
+    return Data(x=x, edge_index=torch.cat([graph.edge_index, more, more.flip(0)], 1), y=graph.y)
+
+
+def _hung(graph: Data, nodes: int) -> Data:
+    first = len(graph.x)
+    return _grown(graph, [(i % first, first + i) for i in range(nodes)], nodes)
+
+
+def _triangle_on(graph: Data) -> Data:
+    n = len(graph.x)
+    return _grown(graph, [(0, n), (n, n + 1), (n, n + 2), (n + 1, n + 2)], 3)
+
+
+def _joined(graph: Data, other: Data, link: bool) -> Data:
+    n = len(graph.x)
+    links = torch.cat([graph.edge_index, other.edge_index + n], 1)
+    both = Data(x=torch.cat([graph.x, other.x]), edge_index=links, y=graph.y)
+    return _grown(both, [(0, n)] if link else [], 0)
+
+
+def _pieces(graph: Data) -> list[Data]:
+    ends = graph.edge_index.numpy()
+    table = sparse.csr_array((np.ones(ends.shape[1]), (ends[0], ends[1])), shape=(len(graph.x),) * 2)
+    component = torch.from_numpy(csgraph.connected_components(table, directed=False)[1]).long()
+    return [
+        Data(x=graph.x, edge_index=graph.edge_index[:, component[graph.edge_index[0]] == one], y=graph.y)
+        for one in component.unique()
+    ]
+
+
+def _trimmed(graph: Data) -> list[Data]:
+    ends = graph.edge_index.numpy()
+    table = sparse.csr_array((np.ones(ends.shape[1]), (ends[0], ends[1])), shape=(len(graph.x),) * 2)
+    closed = (table @ table).multiply(table).tocoo()
+    links = torch.from_numpy(np.stack(closed.coords)[:, closed.data > 0].astype(np.int64))
+    return _pieces(Data(x=graph.x, edge_index=links, y=graph.y))
+
+
+def worth_table(args: argparse.Namespace) -> dict[str, Any]:
+    """Worth, copies and cheats: means over seeds."""
+    found: dict[str, list[dict[str, float]]] = {"worth_of_rewired": [], "cheats": []}
+    graphs = list(load_data(args.data).graphs)
+    for seed in range(args.first, args.first + args.seeds):
+        found["worth_of_rewired"].append(worth_of_rewired(graphs, seed))
+        federation = sfg.federate(
+            args.data, clients=10, partition="random", seed=seed, split={"own_test": 0.3}
+        )
+        found["cheats"].append(cheats([_training(one) for one in federation.owners.values()], seed))
+    means = {
+        what: {k: round(fmean(one[k] for one in all_), 4) for k in all_[0]} for what, all_ in found.items()
+    }
+    return {**means, "same_triangles": {k: round(v, 3) for k, v in same_triangles(graphs).items()}}
+
+
+def _training(graph: Data) -> list[Data]:
+    """An agent's training graphs, one by one."""
+    found = []
+    for row in graph.train_mask.nonzero().flatten().tolist():
+        one = select_graphs(graph, torch.tensor([row]))
+        found.append(Data(x=one.x, edge_index=one.edge_index, y=one.y))
+    return found
 
 
 def table(args: argparse.Namespace) -> dict[str, Any]:
@@ -131,16 +309,17 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--only", choices=["worth"], help="worth, copies and cheats; nothing is trained")
     parser.add_argument("--json", action="store_true", help="one JSON object")
     args = parser.parse_args()
     warnings.simplefilter("ignore")  # that plaintext protects nothing is the point
-    found = table(args)
+    found = worth_table(args) if args.only == "worth" else table(args)
     if args.json:
         print(json.dumps(found))
         return
-    for what in ("quality_auc", "membership"):
-        for way, figure in found[what].items():
-            print(f"{what:12} {way:22} {figure}")
+    for what, figures in found.items():
+        for way, figure in figures.items() if isinstance(figures, dict) else ():
+            print(f"{what:16} {way:52} {figure}")
 
 
 if __name__ == "__main__":

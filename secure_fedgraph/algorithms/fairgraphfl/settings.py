@@ -46,10 +46,12 @@ class FairGraphFLSettings(GinSettings):
             where that is above one. Prototypes are sums over nodes: of dense graphs they are in the
             hundreds, and the printed term then leaves nothing of the classification.
         diversity: ``printed``: an agent's share of all distinct motifs, which pays for what noise makes too;
-            ``shared``: its share of all agents' structure above chance, which noise has none of, times how
-            its update agrees. Additive in graphs, so one agent's graphs are worth the same as two agents'.
-        copies: of shared diversity. ``all``: a graph that several agents hold counts once, shared among them,
-            by fingerprints that agents show each other; ``own``: only an agent's own copies are left out.
+            ``shared``: its share of all agents' triangles above chance, which noise has none of, times how
+            its update agrees. Additive in pieces of graphs, so halves of the graphs with two agents are worth
+            what the whole is with one, where no piece is in both.
+        copies: of shared diversity. ``all``: a connected piece that several agents hold counts once, shared
+            among them, by fingerprints that agents show each other; ``own``: only an agent's own copies are
+            left out.
         use_gradient, use_diversity: the two parts of a value (ablations).
         sparse: False gives everybody the whole gradient (ablation "model gradient").
         weighting: of the aggregate, by ``value`` or by ``size`` (ablation "aggregation").

@@ -15,12 +15,14 @@ import torch
 from numpy.typing import NDArray
 from torch_geometric.data import Data
 
+from secure_fedgraph.graph.colours import GOLDEN as _GOLDEN
+from secure_fedgraph.graph.colours import Colours
+from secure_fedgraph.graph.colours import mix as _mix
+from secure_fedgraph.graph.colours import sums as _sums
 from secure_fedgraph.graph.sample.links import undirected_links
 
-Colours = NDArray[np.uint64]
 VERSION = 1
 """Version of the rule; part of the name under which its results are kept."""
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def canonical(graph: Data) -> Data:
@@ -84,23 +86,6 @@ def _in_order(edges: NDArray[np.int64]) -> NDArray[np.int64]:
 def _both_ways(edge_index: torch.Tensor) -> NDArray[np.int64]:
     links = undirected_links(edge_index).numpy()
     return np.concatenate([links, links[::-1]], axis=1)
-
-
-def _mix(value: Colours) -> Colours:
-    """The finaliser of splitmix64: a bijection on 64 bits that scatters neighbouring values."""
-    value = value + _GOLDEN
-    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return value ^ (value >> np.uint64(31))
-
-
-def _sums(values: Colours, groups: NDArray[np.int64], size: int) -> Colours:
-    """Sum of ``values`` per group modulo 2^64: a hash of a multiset if the values are hashes."""
-    order = np.argsort(groups, kind="stable")
-    running = np.concatenate([np.zeros(1, np.uint64), np.cumsum(values[order], dtype=np.uint64)])
-    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(groups, minlength=size))])
-    sums: np.ndarray = running[ends[1:]] - running[ends[:-1]]
-    return sums
 
 
 def _row_hashes(x: torch.Tensor) -> Colours:
