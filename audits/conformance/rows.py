@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -48,7 +48,7 @@ OF_CHARGES = ("ledger", "composed", "scale")
 
 
 def conformance_rows(
-    run: Run, most: int = MOST, unseen: Collection[str] = (), result: RunResult | None = None
+    run: Run, most: int = MOST, unseen: Mapping[str, str] | None = None, result: RunResult | None = None
 ) -> list[dict[str, Any]]:
     """Every check of ``audits/conformance/checks.py`` on what a run kept, and a probe of its noise.
 
@@ -58,19 +58,21 @@ def conformance_rows(
     Args:
         run: with some messages kept in full.
         most: bytes of each channel that are read.
-        unseen: checks of what this run does not hold: their outcome is "nothing to check".
+        unseen: checks of what this run does not hold, and why: their outcome is "nothing to check", and the
+            row has the reason.
         result: of a run that was read from disk, as its file has it.
 
     Returns:
-        for each check ``check``, ``says``, ``outcome``, ``count`` and ``findings``.
+        for each check ``check``, ``says``, ``outcome``, ``count`` and ``findings``; ``reason`` where it was
+        not made.
     """
     read = replace(run, transcript=_first(run.transcript, most))
     if run.transcript.sent and not any(sent.kept for sent in read.transcript.sent):
         return [row(name, NOTHING, []) for name in CHECKS]
     record, rows = Record(read, LEVEL, result), []
     for name, one in CHECKS.items():
-        if name in unseen:
-            rows.append(row(name, NOTHING, []))
+        if unseen and name in unseen:
+            rows.append({**row(name, NOTHING, []), "reason": unseen[name]})
             continue
         findings = list(one(record))
         leaks = name == "data" and bool(findings) and all(_left_open(run, finding) for finding in findings)

@@ -56,9 +56,13 @@ def empirical_or_why_not(run: Run, delta: float) -> list[dict[str, Any]]:
     try:
         return empirical_rows(run, delta)
     except Exception as error:
-        about = {"noise": "all noise", "of": "the run", "unit": "", "relation": "", "reader": SERVER}
-        reason = f"{type(error).__name__}: {error}"
-        return [{**about, "outcome": UNAUDITED, "reason": reason, "unseen": ""}]
+        return [not_audited(f"{type(error).__name__}: {error}")]
+
+
+def not_audited(reason: str) -> dict[str, Any]:
+    """The row of a run whose noise was not measured at all."""
+    about = {"noise": "all noise", "of": "the run", "unit": "", "relation": "", "reader": SERVER}
+    return {**about, "outcome": UNAUDITED, "reason": reason, "unseen": ""}
 
 
 def empirical_rows(

@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from secure_fedgraph.algorithms.plugins import check_own_name
 from secure_fedgraph.attacks import Attack
 from secure_fedgraph.audits.conformance.rows import OF_CHARGES, conformance_rows
-from secure_fedgraph.audits.empirical_dp.empirical import empirical_or_why_not
+from secure_fedgraph.audits.empirical_dp.empirical import empirical_or_why_not, not_audited
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid.cells import Audit, cells
 from secure_fedgraph.audits.grid.choices import AS_CONFIGURED, adversaries
+from secure_fedgraph.audits.grid.evidence import charges_of, check_evidence, check_header, owes
 from secure_fedgraph.audits.grid.options import checked_attacks
 from secure_fedgraph.audits.probes.rows import probe_rows
 from secure_fedgraph.errors import BadInput, wrong_type
 from secure_fedgraph.experiment.config import Experiment, experiment_of
-from secure_fedgraph.experiment.results import make_federation, read_json, typed_data, typed_silos
+from secure_fedgraph.experiment.results import (
+    PLANNED,
+    make_federation,
+    noted_noise,
+    read_json,
+    typed_data,
+    typed_silos,
+)
 from secure_fedgraph.experiment.schema import RunResult
-from secure_fedgraph.privacy.spending.ledger import read_ledger
+from secure_fedgraph.privacy.policy import Policy
+from secure_fedgraph.privacy.spending.ledger import Charge
+from secure_fedgraph.privacy.spending.planning import TRAINING
 from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.protocol.message import has_digest
 from secure_fedgraph.protocol.transcript import Opened, Sent
 from secure_fedgraph.running.preparation import channels_of
 from secure_fedgraph.running.run import Run
 
-UNSEEN = ("secrets",)
-"""Checks of what a folder does not hold: the server's objects."""
+UNSEEN = {"secrets": "a folder holds none of the server's objects: run the audit that trains for it"}
+"""Checks of what a folder does not hold, and why."""
 
 
 def audit_folder(
@@ -66,31 +76,43 @@ def audit_folder(
         raise BadInput(
             f"{experiment.data} has another content hash here than in {folder}: the truth cannot be rebuilt"
         )
+    policy = experiment.make_policy(_planned_noise(folder, result))
+    check_evidence(folder, result, experiment, federation, policy, transcript)
     who = adversaries(attacks, adversary)
     finished_run = FinishedRun(federation, experiment.make_algorithm(), transcript, experiment.seed, result)
     audit = cells(finished_run, experiment, attacks, who, effort=effort)
     about = {"algorithm": experiment.algorithm, "policy": experiment.policy, "seed": experiment.seed}
     about["variant"] = AS_CONFIGURED
-    run = _as_run(folder, finished_run, experiment, result)
-    charged = bool(run.charges)
-    told, unseen = RunResult.model_validate(result), UNSEEN if charged else (*UNSEEN, *OF_CHARGES)
-    audit.conformance += [{**about, **row} for row in conformance_rows(run, unseen=unseen, result=told)]
-    audit.conformance += [{**about, **row} for row in probe_rows(run)]
-    audit.empirical += [
-        {**about, **row} for row in (empirical_or_why_not(run, experiment.delta) if charged else ())
+    bodies = _readable(folder, transcript)
+    charges, why = charges_of(folder, experiment, bodies.runs)
+    run = _as_run(finished_run, experiment, policy, result, charges)
+    why = why if owes(run) else ""  # without uploads a run has no ledger
+    told, unseen = RunResult.model_validate(result), UNSEEN | (dict.fromkeys(OF_CHARGES, why) if why else {})
+    rows = conformance_rows(run, unseen=unseen, result=told)
+    rows = [
+        {**row, "reason": bodies.lost} if row["check"] == "bytes" and bodies.lost else row for row in rows
     ]
+    audit.conformance += [{**about, **row} for row in (*rows, *probe_rows(run))]
+    if not why:
+        measured = empirical_or_why_not(run, experiment.delta) if charges else []
+    else:
+        measured = [not_audited(why)] if experiment.adds_noise else []
+    audit.empirical += [{**about, **row} for row in measured]
     audit.runs.append({"variant": AS_CONFIGURED, "policy": experiment.policy, "result": result})
     return experiment, audit
 
 
-def _as_run(folder: Path, finished: FinishedRun, experiment: Experiment, result: dict[str, Any]) -> Run:
-    """The run as far as its folder holds it: no state; the policy is bound again, with the planned noise."""
+def _as_run(
+    finished: FinishedRun,
+    experiment: Experiment,
+    policy: Policy,
+    result: dict[str, Any],
+    charges: Sequence[Charge],
+) -> Run:
+    """The run as far as its folder holds it: no state; the policy is bound again."""
     algorithm, federation = finished.algorithm, finished.federation
-    plan = {row["channel"]: _planned(row) for row in result.get("plan") or []}
     channels = channels_of(algorithm, federation, experiment.evaluation)
-    bound = experiment.make_policy(plan or None).bind(channels, federation.names)
-    path = folder / "ledger.jsonl"
-    charges = read_ledger(path) if path.is_file() else []
+    bound = policy.bind(channels, federation.names)
     rounds = result.get("rounds") or []
     return Run(
         algorithm,
@@ -98,11 +120,23 @@ def _as_run(folder: Path, finished: FinishedRun, experiment: Experiment, result:
         bound,
         {},
         rounds,
-        _undamaged(finished.transcript),
+        finished.transcript,
         charges,
         float(result.get("seconds") or 0.0),
         experiment.evaluation,
     )
+
+
+def _planned_noise(folder: Path, result: Mapping[str, Any]) -> dict[str, float] | None:
+    """The noise that a run was planned with; None for one without a plan.
+
+    What is noised and kept at home has no row in the result's plan: the note of before the run has it.
+    """
+    rows = result.get("plan") or []
+    named = ((str(row["channel"]), _planned(row)) for row in rows)
+    # rows of noisy steps are named after the channel that shows them
+    plan = {TRAINING if name.endswith(f" ({TRAINING})") else name: noise for name, noise in named}
+    return {**(noted_noise(folder / "checkpoint" / PLANNED) or {}), **plan} if plan else None
 
 
 def _planned(row: Mapping[str, Any]) -> float:
@@ -110,18 +144,50 @@ def _planned(row: Mapping[str, Any]) -> float:
     return 1 / float(row["epsilon"]) if row["multiplier"] is None else float(row["multiplier"])
 
 
-def _undamaged(transcript: Transcript) -> Transcript:
-    """The record without damaged messages. No attack needs those: they would have been refused before."""
+@dataclass(frozen=True)
+class _Bodies:
+    """What the kept messages of a folder show: the runs that they name, and what of them cannot be read."""
 
-    def whole(note: Sent) -> Sent:
+    runs: frozenset[str]
+    lost: str
+
+
+def _readable(folder: Path, transcript: Transcript) -> _Bodies:
+    """Takes damaged messages and values out of a record: no attack needs them, or they were refused before.
+
+    Raises:
+        BadInput: for a message that says something else of itself than its note.
+    """
+    runs: set[str] = set()
+    lost: list[int] = []
+    unkept = sum(not note.kept for note in transcript.sent)
+
+    def raw(note: Sent | Opened) -> bytes | None:
         try:
-            kept = note.kept and has_digest(transcript.body(note.number), note.digest)
+            body = transcript.body(note.number) if note.kept else b""
         except OSError:
-            kept = False
-        return note if kept == note.kept else replace(note, kept=False)
+            body = None
+        if body is None or (note.kept and not has_digest(body, note.digest)):
+            lost.append(note.number)
+            return None
+        return body
 
-    transcript.sent = [whole(note) for note in transcript.sent]
-    return transcript
+    def message(note: Sent) -> Sent:
+        body = raw(note)
+        if body:
+            runs.add(check_header(folder, note, body))
+        return note if body is not None else replace(note, kept=False)
+
+    transcript.sent = [message(note) for note in transcript.sent]
+    for notes in (transcript.opened, transcript.made):
+        notes[:] = [note if raw(note) is not None else replace(note, kept=False) for note in notes]
+    said = [f"{unkept} of {len(transcript.sent)} messages were not kept"] if unkept else []
+    said += (
+        [f"the files of {len(lost)} are missing or hold something else, first {min(lost):06d}.sfg"]
+        if lost
+        else []
+    )
+    return _Bodies(frozenset(runs), f"{'; '.join(said)}: their content is not checked" if said else "")
 
 
 def read_folder(

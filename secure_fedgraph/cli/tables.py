@@ -168,6 +168,7 @@ def audit_tables(audit: AuditResult) -> Shown:
         *_conformance(audit.conformance),
         *_empirical(audit.empirical),
         *_not_run(audit.not_run),
+        *_not_checked(audit.conformance),
         *(Text(f"Broken claim: {text}", style="bold red") for text in audit.broken),
         Text(audit.verdict, style="bold"),
     ]
@@ -232,6 +233,15 @@ def _conformance(rows: Sequence[Conformance]) -> list[Table]:
         style = "red" if counts[2] else ""
         table.add_row(check, *(str(n or "") for n in counts), "; ".join(list(findings)[:2]), style=style)
     return [table]
+
+
+def _not_checked(rows: Sequence[Conformance]) -> list[Text]:
+    """A line for each reason that checks were not made, or not of all messages."""
+    checks: dict[str, dict[str, None]] = {}
+    for row in rows:
+        if row.reason:
+            checks.setdefault(row.reason, {})[row.check] = None
+    return [Text(f"Not checked ({', '.join(of)}): {why}", style="yellow") for why, of in checks.items()]
 
 
 def _not_run(cells: Sequence[NotRun]) -> list[Table]:

@@ -115,7 +115,7 @@ def execute(
         algorithm = _played(algorithm, plays)
     resume = checkpoints and out is not None and commit_path(out / "checkpoint").exists()
     note = out / "checkpoint" / PLANNED if checkpoints and out is not None else None
-    protected = protect(experiment, algorithm, federation, _planned(note) if resume else None)
+    protected = protect(experiment, algorithm, federation, noted_noise(note) if resume else None)
     if not resume:
         _note_plan(note, protected.plan)
 
@@ -246,7 +246,12 @@ def _note_plan(note: Path | None, plan: Plan | None) -> None:
         write_checked(note, {"multipliers": dict(plan.multipliers)}, out)
 
 
-def _planned(note: Path | None) -> dict[str, float] | None:
+def noted_noise(note: Path | None) -> dict[str, float] | None:
+    """The multipliers of the plan that a run noted before it began; None where it noted none.
+
+    Raises:
+        BadInput: for a note that is damaged.
+    """
     if note is None or files.size_of(note) is None:
         return None
     multipliers = read_checked(note, note.parents[1]).get("multipliers")

@@ -8,8 +8,9 @@ collude) saw. It is the only thing an attack gets.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -277,15 +278,8 @@ class Transcript:
         """Writes the index, so that a later process can read the folder."""
         if self.folder is None:
             return
-        index = {
-            "public": self.public,
-            "sent": [vars(s) for s in self.sent],
-            "opened": [vars(o) for o in self.opened],
-            "left_out": [vars(one) for one in self.left_out],
-            "cut": [vars(one) for one in self.cut],
-            "stopped": [vars(one) for one in self.stopped],
-            "made": [vars(o) for o in self.made],
-        }
+        notes = {kind: [vars(note) for note in listed] for kind, listed in self._lists().items()}
+        index = {"public": self.public, **notes}
         files.write(self.folder / INDEX, [json.dumps(index).encode()], private=True, root=self.folder.parent)
 
     @classmethod
@@ -320,6 +314,8 @@ class Transcript:
         unnamed = transcript._unnamed_bodies(folder)
         if unnamed:
             raise _damaged(path, f"it says of no message that {unnamed[0].name} keeps it")
+        transcript._check_numbers(path)
+        transcript._check_against_notes(folder / NOTES, path)
         return transcript
 
     def view(self, *parties: str) -> View:
@@ -355,6 +351,12 @@ class Transcript:
         whole, _, torn = notes.rpartition(b"\n")
         if torn:  # the process was killed in a note; the ledger has charged the message itself
             files.write(path, [whole, b"\n" * bool(whole)], private=True, root=path.parents[1])
+        self._add_notes(path, whole)
+        for body in self._unnamed_bodies(path.parent):  # the process was killed between a body and its note
+            files.remove(body, path.parents[1])
+
+    def _add_notes(self, path: Path, whole: bytes) -> None:
+        """Adds what the lines of a file of notes say."""
         for number, line in enumerate(whole.split(b"\n") if whole else [], start=1):
             try:
                 row = json.loads(line)
@@ -377,8 +379,52 @@ class Transcript:
             if row["number"] != due:
                 raise _damaged(path, f"line {number} is note {row['number']}, and {due} is due")
             self._next = due + 1
-        for body in self._unnamed_bodies(path.parent):  # the process was killed between a body and its note
-            files.remove(body, path.parents[1])
+
+    def _lists(self) -> dict[str, Sequence[Sent | Opened | LeftOut | Cut | Stopped]]:
+        """The lists of notes, by their names in the index. All of them share one running number."""
+        return {
+            "sent": self.sent,
+            "opened": self.opened,
+            "left_out": self.left_out,
+            "cut": self.cut,
+            "stopped": self.stopped,
+            "made": self.made,
+        }
+
+    def _check_numbers(self, path: Path) -> None:
+        """Checks that no note of an index is missing, or there twice.
+
+        Raises:
+            BadInput: naming the first number that is.
+        """
+        numbers = sorted(note.number for notes in self._lists().values() for note in notes)
+        for due, number in enumerate(numbers):
+            if number != due:
+                what = f"has note {number} twice" if number < due else f"lacks note {due} of {numbers[-1]}"
+                raise _damaged(path, f"it {what}")
+
+    def _check_against_notes(self, notes: Path, path: Path) -> None:
+        """Checks that an index holds the notes that were written while the run went on, where they are kept.
+
+        Raises:
+            BadInput: naming the list and the first note that differs.
+        """
+        try:
+            whole, _, torn = files.read(notes, root=notes.parents[1]).rpartition(b"\n")
+        except FileNotFoundError:
+            return
+        if torn:
+            raise _damaged(notes, "its last line is cut off")
+        written = Transcript()
+        written._add_notes(notes, whole)
+        for kind, of_run in written._lists().items():
+            of_index = self._lists()[kind]
+            if of_index == of_run:
+                continue
+            pairs = zip_longest(of_index, of_run)
+            here, there = next((one, other) for one, other in pairs if one != other)
+            number = min(note.number for note in (here, there) if note is not None)
+            raise _damaged(path, f"its list {kind!r} and {notes.name} differ in note {number}")
 
     def _unnamed_bodies(self, folder: Path) -> list[Path]:
         """Files of bodies that no note says were kept."""

@@ -125,12 +125,22 @@ def test_no_page_shows_less_than_the_ledger_comes_to(folder: Path) -> None:
     assert CliRunner().invoke(main, ["report", str(folder)]).exit_code == 0
 
 
-def test_without_a_ledger_what_it_would_say_is_not_checked(folder: Path) -> None:
+def test_without_a_ledger_it_is_said_what_is_not_checked(folder: Path) -> None:
     (folder / "ledger.jsonl").unlink()
     result, found = audit(folder)
     assert result.exit_code == 0, result.output
     assert {outcomes(found)[name] for name in OF_CHARGES} == {"nothing to check"}
-    assert found["empirical"] == []
+    reasons = {row["check"]: row.get("reason", "") for row in found["conformance"]}
+    assert all("ledger.jsonl is missing" in reasons[name] for name in OF_CHARGES) and reasons["secrets"]
+    (noise,) = found["empirical"]
+    assert noise["outcome"] == "not audited" and "ledger.jsonl" in noise["reason"]
+    assert f"Not checked ({', '.join(name for name in reasons if name in OF_CHARGES)})" in result.output
+
+
+def test_a_ledger_without_charges_breaks_a_claim(folder: Path) -> None:
+    (folder / "ledger.jsonl").write_text("")
+    result, found = audit(folder)
+    assert result.exit_code == 4 and outcomes(found)["ledger"] == "failed", result.output
 
 
 @pytest.mark.parametrize("flags", [["--canaries", "50"], ["--budget-minutes", "5"], ["--workers", "2"]])
@@ -161,3 +171,14 @@ def test_an_isolated_run_is_audited_as_far_as_it_can_be(tmp_path: Path) -> None:
     cells = json.loads((folder / "audit.json").read_text())["cells"]
     assert cells and all(c["outcome"] == "blind" and c["reason"] for c in cells)
     assert any("isolated=true" in c["reason"] for c in cells)
+
+
+def test_a_run_whose_noisy_steps_a_budget_planned_passes(tmp_path: Path) -> None:
+    """Its plan names the noise of steps after the channel that shows them."""
+    folder = tmp_path / "run"
+    stepped = [*(one if one != "distributed_dp" else "masked" for one in RUN), "--unit", "node"]
+    stepped += ["--set", "steps.rate=0.1", "--set", "steps.steps=1"]
+    done = CliRunner().invoke(main, [*stepped, "--out", str(folder)])
+    assert done.exit_code == 0, done.output
+    result, found = audit(folder)
+    assert result.exit_code == 0 and outcomes(found)["ledger"] == "passed", result.output
