@@ -115,7 +115,12 @@ def _first(transcript: Transcript, most: int) -> Transcript:
     shortened = Transcript(None, public=transcript.public)
     shortened.body = transcript.body  # type: ignore[method-assign]
     shortened.sent = [within(sent) for sent in transcript.sent]
-    shortened.opened, shortened.left_out = transcript.opened, transcript.left_out
+    shortened.opened, shortened.made = transcript.opened, transcript.made
+    shortened.left_out, shortened.cut, shortened.stopped = (
+        transcript.left_out,
+        transcript.cut,
+        transcript.stopped,
+    )
     return shortened
 
 

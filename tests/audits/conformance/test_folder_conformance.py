@@ -16,6 +16,7 @@ from secure_fedgraph.audits.conformance.rows import OF_CHARGES
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.experiment.schema import RunResult
 from secure_fedgraph.privacy.spending.ledger import read_ledger
+from secure_fedgraph.protocol.courier import Courier
 
 RUN = ["run", "--data", "synthetic-citation", "--rounds", "2", "--policy", "distributed_dp", "--epsilon", "8"]
 RUN += ["--set", "dataset.nodes=90", "--set", "dataset.features=24", "--set", "training.hidden=[8,4]"]
@@ -180,5 +181,27 @@ def test_a_run_whose_noisy_steps_a_budget_planned_passes(tmp_path: Path) -> None
     stepped += ["--set", "steps.rate=0.1", "--set", "steps.steps=1"]
     done = CliRunner().invoke(main, [*stepped, "--out", str(folder)])
     assert done.exit_code == 0, done.output
+    result, found = audit(folder)
+    assert result.exit_code == 0 and outcomes(found)["ledger"] == "passed", result.output
+
+
+def test_a_run_that_was_stopped_within_an_exchange_and_resumed_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its clients had charged for replies that nobody noted, and its exchange numbers leave some out."""
+    folder, opened = tmp_path / "run", Courier._opened
+
+    def stop(self: Courier, request: Any, *rest: Any) -> Any:
+        if request.round == 2 and request.channel == "update" and request.step == "answer":
+            raise KeyboardInterrupt
+        return opened(self, request, *rest)
+
+    masked = [one if one != "distributed_dp" else "masked" for one in RUN if one not in ("--epsilon", "8")]
+    with monkeypatch.context() as patched:
+        patched.setattr(Courier, "_opened", stop)
+        assert CliRunner().invoke(main, [*masked, "--out", str(folder)]).exit_code == 130
+    assert CliRunner().invoke(main, ["resume", str(folder), "--quiet"]).exit_code == 0
+    (stopped,) = json.loads((folder / "transcript" / "index.json").read_text())["stopped"]
+    assert stopped["exchange"] > 0
     result, found = audit(folder)
     assert result.exit_code == 0 and outcomes(found)["ledger"] == "passed", result.output
