@@ -295,7 +295,7 @@ def test_a_client_without_its_memory_is_named(federation: sfg.Federation, stoppe
 def test_what_stands_in_the_files(stopped: Path) -> None:
     """No key and no counter of a key stream: the round, the scores, what the run is made of."""
     kept = read_json(stopped / "checkpoint" / "checkpoint.json")
-    assert set(kept) == {"schema", "run", "label", "round", "seconds", "history", "ledger", "facts"}
+    assert set(kept) == {"schema", "run", "label", "round", "seconds", "history", "ledger", "notes", "facts"}
     lists = list((stopped / "checkpoint" / "clients").glob(f"*/{kept['label']}.json"))
     assert len(lists) == 3
     assert all(set(read_json(path)["parts"]) == {"optimizer", "last round"} for path in lists)
