@@ -76,10 +76,12 @@ def audit_folder(
         raise BadInput(
             f"{experiment.data} has another content hash here than in {folder}: the truth cannot be rebuilt"
         )
-    policy = experiment.make_policy(_planned_noise(folder, result))
+    algorithm, policy = experiment.make_algorithm(), experiment.make_policy(_planned_noise(folder, result))
+    if algorithm.pools:  # as in the run, whose one party holds everybody's data
+        federation = federation.pooled()
     check_evidence(folder, result, experiment, federation, policy, transcript)
     who = adversaries(attacks, adversary)
-    finished_run = FinishedRun(federation, experiment.make_algorithm(), transcript, experiment.seed, result)
+    finished_run = FinishedRun(federation, algorithm, transcript, experiment.seed, result)
     audit = cells(finished_run, experiment, attacks, who, effort=effort)
     about = {"algorithm": experiment.algorithm, "policy": experiment.policy, "seed": experiment.seed}
     about["variant"] = AS_CONFIGURED

@@ -205,3 +205,14 @@ def test_a_run_that_was_stopped_within_an_exchange_and_resumed_passes(
     assert stopped["exchange"] > 0
     result, found = audit(folder)
     assert result.exit_code == 0 and outcomes(found)["ledger"] == "passed", result.output
+
+
+def test_a_run_on_pooled_data_is_audited(tmp_path: Path) -> None:
+    """Its one party is the pool, and an attack asks what is true of it."""
+    out = tmp_path / "run"
+    run = ["run", "--algorithm", "globsage", "--data", "synthetic-citation", "--policy", "plaintext"]
+    run += ["--rounds", "2", "--set", "transcript=full", "--set", "training.hidden=[8,4]", "--quiet"]
+    assert CliRunner().invoke(main, [*run, "--out", str(out)]).exit_code == 0
+    result, found = audit(out)
+    assert result.exit_code == 0, result.output
+    assert not found["not_run"]
