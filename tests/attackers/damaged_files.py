@@ -39,10 +39,10 @@ from secure_fedgraph.experiment.compare.runs import kept
 from secure_fedgraph.experiment.compare.summary import gains, row_of
 from secure_fedgraph.experiment.config import Experiment, load
 from secure_fedgraph.experiment.results import (
-    _planned,
     begin,
     begun,
     fresh_folder,
+    noted_noise,
     read_json,
     run_result,
     write_json,
@@ -196,7 +196,7 @@ def _make_begun(folder: Path) -> None:
 def _read_begun(folder: Path) -> None:
     experiment, _, _ = begun(folder)
     experiment.make_algorithm()
-    multipliers = _planned(folder / "checkpoint" / "plan.json")
+    multipliers = noted_noise(folder / "checkpoint" / "plan.json")
     experiment.make_policy(multipliers)
 
 
