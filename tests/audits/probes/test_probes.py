@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from scripts import script
 
 import secure_fedgraph as sfg
 from secure_fedgraph.audits.empirical_dp.worst_cases import client_rows
+from secure_fedgraph.audits.probes import door
 from secure_fedgraph.audits.probes.dependence import (
     linkless_channels,
     other_data,
@@ -390,3 +392,26 @@ def test_a_user_s_own_algorithm_is_probed(tmp_path: Path, monkeypatch: pytest.Mo
     rows = json.loads((tmp_path / "out" / "audit.json").read_text())["conformance"]
     assert [row["check"] for row in rows if row["outcome"] == "failed"] == ["trained"]
     assert {"records", "steps", "written ahead"} <= {row["check"] for row in rows}
+
+
+@pytest.mark.parametrize(("equal_runs", "findings"), [(["one", "one", "other"], 0), (["one"] * 20, 1)])
+def test_coins_that_fall_alike_twice_are_no_finding(
+    monkeypatch: pytest.MonkeyPatch, equal_runs: list[str], findings: int
+) -> None:
+    """Who opens a homomorphic sum is drawn: of three owners, two equal runs often draw the same one."""
+    left = iter(equal_runs)
+
+    def play(kind: str) -> dict[Any, Any]:
+        sender = "other" if kind == "changed" else next(left)
+        return {(1, "update", sender, 1): (8, "")}
+
+    bound = SimpleNamespace(carrier=SimpleNamespace(gives=SimpleNamespace(readable=False)), stages=())
+    bounds = SimpleNamespace(bounds={"update": bound})
+    rehearsal = SimpleNamespace(
+        policy=SimpleNamespace(bind=lambda *_: bounds),
+        algorithm=SimpleNamespace(in_use=()),
+        federation=SimpleNamespace(names=()),
+    )
+    monkeypatch.setattr(door, "_trace", lambda run: run)
+    found = door._changes("behaviour", "data with {}", rehearsal, play("usual"), play, ("changed",))
+    assert len(found) == findings
