@@ -188,7 +188,7 @@ def _check_public(
     folder: Path, result: Mapping[str, Any], prepared: Prepared, transcript: Transcript
 ) -> None:
     """The public facts of an index, against what the result's configuration binds and what its rows say."""
-    index, told = folder / "transcript" / INDEX, folder / RESULT
+    index, result_file = folder / "transcript" / INDEX, folder / RESULT
     public = transcript.public
     due = json.loads(json.dumps(prepared.public(), default=str))
     older = {"settings": result["config"].get("training") or {}}
@@ -196,7 +196,7 @@ def _check_public(
         if key in ("settings", "channels") and isinstance(public.get(key), dict):
             continue
         if public.get(key) != due.get(key):
-            raise _contradiction(index, told, f"public.{key}", public.get(key), due.get(key))
+            raise _contradiction(index, result_file, f"public.{key}", public.get(key), due.get(key))
     by_name = {row["name"]: row for row in result["channels"]}
     older |= {f"channels.{name}": row for name, row in by_name.items()}
     tables = (
@@ -205,26 +205,30 @@ def _check_public(
     for name in sorted(public["channels"].keys() | due["channels"].keys() | by_name.keys()):
         named = [name in one for one in (public["channels"], due["channels"], by_name)]
         if not all(named):
-            raise _contradiction(index, told, f"public.channels.{name}", named[0], named[1] and named[2])
+            raise _contradiction(
+                index, result_file, f"public.channels.{name}", named[0], named[1] and named[2]
+            )
         tables[f"channels.{name}"] = (public["channels"][name], due["channels"][name])
-    for place, (found, wanted) in tables.items():
-        for key in sorted(found.keys() | wanted.keys()):
-            if key not in found and key not in older.get(place, {}):
+    for place, (noted, bound) in tables.items():
+        for key in sorted(noted.keys() | bound.keys()):
+            if key not in noted and key not in older.get(place, {}):
                 continue  # of a run before there was this key
-            if found.get(key) != wanted.get(key):
-                raise _contradiction(index, told, f"public.{place}.{key}", found.get(key), wanted.get(key))
+            if noted.get(key) != bound.get(key):
+                raise _contradiction(
+                    index, result_file, f"public.{place}.{key}", noted.get(key), bound.get(key)
+                )
     for name, row in by_name.items():
         for key, value in due["channels"][name].items():
             if key in row and row[key] != value:
-                raise _contradiction(told, index, f"channels.{name}.{key}", row[key], value)
+                raise _contradiction(result_file, index, f"channels.{name}.{key}", row[key], value)
 
 
 def _check_traffic(folder: Path, result: Mapping[str, Any], transcript: Transcript) -> None:
     """What was sent, counted in the index, against the result's figures."""
-    index, told = folder / "transcript" / INDEX, folder / RESULT
+    index, result_file = folder / "transcript" / INDEX, folder / RESULT
     for key, total in transcript.traffic().items():
         if result["bytes"].get(key) != total:
-            raise _contradiction(index, told, f"bytes.{key}", total, result["bytes"].get(key))
+            raise _contradiction(index, result_file, f"bytes.{key}", total, result["bytes"].get(key))
     by_channel: dict[str, list[Sent]] = defaultdict(list)
     for sent in transcript.sent:
         by_channel[sent.channel].append(sent)
@@ -232,7 +236,9 @@ def _check_traffic(folder: Path, result: Mapping[str, Any], transcript: Transcri
     rows += [(f"carriers.{row['name']}", row["name"], row) for row in result.get("carriers") or ()]
     for name in sorted(by_channel.keys() - {name for _, name, _ in rows}):
         if not name.startswith(CARRIER) or "carriers" in result:
-            raise _contradiction(index, told, f"channels.{name}", f"{len(by_channel[name])} messages", None)
+            raise _contradiction(
+                index, result_file, f"channels.{name}", f"{len(by_channel[name])} messages", None
+            )
     for place, name, row in rows:
         mine = by_channel[name]
         counted = {
@@ -244,16 +250,16 @@ def _check_traffic(folder: Path, result: Mapping[str, Any], transcript: Transcri
         }
         for key, count in counted.items():
             if key in row and row[key] != count:
-                raise _contradiction(index, told, f"{place}.{key}", count, row[key])
+                raise _contradiction(index, result_file, f"{place}.{key}", count, row[key])
     for key, notes in (("left_out", transcript.left_out), ("cut", transcript.cut)):
         listed = result.get(key) or []
         if len(listed) != len(notes):
-            raise _contradiction(index, told, f"entries of {key}", len(notes), len(listed))
+            raise _contradiction(index, result_file, f"entries of {key}", len(notes), len(listed))
         for number, (note, row) in enumerate(zip(notes, listed, strict=True)):
             for part in sorted(row.keys() & vars(note).keys()):
                 if row[part] != getattr(note, part):
                     raise _contradiction(
-                        index, told, f"{key}.{number}.{part}", getattr(note, part), row[part]
+                        index, result_file, f"{key}.{number}.{part}", getattr(note, part), row[part]
                     )
 
 
@@ -265,32 +271,32 @@ def _check_rounds(
     transcript: Transcript,
 ) -> None:
     """The rounds that messages are of, against those that the result has figures of."""
-    index, told = folder / "transcript" / INDEX, folder / RESULT
+    index, result_file = folder / "transcript" / INDEX, folder / RESULT
     numbers = [row.get("round") for row in result.get("rounds") or ()]
     if numbers != list(range(1, len(numbers) + 1)) or len(numbers) != experiment.rounds:
         raise BadInput(
-            f"{told} is damaged (config.rounds is {experiment.rounds}, and rounds has {len(numbers)}, "
+            f"{result_file} is damaged (config.rounds is {experiment.rounds}, and rounds has {len(numbers)}, "
             f"numbered {str(numbers)[:60]}): put a copy back, or run again with --set transcript=full"
         )
     sent = {one.round for one in transcript.sent if not one.channel.startswith(CARRIER)}
     last = prepared.last
     # an own algorithm may send nothing in its last rounds
     if max(sent, default=0) > last or (max(sent, default=0) < last and not is_own(experiment.algorithm)):
-        raise _contradiction(index, told, "the last round", max(sent, default=0), last)
+        raise _contradiction(index, result_file, "the last round", max(sent, default=0), last)
 
 
 def _check_kept(
     folder: Path, result: Mapping[str, Any], experiment: Experiment, transcript: Transcript
 ) -> None:
     """That all messages of a channel in a round were kept or none, and all of a run that keeps everything."""
-    index, told = folder / "transcript" / INDEX, folder / RESULT
+    index, result_file = folder / "transcript" / INDEX, folder / RESULT
     kept: dict[tuple[str, int], Sent | Opened] = {}
     # the runs of a grid have no command, and keep what their attacks read
     everything = experiment.transcript == "full" and bool(result.get("command"))
     for note in _notes(transcript):
         place = f"kept of note {note.number}, channel {note.channel!r} in round {note.round}"
         if everything and not note.kept:
-            raise _contradiction(index, told, f"{place} (config.transcript = 'full')", False, True)
+            raise _contradiction(index, result_file, f"{place} (config.transcript = 'full')", False, True)
         first = kept.setdefault((note.channel, note.round), note)
         if first.kept != note.kept:
             what = f"{place} is {note.kept}, and of note {first.number} {first.kept}"
