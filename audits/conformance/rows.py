@@ -116,11 +116,8 @@ def _first(transcript: Transcript, most: int) -> Transcript:
     shortened.body = transcript.body  # type: ignore[method-assign]
     shortened.sent = [within(sent) for sent in transcript.sent]
     shortened.opened, shortened.made = transcript.opened, transcript.made
-    shortened.left_out, shortened.cut, shortened.stopped = (
-        transcript.left_out,
-        transcript.cut,
-        transcript.stopped,
-    )
+    shortened.left_out, shortened.cut = transcript.left_out, transcript.cut
+    shortened.stopped = transcript.stopped
     return shortened
 
 

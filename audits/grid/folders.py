@@ -37,7 +37,9 @@ from secure_fedgraph.protocol.transcript import Opened, Sent
 from secure_fedgraph.running.preparation import channels_of
 from secure_fedgraph.running.run import Run
 
-UNSEEN = {"secrets": "a folder holds none of the server's objects: run the audit that trains for it"}
+UNSEEN = {
+    "secrets": "the server's objects are in no folder: leave DIR out, and the audit trains a run of its own"
+}
 """Checks of what a folder does not hold, and why."""
 
 
@@ -184,11 +186,8 @@ def _readable(folder: Path, transcript: Transcript) -> _Bodies:
     for notes in (transcript.opened, transcript.made):
         notes[:] = [note if raw(note) is not None else replace(note, kept=False) for note in notes]
     said = [f"{unkept} of {len(transcript.sent)} messages were not kept"] if unkept else []
-    said += (
-        [f"the files of {len(lost)} are missing or hold something else, first {min(lost):06d}.sfg"]
-        if lost
-        else []
-    )
+    if lost:
+        said.append(f"the files of {len(lost)} are missing or hold something else, first {min(lost):06d}.sfg")
     return _Bodies(frozenset(runs), f"{'; '.join(said)}: their content is not checked" if said else "")
 
 
