@@ -29,6 +29,7 @@ from secure_fedgraph.experiment.results import (
     begin,
     begun,
     check_can_start,
+    check_goes_on,
     execute,
     finish,
     fresh_folder,
@@ -104,6 +105,8 @@ def resume(
     if device is not None:
         experiment = experiment.model_copy(update={"device": device})
     check_device(experiment.device)
+    for seed in seeds:
+        check_goes_on(_folder_of(folder, seed, seeds))
     with _can_go_on(folder, experiment):
         _run_seeds(folder, experiment, seeds, command, screen)
 
@@ -179,6 +182,11 @@ def _with_budget(experiment: Experiment, epsilon: float) -> Experiment:
     return experiment.model_copy(update={"epsilon": epsilon})
 
 
+def _folder_of(out: Path, seed: int, seeds: list[int]) -> Path:
+    """Where the run of one of these seeds is."""
+    return out if len(seeds) == 1 else out / f"seed-{seed}"
+
+
 def _begin(asked: dict[Path, tuple[Experiment, list[int]]], command: str) -> None:
     for folder, (experiment, seeds) in asked.items():
         begin(folder, experiment, seeds, command)
@@ -195,7 +203,7 @@ def _run_seeds(
 
     for seed in seeds:
         one = experiment.model_copy(update={"seed": seed})
-        folder = out if len(seeds) == 1 else out / f"seed-{seed}"
+        folder = _folder_of(out, seed, seeds)
         if folder != out:
             files.refuse_link(folder)
         if (folder / "result.json").exists():  # finished before the others were killed

@@ -135,8 +135,7 @@ def serve(
 
 
 def _release(run: Run, silos: Silos, out: Path) -> None:
-    """Gives the trained model to the silos, and keeps it beside the result; personal models stay where "
-    "they are."""
+    """Gives the trained model to the silos, and keeps it beside the result; personal models stay there."""
     released = run.algorithm.released(run.state)
     if released is None:
         return

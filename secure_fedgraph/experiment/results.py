@@ -41,7 +41,7 @@ from secure_fedgraph.protocol import nested
 from secure_fedgraph.protocol.channel import Reveal
 from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.protocol.message import ANSWER, CARRIER
-from secure_fedgraph.protocol.transcript import SERVER, Keep, everything, nothing
+from secure_fedgraph.protocol.transcript import SERVER, Keep, Transcript, everything, nothing
 from secure_fedgraph.round import Sampler, everyone
 from secure_fedgraph.running.loop import train
 from secure_fedgraph.running.options import OnRound, RunOptions
@@ -114,7 +114,7 @@ def execute(
     if plays is not None:
         algorithm = _played(algorithm, plays)
     resume = checkpoints and out is not None and commit_path(out / "checkpoint").exists()
-    note = out / "checkpoint" / PLANNED if checkpoints and out is not None else None
+    note = None if out is None else out / "checkpoint" / PLANNED  # an audit of the folder reads it too
     protected = protect(experiment, algorithm, federation, noted_noise(note) if resume else None)
     if not resume:
         _note_plan(note, protected.plan)
@@ -292,6 +292,29 @@ def begin(out: Path, experiment: Experiment, seeds: list[int], command: str) -> 
 def is_begun(out: Path) -> bool:
     """Whether there is a run to go on with, which has no result yet."""
     return (out / "checkpoint" / ASKED).is_file() and not (out / "result.json").exists()
+
+
+def check_goes_on(out: Path) -> None:
+    """Checks that a run without a result has a checkpoint to go on from, if it has sent or charged anything.
+
+    Without one it would train again from round 1 and charge everything again, while its figures would be
+    those of the second training alone.
+
+    Raises:
+        BadInput: naming the checkpoint, the result, and what the run left.
+    """
+    commit, result, ledger = commit_path(out / "checkpoint"), out / "result.json", out / "ledger.jsonl"
+    if result.exists() or files.size_of(commit) is not None:
+        return
+    left = ["messages in transcript"] if Transcript.is_begun(out / "transcript") else []
+    if files.size_of(ledger) and any(charge.round > 0 for charge in read_ledger(ledger)):
+        left.append("charges in ledger.jsonl")  # raw data are pooled, and charged, before a first checkpoint
+    if left:
+        raise BadInput(
+            f"{commit} and {result} are missing, and the run has left {' and '.join(left)}: from round 1 on "
+            "everything would be charged again; put a copy of one of the two files back, or run again with "
+            "--overwrite and treat as spent what the ledger has"
+        )
 
 
 def begun(

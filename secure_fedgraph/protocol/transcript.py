@@ -318,6 +318,11 @@ class Transcript:
         transcript._check_against_notes(folder / NOTES, path)
         return transcript
 
+    @staticmethod
+    def is_begun(folder: Path) -> bool:
+        """Whether notes of messages lie in a folder, of a run that is finished or not."""
+        return bool(files.size_of(folder / NOTES))
+
     def view(self, *parties: str) -> View:
         """What these parties together saw.
 
