@@ -41,6 +41,7 @@ def check_declared(algorithm: Algorithm, schema: Schema, seed: int) -> None:
         raise WrongType(f"{algorithm.name}: measure is {measure!r:.60}, and {' or '.join(MEASURES)} is due")
     for channel in algorithm.in_use:
         check_type(type(algorithm), "first_round", algorithm.first_round(channel.name), type_of(PositiveInt))
+        check_type(type(algorithm), "uses", algorithm.uses(channel, 1, 2), type_of(NonNegativeInt))
         for name, declares in (("takes", algorithm.takes), ("shows", algorithm.shows)):
             forms: Expected | None = declares(channel.name, schema)
             if not is_form(forms):

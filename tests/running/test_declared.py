@@ -33,6 +33,7 @@ METHODS: dict[str, tuple[str, object, str]] = {
     "made_with": ("made_with", None, "made_with should be a valid dictionary"),
     "personal": ("personal", "update", "personal should be an instance of Channel"),
     "reach": ("reach", "far", "reach should be a valid integer"),
+    "uses": ("uses", 1.5, "uses should be a valid integer"),
     "first_round": ("first_round", 0, "first_round should be greater than 0"),
 }
 PROPERTIES: dict[str, tuple[object, str]] = {
