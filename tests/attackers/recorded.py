@@ -12,6 +12,7 @@ exception, a call that takes too long, memory beyond :data:`ROOM` over the copy'
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import json
 import os
@@ -431,10 +432,13 @@ def in_a_copy(pair: Pair, client: Client, raw: bytes, changes: Changes, calls: i
     """Hands changed requests to a client in a copy of this process."""
 
     def work(say: Say) -> None:
-        rng, honest = Random(seed), Message.from_bytes(raw)
+        rng, honest, start = Random(seed), Message.from_bytes(raw), _data_in_use()
         place = f"{honest.channel}/{honest.step}"
         for number in range(calls):
+            _limit_memory(None)  # whoever changes a message of megabytes holds several, which no client does
             changed = changes.of(raw, honest.exchange + number, rng)
+            ctypes.CDLL(None).malloc_trim(0)
+            _limit_memory(start + ROOM + len(changed))
             say(called(lambda raw=changed: client.handle(raw), place, f"seed {seed}, call {number}"))
 
     return in_copy(str(pair), work)
@@ -472,7 +476,7 @@ def _as_copy(work: Callable[[Say], None], writing: int) -> None:
     warnings.simplefilter("ignore", ResourceWarning)  # of what this process had open when it was copied
     gc.collect()
     gc.freeze()  # collecting what a call leaves behind does not walk over all of torch again
-    _limit_memory()
+    _limit_memory(_data_in_use() + ROOM)
     with os.fdopen(writing, "w", buffering=1) as out:
         work(lambda row: out.write(json.dumps(row) + "\n") and None)
 
@@ -521,11 +525,17 @@ def called(call: Callable[[], object], place: str, which: str) -> tuple[str, str
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def _limit_memory() -> None:
-    """An allocation beyond :data:`ROOM` fails, as a MemoryError or a RuntimeError of torch's."""
+def _data_in_use() -> int:
+    """Bytes of data that this process has."""
     with open("/proc/self/status") as status:
         (used,) = (int(line.split()[1]) * 1024 for line in status if line.startswith("VmData:"))
-    resource.setrlimit(resource.RLIMIT_DATA, (used + ROOM, used + ROOM))
+    return used
+
+
+def _limit_memory(to: int | None) -> None:
+    """An allocation beyond so many bytes fails, as a MemoryError or a RuntimeError of torch's."""
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (most if to is None else to, most))
 
 
 def summed(
