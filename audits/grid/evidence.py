@@ -15,9 +15,10 @@ from typing import Any
 
 from secure_fedgraph import files
 from secure_fedgraph.algorithms.plugins import is_own
+from secure_fedgraph.audits.grid.figures import check_figures
 from secure_fedgraph.errors import BadInput, HostileMessage, SecureFedGraphError
 from secure_fedgraph.experiment.config import Experiment, experiment_of
-from secure_fedgraph.experiment.results import ASKED
+from secure_fedgraph.experiment.results import ASKED, is_read_singly
 from secure_fedgraph.federation import Federation
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy
 from secure_fedgraph.privacy.spending.ledger import Charge, read_ledger
@@ -62,8 +63,9 @@ def check_evidence(
     _check_asked(folder, result, experiment)
     prepared = _prepared(folder, experiment, federation, policy)
     _check_public(folder, result, prepared, transcript)
-    _check_traffic(folder, result, transcript)
+    _check_traffic(folder, result, prepared.bound, transcript)
     _check_rounds(folder, result, experiment, prepared, transcript)
+    check_figures(folder / RESULT, result, _rebuilt(result, experiment, prepared, transcript))
     _check_kept(folder, result, experiment, transcript)
     _check_readers(folder, prepared.bound, transcript)
     _check_all_opened(folder, prepared.bound, transcript)
@@ -223,7 +225,28 @@ def _check_public(
                 raise _contradiction(result_file, index, f"channels.{name}.{key}", row[key], value)
 
 
-def _check_traffic(folder: Path, result: Mapping[str, Any], transcript: Transcript) -> None:
+def _rebuilt(
+    result: Mapping[str, Any], experiment: Experiment, prepared: Prepared, transcript: Transcript
+) -> Run:
+    """The run as its result and its record have it: no state, no charges."""
+    return Run(
+        prepared.algorithm,
+        prepared.federation,
+        prepared.bound,
+        {},
+        list(result["rounds"]),
+        transcript,
+        (),
+        0.0,
+        prepared.evaluation,
+        None,
+        experiment.evaluate_every,
+    )
+
+
+def _check_traffic(
+    folder: Path, result: Mapping[str, Any], bound: BoundPolicy, transcript: Transcript
+) -> None:
     """What was sent, counted in the index, against the result's figures."""
     index, result_file = folder / "transcript" / INDEX, folder / RESULT
     for key, total in transcript.traffic().items():
@@ -246,7 +269,8 @@ def _check_traffic(folder: Path, result: Mapping[str, Any], transcript: Transcri
             "bytes_up": sum(s.bytes for s in mine if s.recipient == SERVER),
             "bytes_down": sum(s.bytes for s in mine if s.sender == SERVER),
             "messages": len(mine),
-            "uploads": sum(s.recipient == SERVER and s.step == ANSWER for s in mine),
+            "uploads": (uploads := sum(s.recipient == SERVER and s.step == ANSWER for s in mine)),
+            "read_singly": uploads if name in bound.bounds and is_read_singly(bound[name]) else 0,
         }
         for key, count in counted.items():
             if key in row and row[key] != count:

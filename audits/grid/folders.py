@@ -15,6 +15,7 @@ from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid.cells import Audit, cells
 from secure_fedgraph.audits.grid.choices import AS_CONFIGURED, adversaries
 from secure_fedgraph.audits.grid.evidence import charges_of, check_evidence, check_header, owes
+from secure_fedgraph.audits.grid.figures import rows_of_files
 from secure_fedgraph.audits.grid.options import checked_attacks
 from secure_fedgraph.audits.probes.rows import probe_rows
 from secure_fedgraph.errors import BadInput, wrong_type
@@ -96,6 +97,7 @@ def audit_folder(
     rows = [
         {**row, "reason": bodies.lost} if row["check"] == "bytes" and bodies.lost else row for row in rows
     ]
+    rows += rows_of_files(folder)
     audit.conformance += [{**about, **row} for row in (*rows, *probe_rows(run))]
     if not why:
         measured = empirical_or_why_not(run, experiment.delta) if charges else []

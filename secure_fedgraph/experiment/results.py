@@ -50,7 +50,7 @@ from secure_fedgraph.running.preparation import Prepared, channels_of, fitted
 from secure_fedgraph.running.reached import Connect
 from secure_fedgraph.running.returned import as_plain
 from secure_fedgraph.running.run import Run
-from secure_fedgraph.storage.checkpoint import commit_path
+from secure_fedgraph.storage.checkpoint import RESERVED, commit_path
 from secure_fedgraph.storage.party_store import damaged
 from secure_fedgraph.storage.party_store import read_json as read_checked
 from secure_fedgraph.storage.party_store import write_json as write_checked
@@ -307,6 +307,8 @@ def check_goes_on(out: Path) -> None:
     if result.exists() or files.size_of(commit) is not None:
         return
     left = ["messages in transcript"] if Transcript.is_begun(out / "transcript") else []
+    if files.size_of(out / "checkpoint" / RESERVED) is not None:
+        left.append("numbers of its messages in checkpoint")
     if files.size_of(ledger) and any(charge.round > 0 for charge in read_ledger(ledger)):
         left.append("charges in ledger.jsonl")  # raw data are pooled, and charged, before a first checkpoint
     if left:
@@ -486,7 +488,7 @@ def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str,
         "form_why": run.algorithm.form.why if run.algorithm.form else "",
         "federated": not run.algorithm.pools,
         "data": dict(run.federation.facts),
-        "evaluation": _evaluation(
+        "evaluation": evaluation_entry(
             run.evaluation,
             run.evaluate_every,
             run.federation.referee.facts(run.accuracy.get("global")) if run.evaluation == "referee" else {},
@@ -498,7 +500,7 @@ def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str,
         "noise_to_signal": of_a_run(
             Prepared(run.algorithm, run.federation, run.policy, RunOptions(rounds=len(run.history) or None))
         ),
-        "released_exactly": released_exactly(run),
+        "released_exactly": released_exactly(run, bool(run.state)),
         "budget": _budget(run, experiment),
         "plan": _plan(run),
         "bytes": {"up": traffic["up"], "down": traffic["down"], "evaluation": traffic["evaluation"]},
@@ -516,7 +518,7 @@ def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str,
     return schema.checked(schema.RunResult, result)
 
 
-def _evaluation(mode: str, every: int, sample: Mapping[str, Any]) -> dict[str, Any]:
+def evaluation_entry(mode: str, every: int, sample: Mapping[str, Any]) -> dict[str, Any]:
     """Who scored, how often, on which nodes."""
     note = NOTES[mode]
     if one := sample.get("sample"):
@@ -549,10 +551,13 @@ _SCORED = {
 }
 
 
-def released_exactly(run: Run) -> list[str]:
+def released_exactly(run: Run, has_weights: bool) -> list[str]:
     """What this file reveals of protected data without noise, so that no epsilon covers it.
 
     Keys of the result, each with what it reveals. Publishing the file publishes these too.
+
+    Args:
+        has_weights: whether the file has a digest of the final state.
     """
     exact = [
         f"rounds, accuracy: scores of every round, {_SCORED[run.evaluation]}",
@@ -561,7 +566,7 @@ def released_exactly(run: Run) -> list[str]:
         "data.partition: sizes of owners' pieces, and for links how many are in them and between them",
         "bytes, channels, seconds: sizes and times",
     ]
-    if run.state:
+    if has_weights:
         exact.append("weights: a digest of the final state")
     return exact
 
@@ -646,7 +651,7 @@ def _evaluation_of_all(seeds: list[dict[str, Any]]) -> dict[str, Any]:
         return first
     samples = [one["sample"] for one in seeds]
     ends = {"low": min(one["low"] for one in samples), "high": max(one["high"] for one in samples)}
-    return _evaluation(first["mode"], first["every"], {"sample": {**samples[0], **ends}})
+    return evaluation_entry(first["mode"], first["every"], {"sample": {**samples[0], **ends}})
 
 
 def _size(epsilon: float | str | None) -> float:
@@ -867,7 +872,7 @@ def _channels(run: Run, delta: float) -> list[dict[str, Any]]:
                 "bytes_down": sum(s.bytes for s in mine if s.sender == SERVER),
                 "messages": len(mine),
                 "uploads": (uploads := sum(s.recipient == SERVER and s.step == ANSWER for s in mine)),
-                "read_singly": uploads if _singly(run.policy[row["name"]]) else 0,
+                "read_singly": uploads if is_read_singly(run.policy[row["name"]]) else 0,
                 "epsilon": number(by_reader["server"]) if by_reader else None,
                 "epsilon_unit": unit if by_reader else None,
                 "epsilon_by_reader": {reader: number(value) for reader, value in by_reader.items()},
@@ -876,7 +881,7 @@ def _channels(run: Run, delta: float) -> list[dict[str, Any]]:
     return rows
 
 
-def _singly(bound: Bound) -> bool:
+def is_read_singly(bound: Bound) -> bool:
     """Whether the server reads uploads on a channel one by one, with noise or without."""
     to_server = bound.channel.to == SERVER and bound.channel.reveal is not Reveal.NOTHING
     return to_server and (bound.carrier.gives.readable or bound.channel.reveal is Reveal.EACH)

@@ -6,7 +6,6 @@ So nothing about a client's data decides whether a request is refused here.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +19,7 @@ FLOATS = (torch.float32, torch.float64)
 WHOLES = (torch.int32, torch.int64, torch.uint8)
 MOST = 2**62
 """Above the largest whole number that anybody sends."""
+_LARGEST = torch.finfo(torch.float32).max
 
 
 @dataclass(frozen=True)
@@ -79,11 +79,11 @@ class Whole:
 
 @dataclass(frozen=True)
 class Real:
-    """One finite number."""
+    """One number that is finite as float32, as those of tensors are: its square is finite as float64."""
 
     def wrong(self, value: object) -> str:
         """As :meth:`Numbers.wrong`."""
-        right = type(value) is float and math.isfinite(value)
+        right = type(value) is float and abs(value) <= _LARGEST  # NaN is not
         return "" if right else "a finite number is due"
 
 

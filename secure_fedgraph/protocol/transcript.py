@@ -671,6 +671,4 @@ def _check_public(path: Path, public: Any) -> None:
 
 
 def _damaged(path: Path, why: str) -> BadInput:
-    return BadInput(
-        f"{path} is damaged ({why}): put a copy back, or delete it and lose the record of what was sent"
-    )
+    return BadInput(f"{path} is damaged ({why}): put a copy back, or run again with --overwrite")

@@ -18,6 +18,8 @@ from secure_fedgraph.storage.party_store import PartyStore, damaged, read_json, 
 SERVER = "server"
 BLOCK = 256
 """Exchange numbers are reserved on disk in blocks: after a crash a run goes on above all it may have used."""
+RESERVED = "exchange.json"
+"""Up to which number they are reserved; nobody is asked anything before it is written."""
 
 
 class Clients(Protocol):
@@ -101,7 +103,7 @@ class Checkpoint:
             return
         self.reserved = exchange + BLOCK
         if self.folder is not None:
-            write_json(self.folder / "exchange.json", {"reserved": self.reserved}, self.folder.parent)
+            write_json(self.folder / RESERVED, {"reserved": self.reserved}, self.folder.parent)
 
     def commit(
         self,
@@ -147,7 +149,7 @@ class Checkpoint:
                 f"{str(current)[:80]}; resume it with what it was started with, or give another folder"
             )
         self.label = kept["label"]
-        marks = folder / "exchange.json"
+        marks = folder / RESERVED
         if kept["round"] or files.size_of(marks) is not None:  # before the first message the file is missing
             self.reserved = _typed(marks, read_json(marks, root), {"reserved": int})["reserved"]
         state = PartyStore(folder / SERVER, SERVER, root).load(self.label).get("state")

@@ -43,6 +43,8 @@ from secure_fedgraph.privacy.policies import RECIPES, policy_with_noise
 from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.protocol import Message, wire
 from secure_fedgraph.running import session
+from secure_fedgraph.running.options import run_options
+from secure_fedgraph.running.preparation import prepare
 
 ROOM = 64 * 2**20
 """Bytes that a copy may take over what it has at its start."""
@@ -150,11 +152,8 @@ def pairs() -> tuple[Pair, ...]:
                     continue
                 with warnings.catch_warnings(), contextlib.suppress(SecureFedGraphError):
                     warnings.simplefilter("ignore")
-                    algorithm, federation = pair.make(), small.federation(name)
-                    federation = federation.pooled() if algorithm.pools else federation
-                    federation.check(algorithm, pair.evaluation)
-                    channels = (*algorithm.in_use, *federation.referee.channels(algorithm))
-                    policy_named(policy).bind(channels, federation.names)
+                    options = run_options({"evaluation": pair.evaluation, "allow_plaintext": True})
+                    prepare(pair.make(), small.federation(name), policy_named(policy), options)
                     found.append(pair)
                     bound.add(policy)
     return tuple(found)

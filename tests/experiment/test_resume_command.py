@@ -78,18 +78,25 @@ def test_a_finished_run_says_so(tmp_path: Path) -> None:
     assert refused.exit_code == 2 and "--silo bank-a" in refused.stderr
 
 
-@pytest.mark.parametrize("without", ["ledger.jsonl", "transcript/notes.jsonl", None])
+@pytest.mark.parametrize(
+    "without",
+    [
+        ("ledger.jsonl", "checkpoint/exchange.json"),
+        ("transcript/notes.jsonl", "checkpoint/exchange.json"),
+        ("ledger.jsonl", "transcript/notes.jsonl"),
+    ],
+)
 @pytest.mark.parametrize("seeds", [(), ("--seeds", "2")])
 def test_a_run_whose_result_and_checkpoint_are_gone_is_not_made_and_charged_again(
-    without: str | None, seeds: tuple[str, ...], tmp_path: Path
+    without: tuple[str, ...], seeds: tuple[str, ...], tmp_path: Path
 ) -> None:
     noise = ("--policy", "distributed_dp", "--norm", "1", "--multiplier", "2")
     assert call("run", *SMALL, *noise, *seeds, "--out", tmp_path / "run").exit_code == 0
     run = tmp_path / "run" / ("seed-1" if seeds else ".")
     for folder in {tmp_path / "run", run.resolve()}:
         (folder / "result.json").unlink()
-    if without is not None:
-        (run / without).unlink()
+    for lost in without:
+        (run / lost).unlink()
     ledgers = {path: path.read_bytes() for path in tmp_path.rglob("ledger.jsonl")}
     refused = call("resume", tmp_path / "run")
     assert refused.exit_code == 2, refused.output

@@ -43,6 +43,8 @@ def test_whole_numbers_are_no_truth_values_and_lie_in_their_range() -> None:
     assert not whole.wrong(torch.tensor([0, 9])) and not whole.wrong(torch.zeros(0, dtype=torch.int64))
     assert whole.wrong(torch.tensor([10])) and whole.wrong(torch.tensor([-1]))
     assert Real().wrong(1)
+    assert Real().wrong(-1e39)  # a client's square of it would be no float64: OverflowError
+    assert not Real().wrong(3e38)
 
 
 def test_names_are_those_of_one_form_and_not_of_two() -> None:

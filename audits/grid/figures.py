@@ -1,0 +1,96 @@
+"""Figures of a finished run's result that follow from its rounds, its configuration and its data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from secure_fedgraph import files
+from secure_fedgraph.audits.conformance.rows import NOTHING, PASSED, row
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.experiment.results import ASKED, evaluation_entry, released_exactly
+from secure_fedgraph.protocol.transcript import NOTES
+from secure_fedgraph.running.run import Run
+
+MEND = "put a copy of result.json back, or run again with --set transcript=full"
+SHARES = ("accuracy", "auc")
+"""Measures whose scores lie between 0 and 1."""
+
+SAYS = {
+    "asked": "the configuration is the one that was asked for",
+    "notes": "the record's index holds the notes that were written while the run went on",
+}
+"""Row of a file that a folder may lack -> what it holds where the file is there."""
+
+
+def check_figures(path: Path, result: Mapping[str, Any], run: Run) -> None:
+    """Works out once more what of a result follows from the rest.
+
+    Scores and losses of each round, times, versions, notes and the digest of the weights stand in no other
+    file, so nothing here holds them.
+
+    Args:
+        path: of the result.
+        result: what it holds.
+        run: rebuilt from its folder, with the result's own rounds.
+
+    Raises:
+        BadInput: naming the first key that differs, and both values.
+    """
+    sampled = run.federation.referee.facts(run.accuracy.get("global")) if run.evaluation == "referee" else {}
+    exact = released_exactly(run, has_weights=result["weights"] is not None)
+    due = {
+        "federated": not run.algorithm.pools,
+        "data": dict(run.federation.facts),
+        "evaluation": evaluation_entry(run.evaluation, run.evaluate_every, sampled),
+        "metric": run.algorithm.measure(run.federation.schema),
+        "accuracy": run.accuracy,
+        "commonest_class": run.federation.referee.commonest_class if run.evaluation == "referee" else None,
+        "released_exactly": exact,
+        "form": {key: result["config"]["training"].get(key) for key in result.get("form") or {}},
+    }
+    for key, value in due.items():
+        if key in result:  # older results lack some
+            _check_same(path, key, result[key], json.loads(json.dumps(value, default=str)))
+    if due["metric"] in SHARES:
+        for number, one in enumerate(result["rounds"], start=1):
+            for place, score in _numbers(one.get("accuracy"), f"rounds.{number}.accuracy"):
+                if not 0 <= score <= 1:
+                    raise BadInput(f"{path}: {place} is {score}, and a share is from 0 to 1; {MEND}")
+
+
+def _check_same(path: Path, place: str, said: object, due: object) -> None:
+    if isinstance(said, dict) and isinstance(due, dict):
+        for key in (*due, *(said.keys() - due.keys())):
+            _check_same(path, f"{place}.{key}", said.get(key), due.get(key))
+    elif said != due:
+        shown = (json.dumps(value, default=str)[:160] for value in (said, due))
+        raise BadInput(
+            f"{path}: {place} is {next(shown)}, and the run's data, configuration and rounds give "
+            f"{next(shown)}; {MEND}"
+        )
+
+
+def _numbers(value: object, place: str) -> Iterator[tuple[str, float]]:
+    if isinstance(value, dict):
+        for key, one in value.items():
+            yield from _numbers(one, f"{place}.{key}")
+    elif isinstance(value, int | float):
+        yield place, value
+
+
+def rows_of_files(folder: Path) -> list[dict[str, Any]]:
+    """A row for each file that a result and a record are compared with, and that a folder may lack.
+
+    Returns:
+        as :func:`~secure_fedgraph.audits.conformance.rows.conformance_rows`.
+    """
+    compared = {"asked": folder / "checkpoint" / ASKED, "notes": folder / "transcript" / NOTES}
+    return [
+        row(name, PASSED, [], SAYS)
+        if files.size_of(path) is not None
+        else {**row(name, NOTHING, [], SAYS), "reason": f"{path} is missing: nothing is compared with it"}
+        for name, path in compared.items()
+    ]

@@ -1,0 +1,134 @@
+"""``audit DIR`` works out again what of a result follows from its rounds, its configuration and its data."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from secure_fedgraph.attacks import ATTACKS
+from secure_fedgraph.audits.conformance.rows import NOTHING, PASSED
+from secure_fedgraph.audits.grid.folders import audit_folder
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.experiment.config import experiment_of
+from secure_fedgraph.experiment.results import begin, execute, run_result, write_json
+
+READ_BY_NONE = [ATTACKS["c1-neighgen-single"]]
+SMALL = {"nodes": 90, "features": 16}
+
+
+def finished(folder: Path, algorithm: str = "fedavg", policy: str = "plaintext", **more: Any) -> Path:
+    """A run's folder as the command line leaves it."""
+    sizes = {"hidden": [4], "fanout": [2]} if algorithm == "fedavg" else {}
+    asked = {
+        "algorithm": algorithm,
+        "data": "synthetic-citation",
+        "policy": policy,
+        "rounds": 2,
+        "clients": 3,
+    }
+    experiment = experiment_of(
+        {**asked, "dataset": SMALL, "transcript": "full", "training": sizes, "allow_plaintext": True, **more}
+    )
+    run = execute(
+        experiment,
+        folder,
+        checkpoints=True,
+        on_start=lambda: begin(folder, experiment, [experiment.seed], "run"),
+    )
+    write_json(folder / "result.json", run_result(run, experiment, "run"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return finished(tmp_path_factory.mktemp("whole") / "run")
+
+
+@pytest.fixture
+def folder(whole: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(whole, tmp_path / "run"))
+
+
+def change(folder: Path, edit: Callable[[dict[str, Any]], object]) -> None:
+    value = json.loads((folder / "result.json").read_text())
+    edit(value)
+    (folder / "result.json").write_text(json.dumps(value))
+
+
+def worst_on_validation(result: dict[str, Any]) -> None:
+    """Another round than this one stays the best, so that no figure above the rounds differs."""
+    result["rounds"][0]["accuracy"]["validation"] = -1.0
+    best = {key: value for key, value in result["rounds"][1]["accuracy"].items() if key != "validation"}
+    result["accuracy"]["best_by_validation"] = {"round": 2, **best}
+
+
+CHANGES: dict[str, tuple[str, Callable[[dict[str, Any]], object]]] = {
+    "the last score": (r"accuracy\.global", lambda v: v["accuracy"].update({"global": 0.9})),
+    "a score of the last round": (
+        r"accuracy\.(global|best)",
+        lambda v: v["rounds"][-1]["accuracy"].update({"global": 0.95}),
+    ),
+    "a score that is no share": (r"rounds\.1\.accuracy\.validation is -1", worst_on_validation),
+    "the best round": (
+        r"best_by_validation\.round is 7",
+        lambda v: v["accuracy"]["best_by_validation"].update(round=7),
+    ),
+    "the best score": ("best_on_test", lambda v: v["accuracy"]["best_on_test"].update({"global": 0.99})),
+    "no best score": ("best_on_test", lambda v: v["accuracy"].pop("best_on_test")),
+    "features": (r"data\.features is 9", lambda v: v["data"].update(features=9)),
+    "sizes": (r"data\.partition\.sizes", lambda v: v["data"]["partition"].update(sizes=[30, 30, 30])),
+    "source": (r"data\.source", lambda v: v["data"].update(source="Cora")),
+    "metric": ("metric is", lambda v: v.update(metric="auc")),
+    "commonest class": ("commonest_class", lambda v: v.update(commonest_class=0.1)),
+    "pooled": ("federated", lambda v: v.update(federated=False)),
+    "who scored": (r"evaluation\.mode", lambda v: v["evaluation"].update(mode="at_home")),
+    "what is exact": ("released_exactly", lambda v: v.update(released_exactly=[])),
+    "form": (r"form\.fanout", lambda v: v.update(form={"fanout": [5]})),
+    "uploads read": (r"channels\.update\.read_singly", lambda v: v["channels"][0].update(read_singly=0)),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_figure_that_does_not_follow_is_named(name: str, folder: Path) -> None:
+    words, edit = CHANGES[name]
+    change(folder, edit)
+    with pytest.raises(BadInput, match=words):
+        audit_folder(folder, READ_BY_NONE)
+
+
+def test_a_file_that_nothing_is_compared_with_is_named(folder: Path) -> None:
+    (folder / "checkpoint" / "experiment.json").unlink()
+    (folder / "transcript" / "notes.jsonl").unlink()
+    _, audit = audit_folder(folder, READ_BY_NONE)
+    reasons = {row["check"]: row.get("reason", "") for row in audit.conformance if row["outcome"] == NOTHING}
+    assert "experiment.json is missing" in reasons["asked"]
+    assert "notes.jsonl is missing" in reasons["notes"]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of what is left in plaintext, as was allowed
+@pytest.mark.parametrize(
+    ("algorithm", "policy", "more"),
+    [
+        ("fedavg", "masked", {"evaluation": "in_band"}),
+        ("fedavg", "masked", {"evaluation": "at_home"}),
+        ("fedavg", "plaintext", {"evaluate_sample": 8, "evaluate_every": 2}),
+        ("globsage", "plaintext", {}),
+        ("local", "plaintext", {}),
+        ("glasu", "masked", {}),
+        ("fedridge", "distributed_dp", {"epsilon": 8.0, "unit": "node"}),
+        ("fedgcn", "masked", {}),
+        ("apflgate", "masked", {"data": "synthetic-molecules", "dataset": {"graphs": 60}}),
+        ("gin-fedavg", "masked", {"data": "synthetic-molecules", "dataset": {"graphs": 60}}),
+        ("fairgraphfl", "strictest", {"data": "synthetic-molecules", "dataset": {"graphs": 60}}),
+    ],
+)
+def test_honest_folders_pass(algorithm: str, policy: str, more: dict[str, Any], tmp_path: Path) -> None:
+    _, audit = audit_folder(finished(tmp_path / "run", algorithm, policy, **more), READ_BY_NONE)
+    rows = {row["check"]: row["outcome"] for row in audit.conformance}
+    assert rows["asked"] == rows["notes"] == PASSED
