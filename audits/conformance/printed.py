@@ -16,6 +16,9 @@ from secure_fedgraph.protocol.guarantee import Reader
 ROUNDING = 1e-6
 """The share of an epsilon by which two compositions of the same charges may differ."""
 
+UNKNOWN = "unknown"
+"""The run of a torn line: it counts for every run."""
+
 
 def printed(result: RunResult, charges: Sequence[Charge], holders: int) -> Iterator[Finding]:
     """Every epsilon of a result that is less than the run's charges compose to; a larger one is allowed.
@@ -70,6 +73,8 @@ def _claims(result: RunResult, charges: Sequence[Charge]) -> Iterator[Claimed]:
 def check_printed(folder: Path) -> None:
     """Before a page shows a run's result: where a ledger lies beside it, no epsilon is less than that.
 
+    A ledger may hold other runs besides, and a result does not name its run: it has to fit one of them.
+
     Raises:
         BrokenClaim: naming the epsilon.
         BadInput: for a damaged ledger, or values that no run writes.
@@ -84,8 +89,15 @@ def check_printed(folder: Path) -> None:
     result = read(RunResult, value, path)
     told = (result.data.partition.holders, *(claim.holders for claim in result.privacy.values()))
     holders = max((one for one in told if type(one) is int), default=1)
-    for finding in printed(result, read_ledger(ledger), max(holders, 1)):
+    charges = read_ledger(ledger)
+    runs = sorted({charge.run for charge in charges} - {UNKNOWN}) or [UNKNOWN]
+    broken = [
+        list(printed(result, [one for one in charges if one.run in (run, UNKNOWN)], max(holders, 1)))
+        for run in runs
+    ]
+    if all(broken):
+        finding = broken[-1][0]
         raise BrokenClaim(
-            f"{path}, {finding.where}: {finding.what}. No page is made of it: put a copy back, or take "
-            f"{ledger} away if it is of other runs"
+            f"{path}, {finding.where}: {finding.what}. No page is made of it: put copies of both files back "
+            "that are of one run"
         )

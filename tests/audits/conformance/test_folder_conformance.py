@@ -126,6 +126,16 @@ def test_no_page_shows_less_than_the_ledger_comes_to(folder: Path) -> None:
     assert CliRunner().invoke(main, ["report", str(folder)]).exit_code == 0
 
 
+def test_a_page_of_a_run_whose_ledger_a_second_run_charges_too(finished: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(finished, tmp_path / "run"))
+    more = ["--epsilon", "12", "--ledger", str(folder / "ledger.jsonl"), "--out", str(tmp_path / "second")]
+    done = CliRunner().invoke(main, [*RUN, *more])
+    assert done.exit_code == 0, done.output
+    assert CliRunner().invoke(main, ["report", str(folder)]).exit_code == 0
+    spoil(folder, SPOILT["epsilon"])
+    assert CliRunner().invoke(main, ["report", str(folder)]).exit_code == 4
+
+
 def test_without_a_ledger_it_is_said_what_is_not_checked(folder: Path) -> None:
     (folder / "ledger.jsonl").unlink()
     result, found = audit(folder)
