@@ -18,6 +18,7 @@ from secure_fedgraph.algorithms.plugins import is_own
 from secure_fedgraph.audits.grid.figures import check_figures
 from secure_fedgraph.errors import BadInput, HostileMessage, SecureFedGraphError
 from secure_fedgraph.experiment.config import Experiment, experiment_of
+from secure_fedgraph.experiment.released import check_own
 from secure_fedgraph.experiment.results import ASKED, is_read_singly
 from secure_fedgraph.federation import Federation
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy
@@ -65,6 +66,8 @@ def check_evidence(
     _check_public(folder, result, prepared, transcript)
     _check_traffic(folder, result, prepared.bound, transcript)
     _check_rounds(folder, result, experiment, prepared, transcript)
+    if isinstance(result.get("released"), str):
+        check_own(folder, result["released"])
     check_figures(folder / RESULT, result, _rebuilt(result, experiment, prepared, transcript))
     _check_kept(folder, result, experiment, transcript)
     _check_readers(folder, prepared.bound, transcript)

@@ -10,6 +10,7 @@ from typing import Any
 from secure_fedgraph import files
 from secure_fedgraph.audits.conformance.rows import NOTHING, PASSED, row
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.experiment import released
 from secure_fedgraph.experiment.results import ASKED, evaluation_entry, released_exactly
 from secure_fedgraph.protocol.transcript import NOTES
 from secure_fedgraph.running.run import Run
@@ -21,6 +22,7 @@ SHARES = ("accuracy", "auc")
 SAYS = {
     "asked": "the configuration is the one that was asked for",
     "notes": "the record's index holds the notes that were written while the run went on",
+    "model": "the released model is the one that the result names",
 }
 """Row of a file that a folder may lack -> what it holds where the file is there."""
 
@@ -40,7 +42,7 @@ def check_figures(path: Path, result: Mapping[str, Any], run: Run) -> None:
         BadInput: naming the first key that differs, and both values.
     """
     sampled = run.federation.referee.facts(run.accuracy.get("global")) if run.evaluation == "referee" else {}
-    exact = released_exactly(run, has_weights=result["weights"] is not None)
+    exact = released_exactly(run, result["weights"] is not None, result.get("released") is not None)
     due = {
         "federated": not run.algorithm.pools,
         "data": dict(run.federation.facts),
@@ -81,13 +83,15 @@ def _numbers(value: object, place: str) -> Iterator[tuple[str, float]]:
         yield place, value
 
 
-def rows_of_files(folder: Path) -> list[dict[str, Any]]:
+def rows_of_files(folder: Path, result: Mapping[str, Any]) -> list[dict[str, Any]]:
     """A row for each file that a result and a record are compared with, and that a folder may lack.
 
     Returns:
         as :func:`~secure_fedgraph.audits.conformance.rows.conformance_rows`.
     """
     compared = {"asked": folder / "checkpoint" / ASKED, "notes": folder / "transcript" / NOTES}
+    if result.get("released") is not None:
+        compared["model"] = folder / released.NAME
     return [
         row(name, PASSED, [], SAYS)
         if files.size_of(path) is not None

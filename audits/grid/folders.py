@@ -97,7 +97,7 @@ def audit_folder(
     rows = [
         {**row, "reason": bodies.lost} if row["check"] == "bytes" and bodies.lost else row for row in rows
     ]
-    rows += rows_of_files(folder)
+    rows += rows_of_files(folder, result)
     audit.conformance += [{**about, **row} for row in (*rows, *probe_rows(run))]
     if not why:
         measured = empirical_or_why_not(run, experiment.delta) if charges else []

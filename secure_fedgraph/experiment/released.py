@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -41,33 +42,67 @@ class Released:
 
 def keep(run: Run, out: Path) -> None:
     """Writes the released model for its user alone; nothing where the run releases no single model."""
+    packed = _packed(run)
+    if packed is not None:
+        files.write(out / NAME, [packed], private=True, root=out)
+
+
+def digest_of(run: Run) -> str | None:
+    """SHA-256 of what :func:`keep` writes, for the run's result; None where it writes nothing."""
+    packed = _packed(run)
+    return None if packed is None else hashlib.sha256(packed).hexdigest()
+
+
+def check_own(out: Path, digest: str | None) -> None:
+    """Checks that the released model beside a result is the one that the result names.
+
+    Args:
+        digest: as the result has it; None for a run without one, or before there was this key.
+
+    Raises:
+        BadInput: for another model.
+    """
+    path = out / NAME
+    if digest is None or files.size_of(path) is None:
+        return
+    there = hashlib.sha256(files.read(path, root=out, most=MOST)).hexdigest()
+    if there != digest:
+        raise BadInput(
+            f"{path} is not the model of the result beside it (released is {digest[:16]}…, and the file has "
+            f"{there[:16]}…): put copies of both back that are of one run"
+        )
+
+
+def _packed(run: Run) -> bytes | None:
     released = run.algorithm.released(run.state)
     if not released or not callable(getattr(run.algorithm, "model", None)):
-        return
+        return None
     if not all(isinstance(value, Tensor | int | float) for value in released.values()):
-        return
+        return None
     value = {
         "settings": json.dumps(run.algorithm.settings.model_dump(mode="json")),
         "schema": json.dumps(asdict(run.federation.schema)),
         "state": dict(released),
     }
-    files.write(out / NAME, [bytes(nested.pack(value))], private=True, root=out)
+    return bytes(nested.pack(value))
 
 
-def read(out: Path, name: str) -> Released:
+def read(out: Path, name: str, digest: str | None = None) -> Released:
     """What :func:`keep` wrote. The folder may be somebody else's: nothing in it is run.
 
     Args:
         out: the run's folder.
         name: its algorithm's.
+        digest: as :func:`check_own`'s.
 
     Raises:
-        BadInput: where there is none, with the reason; or the file is larger than any model, cut off or
-            changed.
+        BadInput: where there is none, with the reason; or the file is larger than any model, cut off,
+            changed or another run's.
     """
     path = out / NAME
     if files.size_of(path) is None:
         raise BadInput(f"{out} holds no {NAME}: {_why_none(out, name)}")
+    check_own(out, digest)
     try:
         value = nested.unpack(files.read(path, root=out, most=MOST))
         settings = json.loads(value["settings"])

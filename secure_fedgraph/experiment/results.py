@@ -21,7 +21,7 @@ from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms.plugins import check_own_name, is_own, refuse_inside
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.evaluation import NOTES
-from secure_fedgraph.experiment import schema
+from secure_fedgraph.experiment import released, schema
 from secure_fedgraph.experiment.config import Experiment, experiment_of
 from secure_fedgraph.experiment.noise_to_signal import of_a_run
 from secure_fedgraph.experiment.protect import protect, split_of
@@ -477,7 +477,7 @@ def weights(run: Run) -> str | None:
 
 def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str, Any]:
     """The ``secure-fedgraph/run/1`` object of one run."""
-    traffic = run.transcript.traffic()
+    traffic, model = run.transcript.traffic(), released.digest_of(run)
     result = {
         "schema": "secure-fedgraph/run/1",
         "command": command,
@@ -500,7 +500,7 @@ def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str,
         "noise_to_signal": of_a_run(
             Prepared(run.algorithm, run.federation, run.policy, RunOptions(rounds=len(run.history) or None))
         ),
-        "released_exactly": released_exactly(run, bool(run.state)),
+        "released_exactly": released_exactly(run, bool(run.state), model is not None),
         "budget": _budget(run, experiment),
         "plan": _plan(run),
         "bytes": {"up": traffic["up"], "down": traffic["down"], "evaluation": traffic["evaluation"]},
@@ -510,6 +510,7 @@ def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str,
         **({"cut": cut} if (cut := _cut(run)) else {}),
         "seconds": round(run.seconds, 3),
         "weights": weights(run),
+        "released": model,
         "notes": as_plain(run.algorithm.notes(run.state), run.algorithm, "notes"),
         "rounds": list(run.history),
     }
@@ -551,13 +552,14 @@ _SCORED = {
 }
 
 
-def released_exactly(run: Run, has_weights: bool) -> list[str]:
+def released_exactly(run: Run, has_weights: bool, has_model: bool) -> list[str]:
     """What this file reveals of protected data without noise, so that no epsilon covers it.
 
     Keys of the result, each with what it reveals. Publishing the file publishes these too.
 
     Args:
         has_weights: whether the file has a digest of the final state.
+        has_model: whether it has one of the released model.
     """
     exact = [
         f"rounds, accuracy: scores of every round, {_SCORED[run.evaluation]}",
@@ -568,6 +570,8 @@ def released_exactly(run: Run, has_weights: bool) -> list[str]:
     ]
     if has_weights:
         exact.append("weights: a digest of the final state")
+    if has_model:
+        exact.append("released: a digest of the released model")
     return exact
 
 
@@ -640,6 +644,7 @@ def mean_result(results: list[dict[str, Any]]) -> dict[str, Any]:
         "bytes": {key: round(fmean([r["bytes"][key] for r in results])) for key in first["bytes"]},
         "seconds": round(sum(r["seconds"] for r in results), 3),
         "weights": [r["weights"] for r in results],
+        "released": [r.get("released") for r in results],
     }
     return schema.checked(schema.RunResult, mean)
 

@@ -43,7 +43,7 @@ def export(
     if not isinstance(name, str):
         raise BadInput(f"{folder / 'result.json'} names no algorithm: put a copy back")
     check_printed(folder)
-    kept = released.read(folder, name)
+    kept = released.read(folder, name, run.released if isinstance(run.released, str) else None)
     beside = out.with_name(out.name + CARD)
     for path in (out, beside):
         if path.is_dir() or (path.exists() and not overwrite):

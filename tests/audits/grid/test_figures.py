@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from secure_fedgraph.attacks import ATTACKS
 from secure_fedgraph.audits.conformance.rows import NOTHING, PASSED
 from secure_fedgraph.audits.grid.folders import audit_folder
+from secure_fedgraph.cli.main import main
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.experiment import released
 from secure_fedgraph.experiment.config import experiment_of
 from secure_fedgraph.experiment.results import begin, execute, run_result, write_json
 
@@ -41,6 +44,7 @@ def finished(folder: Path, algorithm: str = "fedavg", policy: str = "plaintext",
         on_start=lambda: begin(folder, experiment, [experiment.seed], "run"),
     )
     write_json(folder / "result.json", run_result(run, experiment, "run"))
+    released.keep(run, folder)
     return folder
 
 
@@ -99,6 +103,18 @@ def test_a_figure_that_does_not_follow_is_named(name: str, folder: Path) -> None
     change(folder, edit)
     with pytest.raises(BadInput, match=words):
         audit_folder(folder, READ_BY_NONE)
+
+
+def test_the_model_of_another_run_is_neither_audited_nor_exported(folder: Path, tmp_path: Path) -> None:
+    other = finished(tmp_path / "other", seed=1)
+    (folder / "released.model").write_bytes((other / "released.model").read_bytes())
+    with pytest.raises(BadInput, match=r"released\.model is not the model of the result"):
+        audit_folder(folder, READ_BY_NONE)
+    asked = ["export", str(folder), "--to", "state_dict", "--out", str(tmp_path / "model.pt")]
+    assert CliRunner().invoke(main, asked).exit_code == 2
+    (folder / "released.model").unlink()
+    _, audit = audit_folder(folder, READ_BY_NONE)
+    assert "model" in {row["check"] for row in audit.conformance if row["outcome"] == NOTHING}
 
 
 def test_a_file_that_nothing_is_compared_with_is_named(folder: Path) -> None:
