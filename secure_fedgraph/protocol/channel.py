@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from enum import Enum, StrEnum
 from functools import cached_property
+from inspect import isfunction
 from typing import Any, TypeVar
 
 from secure_fedgraph.errors import BadInput, check_number, check_whole, wrong_type
@@ -469,6 +470,10 @@ class Channel:
                 "Reveal.NOTHING and Unit.NODE"
             )
 
+    def _check_function(self, work: object) -> None:
+        if not isfunction(work):
+            raise wrong_type(f"channel {self.name!r}: its method", work, "mark a function with the decorator")
+
     def _check_kinds(self) -> None:
         """Checks the fields by their annotations: a word would pass for a switch that is on."""
         for one in fields(self):
@@ -488,17 +493,35 @@ class Channel:
             raise wrong_type(f"channel {self.name!r}: unit_contribution", self.unit_contribution, mend)
 
     @property
+    def why_more_clients(self) -> str:
+        """Why fewer clients than it needs are refused, for the message of that refusal."""
+        return self.too_few_message or (
+            f"sums over fewer than {self.min_clients} clients go back to their contributors and protect "
+            "nobody: run it with more clients, or declare a smaller min_clients"
+        )
+
+    @property
     def kept(self) -> bool:
         """Whether it carries nothing: what it declares is noised in the client, and stays there."""
         return isinstance(self.unit_contribution, UnitContributionLinks)
 
     def answer(self, work: Work) -> Work:
-        """Marks a method as the client's half of this channel (found by ``Algorithm``)."""
+        """Marks a method as the client's half of this channel (found by ``Algorithm``).
+
+        Raises:
+            BadInput: for what is no function.
+        """
+        self._check_function(work)
         work.__answers__ = self  # type: ignore[attr-defined]
         return work
 
     def read(self, work: Work) -> Work:
-        """Marks a method as the reader's half of a peer channel, run in the client that reads the sum."""
+        """Marks a method as the reader's half of a peer channel, run in the client that reads the sum.
+
+        Raises:
+            BadInput: for what is no function.
+        """
+        self._check_function(work)
         work.__reads__ = self  # type: ignore[attr-defined]
         return work
 

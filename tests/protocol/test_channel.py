@@ -72,3 +72,9 @@ def test_an_answer_is_marked_with_its_channel():
     def update() -> None: ...
 
     assert update.__answers__ is channel
+
+
+@pytest.mark.parametrize("half", ["answer", "read"])
+def test_only_a_function_is_marked(half):
+    with pytest.raises(BadInput, match=r"^channel 'a': its method is an int"):
+        getattr(Channel("a", Reveal.SUM), half)(3)
