@@ -17,7 +17,7 @@ MADE_BY_US = ("answers", "readers", "channels")
 """Class attributes that the base fills from what a class declares."""
 
 
-def check_attributes(kind: type[Algorithm], base: type[Algorithm]) -> None:
+def check_attributes(kind: type[Algorithm], base: type) -> None:
     """Holds the class attributes to the types that the base gives them.
 
     Args:
@@ -32,7 +32,7 @@ def check_attributes(kind: type[Algorithm], base: type[Algorithm]) -> None:
 
 
 @cache
-def _attributes(base: type[Algorithm]) -> dict[str, TypeAdapter[object]]:
+def _attributes(base: type) -> dict[str, TypeAdapter[object]]:
     """Class attributes of the base that subclasses set, and their types."""
     hints = get_type_hints(base, localns={"State": dict[str, torch.Tensor]}, include_extras=True)
     return {

@@ -488,9 +488,8 @@ class Channel:
                 check_number(where, value)
                 if not 0 <= value < math.inf:
                     raise BadInput(f"{where} = {value}: give a finite number from 0")
-        if not isinstance(self.unit_contribution, UnitContribution | None):
-            mend = "give a UnitContribution, or None where rows are no sums over units"
-            raise wrong_type(f"channel {self.name!r}: unit_contribution", self.unit_contribution, mend)
+            if one.name == "unit_contribution" and not isinstance(value, UnitContribution | None):
+                raise wrong_type(where, value, "give a UnitContribution, or None where rows are no such sums")
 
     @property
     def why_more_clients(self) -> str:
