@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.backends.enlistment import algorithm_text, policy_text
 from secure_fedgraph.backends.isolated import PATIENCE, Workers
-from secure_fedgraph.client import Client, OpenedRecorder
+from secure_fedgraph.client import Client, OpenedRecorder, is_foreign
 from secure_fedgraph.crypto import KEY_BYTES, Identity
 from secure_fedgraph.errors import BadInput, check_whole, unknown_name, wrong_type
 from secure_fedgraph.evaluation import Evaluator
@@ -26,6 +26,7 @@ from secure_fedgraph.graph.data.sources import cache_folder
 from secure_fedgraph.graph.data.splits import MASKS
 from secure_fedgraph.graph.data.store import digest_of_data
 from secure_fedgraph.graph.kinds import Dataset, GraphDataset, GraphSetDataset
+from secure_fedgraph.graph.mapped import unshared
 from secure_fedgraph.graph.partition.registry import split_data
 from secure_fedgraph.graph.partition.result import Partition, owner_names
 from secure_fedgraph.graph.partition.subgraphs import handed_out
@@ -135,7 +136,8 @@ class Federation:
         """Fresh clients for one run, each with its own graph, identity and empty memory.
 
         Identity keys come from the operating system; the roster of public keys is handed to the clients
-        here, as an operator would, and not by the server.
+        here, as an operator would, and not by the server. An algorithm that is not of this package gets
+        copies of the graphs: what it writes into one would be there in every later run.
 
         Args:
             store_folder: where each gets a folder of its own to keep its memory in.
@@ -144,10 +146,11 @@ class Federation:
         """
         identities = {name: Identity.generate() for name in self.owners}
         roster = {name: identity.public for name, identity in identities.items()}
+        foreign = is_foreign(algorithm)
         return [
             Client(
                 party=Party(name, identities[name], roster),
-                graph=graph,
+                graph=unshared(graph) if foreign else graph,
                 schema=self.schema,
                 algorithm=algorithm,
                 policy=policy,

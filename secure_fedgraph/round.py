@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from secure_fedgraph.errors import Incompatible, Refused
+from secure_fedgraph.errors import Incompatible, Refused, wrong_type
 from secure_fedgraph.privacy.bound import Bound, CutWarning, Sum, Valued
 from secure_fedgraph.privacy.carriers import key_agreement
 from secure_fedgraph.privacy.carriers.tolerant_ask import TolerantAsk
@@ -111,7 +111,7 @@ class Round:
             channel: declared with ``Reveal.SUM``.
             given: what every client of the cohort is given (a broadcast).
         """
-        bound = self._verb(channel, Reveal.SUM, self._reader)
+        bound = self._verb(channel, Reveal.SUM, self._reader, given)
         if bound.carrier.tolerates_dropouts:
             request, total = self._sum_with_dropouts(bound, given or {})
         else:
@@ -151,7 +151,7 @@ class Round:
             offer: a parcel that :meth:`collect` brought; whoever made it reads the sum.
             given: what every other client is given besides.
         """
-        self._verb(channel, Reveal.SUM, PEER)
+        self._verb(channel, Reveal.SUM, PEER, given)
         others = tuple(name for name in self.cohort if name != offer.sender)
         asked = {**(given or {}), OFFER + offer.channel: offer.to_parts()}
         request, replies = self._ask(channel, dict.fromkeys(others, asked), others)
@@ -166,7 +166,7 @@ class Round:
             channel: declared with ``Reveal.EACH``.
             given: what every client is given.
         """
-        bound = self._verb(channel, Reveal.EACH, self._reader)
+        bound = self._verb(channel, Reveal.EACH, self._reader, given)
         # the referee skips clients that are gone; the server needs everybody's answer
         without = TOLERATE_LOST if self._reader == REFEREE else TOLERATE_NONE
         request, replies = self._ask(channel, dict.fromkeys(self.cohort, given or {}), without=without)
@@ -182,7 +182,7 @@ class Round:
             channel: a peer channel declared with ``Reveal.EACH``.
             given: what every client is given.
         """
-        self._verb(channel, Reveal.EACH, PEER)
+        self._verb(channel, Reveal.EACH, PEER, given)
         request, replies = self._ask(channel, dict.fromkeys(self.cohort, given or {}))
         origin = (request.round, request.exchange, request.cohort)
         return {name: Parcel(channel.name, name, *origin, tree) for name, tree in replies.items()}
@@ -208,7 +208,7 @@ class Round:
             Who read whose answer, ``(sender, reader)``. Where the channel goes on without clients that are
             gone, they are in no pair.
         """
-        self._verb(channel, Reveal.EACH, PEER)
+        self._verb(channel, Reveal.EACH, PEER, given)
         among = self.cohort if among is None else among
         senders = among if senders is None else senders
         without = TOLERATE_LOST if channel.without_lost else TOLERATE_NONE
@@ -241,7 +241,7 @@ class Round:
         Raises:
             Refused: for weights that would leave the mean nearly one client's answer.
         """
-        bound = self._verb(channel, Reveal.VALUES, self._reader)
+        bound = self._verb(channel, Reveal.VALUES, self._reader, given)
         request, replies = self._ask(channel, dict.fromkeys(self.cohort, given or {}))
         valued = bound.open_values(replies, weights, self._scope(request), self._carrier_ask(channel))
         by_client = {f"alignment/{name}": value for name, value in valued.alignment.items()}
@@ -260,10 +260,14 @@ class Round:
             channel: declared with ``Reveal.NOTHING``.
             given: client -> values.
         """
-        self._verb(channel, Reveal.NOTHING, self._reader)
+        self._verb(channel, Reveal.NOTHING, self._reader, given)
         self._ask(channel, given, without=TOLERATE_LOST)
 
-    def _verb(self, channel: Channel, reveal: Reveal, reader: str) -> Bound:
+    def _verb(self, channel: Channel, reveal: Reveal, reader: str, given: Given | None) -> Bound:
+        if not isinstance(channel, Channel):
+            raise wrong_type("channel", channel, "give the Channel that the algorithm declares")
+        if not isinstance(given, Mapping | None):
+            raise wrong_type(f"channel {channel.name!r}: given", given, "give a dict from names to tensors")
         if channel.reveal is not reveal:
             verbs = {Reveal.SUM: "reduce", Reveal.EACH: "gather", Reveal.NOTHING: "scatter"}
             verbs[Reveal.VALUES] = "value"

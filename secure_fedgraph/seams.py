@@ -73,7 +73,8 @@ class ClientContext(Protocol):
     def graph(self) -> Data:
         """The owner's own graph, with ``x``, ``edge_index``, ``y`` and the masks of its split.
 
-        Where the policy randomizes inputs, this is the randomized graph.
+        Where the policy randomizes inputs, this is the randomized graph. An algorithm of your own gets a
+        copy: what it writes lasts until the run ends.
         """
 
     @property

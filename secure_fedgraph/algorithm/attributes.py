@@ -3,32 +3,38 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, ClassVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_origin, get_type_hints
 
 import torch
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from secure_fedgraph.algorithm.base import Algorithm
 from secure_fedgraph.errors import WrongType
+
+if TYPE_CHECKING:
+    from secure_fedgraph.algorithm.base import Algorithm
 
 MADE_BY_US = ("answers", "readers", "channels")
 """Class attributes that the base fills from what a class declares."""
 
 
-def check_attributes(kind: type[Algorithm]) -> None:
+def check_attributes(kind: type[Algorithm], base: type) -> None:
     """Holds the class attributes to the types that the base gives them.
+
+    Args:
+        kind: a subclass.
+        base: of every algorithm.
 
     Raises:
         WrongType: naming class, attribute and what is due.
     """
-    for name, adapter in _attributes().items():
+    for name, adapter in _attributes(base).items():
         check_type(kind, name, getattr(kind, name), adapter)
 
 
 @cache
-def _attributes() -> dict[str, TypeAdapter[object]]:
+def _attributes(base: type) -> dict[str, TypeAdapter[object]]:
     """Class attributes of the base that subclasses set, and their types."""
-    hints = get_type_hints(Algorithm, localns={"State": dict[str, torch.Tensor]})
+    hints = get_type_hints(base, localns={"State": dict[str, torch.Tensor]}, include_extras=True)
     return {
         name: type_of(get_args(hint)[0])
         for name, hint in hints.items()

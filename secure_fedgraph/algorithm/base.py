@@ -9,11 +9,13 @@ from typing import Any, ClassVar, Self
 
 import torch
 import torch.nn.functional as F
-from pydantic import ValidationError
+from pydantic import PositiveInt, ValidationError
+from pydantic.errors import PydanticUserError
 from torch_geometric.data import Data
 
+from secure_fedgraph.algorithm.attributes import check_attributes
 from secure_fedgraph.algorithm.settings import Form, Settings, plain, written
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.errors import BadInput, WrongType
 from secure_fedgraph.graph.partition.result import EVERYBODY
 from secure_fedgraph.graph.placing import CPU
 from secure_fedgraph.graph.schema import Schema
@@ -50,12 +52,13 @@ class Algorithm:
 
     Raises:
         BadInput: for a setting that is unknown, another algorithm's or out of range, naming it.
+        WrongType: for a class attribute of another type than here, naming class and attribute.
     """
 
     name: ClassVar[str] = ""
     reference: ClassVar[str] = ""
     summary: ClassVar[str] = ""
-    rounds: ClassVar[int] = 50
+    rounds: ClassVar[PositiveInt] = 50
     pools: ClassVar[bool] = False
     """Whether the algorithm pools all owners' data: a baseline that is not federated."""
     partitions: ClassVar[tuple[str, ...]] = ("louvain", "louvain_compiled", "random")
@@ -98,6 +101,7 @@ class Algorithm:
     """Where it trains and predicts; see :meth:`on`."""
 
     def __init__(self, **settings: Any) -> None:
+        check_attributes(type(self), Algorithm)
         self.by_hand: Mapping[str, Any] = dict(settings)
         """The settings that were given, which no form changes."""
         self.settings = _settings_of(type(self), settings)
@@ -336,14 +340,14 @@ class Algorithm:
 
     def init(self, schema: Schema, seed: int) -> State:
         """The server's state before round 1, from public facts and the seed only."""
-        raise NotImplementedError(
-            f"{self.name} has no method init: it makes the server's state before round 1"
+        raise WrongType(
+            f"{type(self).__name__} has no method init: it makes the server's state before round 1"
         )
 
     def round(self, round: RoundApi, state: State) -> State:
         """One round on the server: what to ask, and what to make of what comes back."""
-        raise NotImplementedError(
-            f"{self.name} has no method round: it says what the server asks and makes of it"
+        raise WrongType(
+            f"{type(self).__name__} has no method round: it says what the server asks and makes of it"
         )
 
     def reads(self, schema: Schema) -> tuple[str, ...]:
@@ -374,8 +378,8 @@ class Algorithm:
 
     def predict(self, params: State, graph: Data, schema: Schema) -> torch.Tensor:
         """Class scores ``[nodes, classes]`` of a model on a graph."""
-        raise NotImplementedError(
-            f"{self.name} has no method predict: it scores a graph with a released model"
+        raise WrongType(
+            f"{type(self).__name__} has no method predict: it scores a graph with a released model"
         )
 
     def reach(self, schema: Schema) -> int | None:
@@ -519,6 +523,11 @@ def _settings_of(kind: type[Algorithm], given: Mapping[str, Any]) -> Settings:
         return kind.Settings(**given)
     except ValidationError as error:
         raise BadInput(_sentence(error, f"{name} setting")) from None
+    except PydanticUserError as error:  # an annotation that names nothing
+        why = str(error).splitlines()[0]
+        raise WrongType(
+            f"{kind.__name__}: Settings cannot be used, and every field needs a type: {why}"
+        ) from None
 
 
 def _sentence(error: ValidationError, what: str) -> str:

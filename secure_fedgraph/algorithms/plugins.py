@@ -50,7 +50,7 @@ def algorithm_named(name: str) -> type[Algorithm]:
         ) from error
     if not (isinstance(candidate, type) and issubclass(candidate, Algorithm)):
         raise BadInput(f"algorithm {name!r} is no subclass of secure_fedgraph.Algorithm")
-    check_attributes(candidate)
+    check_attributes(candidate, Algorithm)
     return candidate
 
 

@@ -46,16 +46,17 @@ def own_copy(model: object) -> Given:
     """A user's model as an algorithm keeps it: instances copied, so that training leaves theirs alone.
 
     Raises:
-        BadInput: for anything else.
+        BadInput: for anything else, and for an instance that cannot be copied.
 
     >>> own_copy(3)
     Traceback (most recent call last):
     secure_fedgraph.errors.BadInput: model is an int (3): give an instance, a class or a factory, ...
     """
     if isinstance(model, nn.Module):
+        _check_made(model)
         try:
             return copy.deepcopy(model)
-        except RuntimeError as error:
+        except Exception as error:  # a lock, an open file, a graph of gradients
             raise BadInput(
                 f"model {_name(model)} cannot be copied ({_line(error)}): give a factory"
             ) from None
@@ -398,7 +399,23 @@ def _constructed(given: Callable[..., object], schema: Schema) -> nn.Module:
         ) from None
     if not isinstance(model, nn.Module):
         raise BadInput(f"model {name} makes a {type(model).__name__}, no torch.nn.Module: {MEND}")
+    _check_made(model)
     return model
+
+
+def _check_made(model: nn.Module) -> None:
+    """Checks that torch can list a module's layers, and that its forward says what it takes.
+
+    Raises:
+        BadInput: for a module whose ``__init__`` does not call the base's, and for a compiled one.
+    """
+    if "_modules" not in vars(model):
+        raise BadInput(f"model {_name(model)}: its __init__ does not call super().__init__(): call it first")
+    if isinstance(model, torch.jit.ScriptModule):
+        raise BadInput(
+            f"model {_name(model)} is compiled by torch.jit, so its forward names no arguments: give the "
+            "module that it was made of"
+        )
 
 
 def _called(factory: Callable[..., object], schema: Schema) -> object:

@@ -106,7 +106,7 @@ class Protection(Chain):
                 "client's upload: add clients or choose another policy"
             )
         if self._sums_only and clients < channel.min_clients and not channel.accept_too_few:
-            raise Refused(f"channel {channel.name!r} under policy {self.name}: {channel.too_few_message}")
+            raise Refused(f"channel {channel.name!r} under policy {self.name}: {channel.why_more_clients}")
 
     def _bind_stages(self, context: BindContext) -> tuple[tuple[Stage, ...], Sensitivity]:
         """The stages with their numbers filled in, each from the sensitivity after the one before."""

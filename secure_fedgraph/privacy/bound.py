@@ -159,7 +159,7 @@ class Bound:
         if self.channel.without_noise and not noised:
             sentences = (*sentences, self.channel.without_noise)
         too_few = len(self.bind_context.clients) < self.channel.min_clients
-        return (*sentences, self.channel.too_few_message) if too_few else sentences
+        return (*sentences, self.channel.why_more_clients) if too_few else sentences
 
     @property
     def unit(self) -> Unit:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum, StrEnum
 from functools import cached_property
+from inspect import isfunction
 from typing import Any, TypeVar
 
-from secure_fedgraph.errors import BadInput, wrong_type
+from secure_fedgraph.errors import BadInput, check_number, check_whole, wrong_type
 from secure_fedgraph.protocol.guarantee import Unit
 
 Work = TypeVar("Work", bound=Callable[..., Any])
@@ -406,8 +407,8 @@ class Channel:
             them, and a link pays nothing for the upload.
 
     Raises:
-        BadInput: for an invalid name or reader, or sums over units where the unit is the client or
-            values are exact.
+        BadInput: for an invalid name or reader, a field of another type or out of range, or sums over units
+            where the unit is the client or values are exact.
 
     >>> Channel("update", Reveal.SUM).unit
     'client'
@@ -444,6 +445,7 @@ class Channel:
                 raise wrong_type(f"channel {self.name!r}: {key}", value, f"give one of {names}")
         if not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", self.name):
             raise BadInput(f"channel name {self.name!r}: use lower-case letters, digits and underscores")
+        self._check_kinds()
         if self.to not in tuple(Recipient):
             raise BadInput(f"channel {self.name!r} goes to {self.to!r}: use one of {', '.join(Recipient)}")
         if self.once and not self.alike:
@@ -468,18 +470,57 @@ class Channel:
                 "Reveal.NOTHING and Unit.NODE"
             )
 
+    def _check_function(self, work: object) -> None:
+        if not isfunction(work):
+            raise wrong_type(f"channel {self.name!r}: its method", work, "mark a function with the decorator")
+
+    def _check_kinds(self) -> None:
+        """Checks the fields by their annotations: a word would pass for a switch that is on."""
+        for one in fields(self):
+            value, where = getattr(self, one.name), f"channel {self.name!r}: {one.name}"
+            if one.type == "bool" and not isinstance(value, bool):
+                raise wrong_type(where, value, "give True or False")
+            if one.type == "str" and not isinstance(value, str):
+                raise wrong_type(where, value, "give text")
+            if one.type == "int":
+                check_whole(where, value, 1)
+            if one.type == "float":
+                check_number(where, value)
+                if not 0 <= value < math.inf:
+                    raise BadInput(f"{where} = {value}: give a finite number from 0")
+            if one.name == "unit_contribution" and not isinstance(value, UnitContribution | None):
+                raise wrong_type(where, value, "give a UnitContribution, or None where rows are no such sums")
+
+    @property
+    def why_more_clients(self) -> str:
+        """Why fewer clients than it needs are refused, for the message of that refusal."""
+        return self.too_few_message or (
+            f"sums over fewer than {self.min_clients} clients go back to their contributors and protect "
+            "nobody: run it with more clients, or declare a smaller min_clients"
+        )
+
     @property
     def kept(self) -> bool:
         """Whether it carries nothing: what it declares is noised in the client, and stays there."""
         return isinstance(self.unit_contribution, UnitContributionLinks)
 
     def answer(self, work: Work) -> Work:
-        """Marks a method as the client's half of this channel (found by ``Algorithm``)."""
+        """Marks a method as the client's half of this channel (found by ``Algorithm``).
+
+        Raises:
+            BadInput: for what is no function.
+        """
+        self._check_function(work)
         work.__answers__ = self  # type: ignore[attr-defined]
         return work
 
     def read(self, work: Work) -> Work:
-        """Marks a method as the reader's half of a peer channel, run in the client that reads the sum."""
+        """Marks a method as the reader's half of a peer channel, run in the client that reads the sum.
+
+        Raises:
+            BadInput: for what is no function.
+        """
+        self._check_function(work)
         work.__reads__ = self  # type: ignore[attr-defined]
         return work
 

@@ -105,7 +105,8 @@ class Courier:
             One of the requests (for its numbers), and client -> reply.
 
         Raises:
-            BadInput: where nobody is asked, or ``alike`` clients are given different things.
+            BadInput: where nobody is asked, ``alike`` clients are given different things, or somebody
+                something that cannot be sent.
             Exception: what all clients failed with, where none answers: an unexpected error of an algorithm
                 before a refusal.
         """
@@ -115,7 +116,7 @@ class Courier:
         if self._reserve is not None:
             self._reserve(self._exchange)
         # a broadcast hands every client the same object, which is encoded once
-        bodies = {id(tree): wire.pack(tree) for tree in {id(t): t for t in given.values()}.values()}
+        bodies = {id(tree): _packed(tree, channel) for tree in {id(t): t for t in given.values()}.values()}
         requests = {
             name: Message(
                 run=self.run,
@@ -252,3 +253,13 @@ class Courier:
             raise HostileMessage(f"{name!r} answered something that it was not asked (asked was {what})")
         self.transcript.record(reply, answer)
         return tree
+
+
+def _packed(given: Given, channel: str) -> wire.Parts:
+    try:
+        return wire.pack(given)
+    except TypeError as error:
+        raise BadInput(
+            f"channel {channel!r}: what clients are given is a dict from names to tensors, numbers or texts, "
+            f"and {error}"
+        ) from None

@@ -114,6 +114,8 @@ def pack(tree: Mapping[str, Value]) -> Parts:
 
     They may be :class:`Pieces` too, which arrive as one array.
     """
+    if not isinstance(tree, Mapping):
+        raise TypeError(f"a body is a dict from names to values, not a {type(tree).__name__}")
     if len(tree) > MAX_ENTRIES:
         raise TypeError(f"a body holds at most {MAX_ENTRIES} entries, not {len(tree)}")
     head = [MAGIC, _HEAD.pack(VERSION, len(tree))]
@@ -127,6 +129,8 @@ def pack(tree: Mapping[str, Value]) -> Parts:
 
 @lru_cache(maxsize=4096)
 def _packed_name(name: str) -> bytes:
+    if not isinstance(name, str):
+        raise TypeError(f"entry name {name!r:.40} is no text")
     raw = name.encode()
     if not 0 < len(raw) <= MAX_NAME:
         raise TypeError(f"entry name {name[:40]!r} must have 1 to {MAX_NAME} bytes")

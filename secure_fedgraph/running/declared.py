@@ -6,7 +6,9 @@ line of ours. What a declaration promises is held by the door, the policy and th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from inspect import isfunction, signature
 
 from pydantic import InstanceOf, NonNegativeInt, PositiveInt, TypeAdapter
 
@@ -21,6 +23,31 @@ from secure_fedgraph.running.returned import as_state
 MEASURES = ("accuracy", "auc", "mae")
 
 
+def check_made(algorithm: Algorithm) -> None:
+    """Checks what the class is made of, before any of its methods is called.
+
+    Raises:
+        WrongType: for an attribute of another type than the base's, an ``__init__`` that does not call the
+            base's, or a method that cannot be called with the arguments that it gets.
+    """
+    kind = type(algorithm)
+    check_attributes(kind, Algorithm)
+    if not hasattr(algorithm, "settings"):
+        raise WrongType(
+            f"{kind.__name__}: __init__ does not call super().__init__(**settings), and it has to"
+        )
+    for name, arguments in _called(algorithm):
+        method = getattr(algorithm, name)
+        try:
+            with suppress(ValueError):  # what is compiled may have no signature
+                signature(method).bind(*arguments)
+        except TypeError:
+            given = ", ".join(("self", *arguments))
+            raise WrongType(
+                f"{kind.__name__}: {name} is called with ({given}), and it has to take them"
+            ) from None
+
+
 def check_declared(algorithm: Algorithm, schema: Schema, seed: int) -> None:
     """Reads every declaration once.
 
@@ -31,7 +58,6 @@ def check_declared(algorithm: Algorithm, schema: Schema, seed: int) -> None:
     Raises:
         WrongType: for one of another type than the base's, naming class, declaration and what is due.
     """
-    check_attributes(type(algorithm))
     state = as_state(algorithm.init(schema, seed), algorithm, "init")
     if (released := algorithm.released(state)) is not None:
         as_state(released, algorithm, "released")
@@ -49,6 +75,15 @@ def check_declared(algorithm: Algorithm, schema: Schema, seed: int) -> None:
                     f"{algorithm.name}: {name}({channel.name!r}) is {forms!r:.60}, and None is due, or a "
                     "tuple of dicts from names to what secure_fedgraph.protocol.given holds, such as Numbers"
                 )
+
+
+def _called(algorithm: Algorithm) -> Iterator[tuple[str, Sequence[str]]]:
+    """The names of methods that are called, and of the arguments that they get."""
+    for name, function in vars(Algorithm).items():
+        if isfunction(function) and not name.startswith("_"):
+            yield name, tuple(signature(function).parameters)[1:]
+    yield from ((name, ("client", "given")) for name in algorithm.answers.values())
+    yield from ((name, ("client", "read")) for name in algorithm.readers.values())
 
 
 def _methods(schema: Schema) -> dict[str, tuple[Callable[[Algorithm], object], TypeAdapter[object]]]:

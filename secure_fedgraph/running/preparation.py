@@ -24,7 +24,7 @@ from secure_fedgraph.privacy.spending.ledger import HELD
 from secure_fedgraph.protocol import Channel
 from secure_fedgraph.protocol.transcript import REFEREE
 from secure_fedgraph.round import everyone
-from secure_fedgraph.running.declared import check_declared
+from secure_fedgraph.running.declared import check_declared, check_made
 from secure_fedgraph.running.options import RunOptions
 from secure_fedgraph.running.planned_noise import NORM, Forecast, check_any_noise, planned
 
@@ -120,6 +120,8 @@ def prepare(
         Refused, BadInput: as :func:`~secure_fedgraph.running.loop.train`.
     """
     _check_subjects(algorithm, federation)
+    if is_foreign(algorithm):
+        check_made(algorithm)
     algorithm = algorithm.on(options.device)
     by_name = policy if isinstance(policy, str) and options.budget and takes_multiplier(policy) else None
     policy = _policy(policy) if by_name is None else policy_with_noise(by_name, NORM, {})

@@ -53,6 +53,34 @@ def test_a_verb_matches_the_declaration(made, verb, channel, sentence):
     assert made.passed == []
 
 
+@pytest.mark.parametrize(
+    ("policy", "given", "words"),
+    [
+        (plaintext, [1], "given is a list"),
+        (masked, [1], "given is a list"),
+        (plaintext, {1: 2.0}, "entry name 1 is no text"),
+        (plaintext, {"a": object()}, "entry 'a' is a object"),
+    ],
+)
+def test_what_clients_are_given_is_of_names_and_values(policy, given, words):
+    made = session(policy(), channels=(Toy.UPDATE,))
+    with pytest.raises(BadInput, match=f"^channel 'update': .*{words}"):
+        made.round().reduce(Toy.UPDATE, given)
+
+
+def test_each_client_is_given_a_dict(made):
+    with pytest.raises(BadInput, match=r"^channel 'tell': .*a dict from names to values, not a list"):
+        made.round().scatter(Toy.TELL, {"owner-0": [1]})
+    assert made.passed == []
+
+
+@pytest.mark.parametrize("verb", ["reduce", "gather", "collect", "share"])
+@pytest.mark.parametrize("channel", ["update", None])
+def test_a_verb_takes_a_channel(made, verb, channel):
+    with pytest.raises(BadInput, match=r"^channel is a .*: give the Channel"):
+        getattr(made.round(), verb)(channel)
+
+
 def test_the_referee_reads_its_own_only(made):
     examination = made.round(reader="referee")
     assert set(examination.gather(Toy.EXAM)) == set(NAMES)

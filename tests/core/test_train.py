@@ -123,3 +123,18 @@ def test_an_algorithm_without_any_model_has_none_to_score_in_band(federation):
 
     with pytest.raises(BadInput, match="silent has no model in its clients: evaluate it with the referee"):
         sfg.train(Silent(hidden=(8, 8)), federation, sfg.policies.plaintext(), rounds=1, evaluation="in_band")
+
+
+@pytest.mark.parametrize("policy", ["masked", None])
+def test_too_few_clients_for_a_channel_are_refused_with_a_reason(federation, policy):
+    few = sfg.Channel("few", sfg.Reveal.SUM, min_clients=9)
+
+    class Own(sfg.FedAvg):
+        name = "own"
+        in_use = (few,)
+
+        @few.answer
+        def answer(self, client, given): ...
+
+    with pytest.raises(Refused, match=r"'few'.* fewer than 9 clients .*smaller min_clients"):
+        sfg.train(Own(hidden=(4, 4)), federation, policy, rounds=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from typing import Any
 
 import pytest
@@ -708,9 +709,23 @@ class Needs(nn.Module):
         super().__init__()
 
 
+class WithoutSuper(nn.Module):
+    def __init__(self) -> None: ...
+
+
+def with_a_lock() -> nn.Module:
+    model = Normed(16, 3)
+    model.lock = threading.Lock()
+    return model
+
+
 @pytest.mark.parametrize(
     ("model", "words"),
     [
+        (WithoutSuper, r"WithoutSuper: its __init__ does not call super\(\)"),
+        (WithoutSuper(), r"WithoutSuper: its __init__ does not call super\(\)"),
+        (with_a_lock(), "Normed cannot be copied .*: give a factory"),
+        (torch.jit.script(nn.Linear(16, 3)), "is compiled by torch.jit"),
         (3, r"model is an int \(3\)"),
         ("gcn", r"model is a str \('gcn'\)"),
         (dict, "model is the class dict"),
@@ -757,3 +772,39 @@ def test_scores_that_are_nan_are_wrong_answers(federation: sfg.Federation, evalu
         sfg.FedAvg(model=NanOnRealGraphs()), federation, "plaintext", rounds=1, evaluation=evaluation
     )
     assert run.accuracy["local"] == 0.0
+
+
+class OtherOnRealGraphs(nn.Module):
+    """Gives what it should on the graph of four nodes that it is tried on, and else something other."""
+
+    def __init__(self, other: Any) -> None:
+        super().__init__()
+        self.head, self.other = nn.Linear(16, 3), other
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Any:
+        scores = self.head(x) if batch is None else global_add_pool(self.head(x), batch)
+        return scores if len(x) == 4 else self.other(scores)
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (lambda scores: scores[:3], r"gives \[3, 3\] for \d+ nodes"),
+        (lambda scores: scores[:, :2], r"gives \[\d+, 2\] for \d+ nodes"),
+        (lambda scores: None, r"gives NoneType for \d+ nodes"),
+    ],
+)
+def test_scores_of_another_shape_on_real_graphs_name_the_model(
+    other: Any, words: str, federation: sfg.Federation
+) -> None:
+    with pytest.raises(BadInput, match=f"^model OtherOnRealGraphs {words}"):
+        sfg.train(sfg.FedAvg(model=OtherOnRealGraphs(other)), federation, "plaintext", rounds=1)
+
+
+def test_scores_of_another_shape_on_real_unions_of_graphs_name_the_model() -> None:
+    federation = sfg.federate("synthetic-molecules", clients=2, partition="random", seed=0)
+    schema = federation.schema
+    model = OtherOnRealGraphs(lambda scores: scores[:1])
+    model.head = nn.Linear(schema.features, schema.classes)
+    with pytest.raises(BadInput, match=r"^model OtherOnRealGraphs gives \[1, \d\] for \d+ graphs"):
+        sfg.train(sfg.FedAvg(model=model), federation, "plaintext", rounds=1)

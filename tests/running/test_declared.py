@@ -12,7 +12,7 @@ from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.plugins import algorithm_named
 from secure_fedgraph.errors import WrongType
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.running.declared import check_declared
+from secure_fedgraph.running.declared import check_declared, check_made
 
 ATTRIBUTES: dict[str, tuple[str, object, str]] = {
     "one word": ("partitions", "louvain", r"valid tuple; write \('louvain',\)"),
@@ -22,6 +22,17 @@ ATTRIBUTES: dict[str, tuple[str, object, str]] = {
     "a number as text": ("rounds", "5", "rounds should be a valid integer"),
     "a word for a switch": ("pools", "yes", "pools should be a valid boolean"),
     "no forms": ("forms", 5, "forms should be a valid tuple"),
+    "no round": ("rounds", 0, "rounds should be greater than 0"),
+    "rounds below 0": ("rounds", -1, "rounds should be greater than 0"),
+    "no words": ("devices", None, "devices should be a valid tuple"),
+    "numbers for words": ("kinds", [1, 2], r"kinds\[0\] should be a valid string"),
+    "no class of settings": ("Settings", 3, "Settings should be a subclass of Settings"),
+    "a class of no settings": ("Settings", dict, "Settings should be a subclass of Settings"),
+}
+SIGNATURES: dict[str, tuple[str, str]] = {
+    "round": ("round", "self, round, state"),
+    "a method of the base": ("init", "self, schema, seed"),
+    "an answer": ("update", "self, client, given"),
 }
 METHODS: dict[str, tuple[str, object, str]] = {
     "released": ("released", 5, "released returns a dict from names"),
@@ -73,7 +84,37 @@ def test_a_property_of_another_type(name: str) -> None:
 def test_this_packages_own_declare_what_the_base_has(name: str) -> None:
     algorithm = algorithm_named(name)()
     schema = Schema(kind=algorithm.kinds[0], features=8, classes=2)
+    check_made(algorithm)
     check_declared(algorithm, schema, 0)
+
+
+@pytest.mark.parametrize("case", SIGNATURES)
+def test_a_method_that_takes_other_arguments(case: str) -> None:
+    name, arguments = SIGNATURES[case]
+    with pytest.raises(WrongType, match=rf"^Own: {name} is called with \({arguments}\)"):
+        trained(**{name: lambda self: None})
+
+
+def test_an_init_that_does_not_call_the_bases() -> None:
+    with pytest.raises(WrongType, match=r"^Own: __init__ does not call super\(\)"):
+        trained(__init__=lambda self: None)
+
+
+@pytest.mark.parametrize("name", ["init", "round"])
+def test_a_class_without_a_method_that_every_run_needs(name: str) -> None:
+    federation = sfg.federate("synthetic-citation", clients=3, seed=0, nodes=60, features=8)
+    has = {"init": lambda *_: {}, "round": lambda *_: {}}
+    own = type("Own", (sfg.Algorithm,), {"name": "own", **has, name: getattr(sfg.Algorithm, name)})
+    with pytest.raises(WrongType, match=f"^Own has no method {name}"):
+        sfg.train(own(), federation, "plaintext", rounds=1)
+
+
+def test_settings_whose_annotation_names_nothing() -> None:
+    class Unfit(sfg.Settings):
+        factor: "Nowhere" = 1  # type: ignore[name-defined]  # noqa: F821, UP037
+
+    with pytest.raises(WrongType, match=r"^Own: Settings cannot be used, .*Nowhere"):
+        trained(Settings=Unfit)
 
 
 def test_the_command_line_checks_attributes_before_it_reads_them(

@@ -17,7 +17,7 @@ from secure_fedgraph.graph.placing import CPU, placed
 from secure_fedgraph.graph.sample.packing import select_graphs
 from secure_fedgraph.graph.sample.trees import PARTNER, NeighbourTable, own_tree
 from secure_fedgraph.models.finite import note_divergence, take_step
-from secure_fedgraph.models.given import scores_of, spare
+from secure_fedgraph.models.given import check_scores, scores_of, spare
 from secure_fedgraph.models.parameters import on_device
 from secure_fedgraph.seams import ClientContext
 
@@ -80,16 +80,32 @@ def loss_on(
 
     Args:
         client, graph, model, settings, trees: as :func:`fit`; graph, model and batches lie on one device.
+
+    Raises:
+        BadInput: by the function, for a model that gives other rows or columns than are asked for.
     """
+
+    def fitting(scores: torch.Tensor, rows: int, asked: str) -> torch.Tensor:
+        """A model is tried before round 1, on a graph of another size than this one."""
+        return check_scores(scores, rows, client.schema.classes, f"model {type(model).__name__}", asked)
+
     if graph.get("graph") is not None:  # a union of whole graphs, which are the items
         dropout = client.generator("dropout")
-        return lambda batch: F.cross_entropy(
-            scores_of(model, select_graphs(graph, batch), dropout), graph.y[batch]
-        )
+
+        def of_graphs(batch: torch.Tensor) -> torch.Tensor:
+            scores = scores_of(model, select_graphs(graph, batch), dropout)
+            return F.cross_entropy(fitting(scores, len(batch), "graph"), graph.y[batch])
+
+        return of_graphs
     truth = client.true_labels
     forward_tree = getattr(model, "forward_tree", None)
     if forward_tree is None:
-        return lambda batch: cross_entropy(scores_of(model, graph)[batch], graph.y[batch], truth)
+
+        def of_nodes(batch: torch.Tensor) -> torch.Tensor:
+            scores = fitting(scores_of(model, graph), len(graph.x), "node")
+            return cross_entropy(scores[batch], graph.y[batch], truth)
+
+        return of_nodes
     prepared = getattr(model, "prepared", None)
     x = graph.x if prepared is None else prepared(graph.x)
     draw = trees or _fresh_trees(client, graph, settings)

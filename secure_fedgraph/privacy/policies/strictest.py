@@ -64,7 +64,9 @@ class _Strictest(Policy):
                 continue
             # never a weaker policy than one that was refused as too weak
             if bound.unprotected and len(clients) < channel.min_clients and not channel.accept_too_few:
-                raise Refused(f"channel {channel.name!r} under policy {self.name}: {channel.too_few_message}")
+                raise Refused(
+                    f"channel {channel.name!r} under policy {self.name}: {channel.why_more_clients}"
+                )
             if bound.unprotected and bound.protection not in (REFEREE_PROTECTION, NO_UPLOAD):
                 warnings.warn(
                     f"channel {channel.name!r} is left in plaintext ({'; '.join(reasons) or 'as asked'})",
