@@ -14,7 +14,8 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GAT, GCN, GATConv, GCNConv, global_add_pool
 
 import secure_fedgraph as sfg
-from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.backends.failures import may_leave
+from secure_fedgraph.errors import BadInput, HostileMessage, WrongType
 from secure_fedgraph.graph.data.synthetic import citation
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models import GraphSage, given
@@ -797,8 +798,9 @@ class OtherOnRealGraphs(nn.Module):
 def test_scores_of_another_shape_on_real_graphs_name_the_model(
     other: Any, words: str, federation: sfg.Federation
 ) -> None:
-    with pytest.raises(BadInput, match=f"^model OtherOnRealGraphs {words}"):
+    with pytest.raises(WrongType, match=f"^model OtherOnRealGraphs {words}") as raised:
         sfg.train(sfg.FedAvg(model=OtherOnRealGraphs(other)), federation, "plaintext", rounds=1)
+    assert not may_leave(raised.value)  # it says how many nodes an owner has
 
 
 def test_scores_of_another_shape_on_real_unions_of_graphs_name_the_model() -> None:
@@ -806,5 +808,5 @@ def test_scores_of_another_shape_on_real_unions_of_graphs_name_the_model() -> No
     schema = federation.schema
     model = OtherOnRealGraphs(lambda scores: scores[:1])
     model.head = nn.Linear(schema.features, schema.classes)
-    with pytest.raises(BadInput, match=r"^model OtherOnRealGraphs gives \[1, \d\] for \d+ graphs"):
+    with pytest.raises(WrongType, match=r"^model OtherOnRealGraphs gives \[1, \d\] for \d+ graphs"):
         sfg.train(sfg.FedAvg(model=model), federation, "plaintext", rounds=1)

@@ -13,6 +13,7 @@ from secure_fedgraph.algorithms.training.noisy_labels import cross_entropy
 from secure_fedgraph.algorithms.training.optimizers import bound_gradients, moments, optimizer_of, restore
 from secure_fedgraph.algorithms.training.private_training import Penalty, fit_privately
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
+from secure_fedgraph.errors import BadInput, WrongType
 from secure_fedgraph.graph.placing import CPU, placed
 from secure_fedgraph.graph.sample.packing import select_graphs
 from secure_fedgraph.graph.sample.trees import PARTNER, NeighbourTable, own_tree
@@ -82,12 +83,15 @@ def loss_on(
         client, graph, model, settings, trees: as :func:`fit`; graph, model and batches lie on one device.
 
     Raises:
-        BadInput: by the function, for a model that gives other rows or columns than are asked for.
+        WrongType: by the function, for a model that gives other rows or columns than are asked for.
     """
 
     def fitting(scores: torch.Tensor, rows: int, asked: str) -> torch.Tensor:
         """A model is tried before round 1, on a graph of another size than this one."""
-        return check_scores(scores, rows, client.schema.classes, f"model {type(model).__name__}", asked)
+        try:
+            return check_scores(scores, rows, client.schema.classes, f"model {type(model).__name__}", asked)
+        except BadInput as error:  # its sentence counts the client's nodes, so it may not leave the client
+            raise WrongType(str(error)) from None
 
     if graph.get("graph") is not None:  # a union of whole graphs, which are the items
         dropout = client.generator("dropout")
