@@ -102,7 +102,6 @@ def read(out: Path, name: str, digest: str | None = None) -> Released:
     path = out / NAME
     if files.size_of(path) is None:
         raise BadInput(f"{out} holds no {NAME}: {_why_none(out, name)}")
-    check_own(out, digest)
     try:
         value = nested.unpack(files.read(path, root=out, most=MOST))
         settings = json.loads(value["settings"])
@@ -116,6 +115,7 @@ def read(out: Path, name: str, digest: str | None = None) -> Released:
         raise
     except (HostileMessage, ValidationError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise BadInput(f"{path} is damaged ({type(error).__name__}): run the experiment again") from None
+    check_own(out, digest)
     return Released(settings, schema, state)
 
 
