@@ -57,6 +57,16 @@ def ledger(record: Record) -> Iterator[Finding]:
     }
     for charge in record.charged():
         bound = run.policy.bounds[charge.channel]
+        due: dict[str, str | bool] = {"unit": bound.unit.value, "relation": bound.relation}
+        if not bound.channel.kept:  # what stays at home rests on no masks
+            due["computational"] = bound.computational
+        for key, value in due.items():
+            if (said := getattr(charge, key)) != value:
+                yield Finding(
+                    "events",
+                    charge.channel,
+                    f"{charge.client}'s {key} is {said!r}, and was bound as {value!r}",
+                )
         stage = noise_of(bound)
         readers = (
             set(Reader)
@@ -79,6 +89,9 @@ def ledger(record: Record) -> Iterator[Finding]:
             wide = layout is not None and layout.rows * layout.width
             if wide and isinstance(event, DiscreteRelease) and event.width < wide:
                 yield Finding("events", charge.channel, f"{wide} values were sent, {event.width} are charged")
+    for client, digests in Counter(c for c, _ in {(c.client, c.data) for c in record.charged()}).items():
+        if digests > 1:
+            yield Finding("ledger", "data", f"{client}'s charges are of {digests} different data")
     yield from _steps(record)
 
 

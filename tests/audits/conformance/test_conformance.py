@@ -127,6 +127,19 @@ def test_randomised_inputs_are_paid_for_once(change):
     assert "links" in {one.where for name in CHECKS for one in found(changed, name)}
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("unit", "node"), ("relation", "replace"), ("computational", False), ("data", "others")],
+)
+def test_a_charge_is_of_its_channel_and_of_one_owners_data(key: str, value: Any) -> None:
+    made = run("fedavg", POLICIES["distributed_dp"]())
+    assert not found(made, "ledger")
+    first = replace(made.charges[0], **{key: value})
+    second = replace(made.charges[0], exchange=made.charges[0].exchange + 1)  # the same owner's
+    changed = found(replace(made, charges=(first, *made.charges[1:], second)), "ledger")
+    assert any(key in str(one) for one in changed)
+
+
 def test_every_check_has_a_name_and_a_line():
     for name, one in CHECKS.items():
         assert one.__doc__ and name
