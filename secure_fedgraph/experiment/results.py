@@ -308,7 +308,7 @@ def check_goes_on(out: Path) -> None:
         return
     left = ["messages in transcript"] if Transcript.is_begun(out / "transcript") else []
     if files.size_of(out / "checkpoint" / RESERVED) is not None:
-        left.append("numbers of its messages in checkpoint")
+        left.append("reserved message numbers in checkpoint")
     if files.size_of(ledger) and any(charge.round > 0 for charge in read_ledger(ledger)):
         left.append("charges in ledger.jsonl")  # raw data are pooled, and charged, before a first checkpoint
     if left:

@@ -119,10 +119,13 @@ def plan(
     while not holds(scaled(high)):
         low, high = high, high * 2
         if high > 1e9:
+            least = _least(scaled(1e9), earlier, budget)
+            by_filter = (
+                "" if least > budget.epsilon else "; the rule for runs that share a ledger counts more"
+            )
             raise BudgetExhausted(
                 f"epsilon {budget.epsilon:g} at delta {budget.delta:g} cannot be kept with any noise: what "
-                "does not depend on it, or was spent before, comes to "
-                f"{_least(scaled(1e9), earlier, budget):.4g}"
+                f"does not depend on it, or was spent before, comes to {least:.4g}{by_filter}"
             )
     high = least_noise(lambda scale: _over(budget, scaled(scale), earlier), low, high, _PRECISION)
     most = high * _AGAIN

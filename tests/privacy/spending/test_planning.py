@@ -6,6 +6,7 @@ import io
 import json
 import math
 import warnings
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -21,11 +22,12 @@ from secure_fedgraph.experiment.results import execute, make_federation, run_res
 from secure_fedgraph.experiment.schema import ChannelReport, RunResult, as_read
 from secure_fedgraph.policies import central_dp, distributed_dp, local_dp, masked, plaintext
 from secure_fedgraph.privacy.accounting import epsilon as accounting
-from secure_fedgraph.privacy.accounting.epsilon import GaussianRelease
+from secure_fedgraph.privacy.accounting.epsilon import DiscreteRelease, GaussianRelease
 from secure_fedgraph.privacy.spending.budget import Budget
-from secure_fedgraph.privacy.spending.ledger import spent
+from secure_fedgraph.privacy.spending.ledger import Charge, spent
 from secure_fedgraph.privacy.spending.planning import check_first, plan, split
 from secure_fedgraph.protocol import Channel, Reveal, Unit
+from secure_fedgraph.protocol.guarantee import Reader
 from secure_fedgraph.report.page import write_report
 
 UPDATE, HIDDEN = Channel("update", Reveal.SUM), Channel("hidden", Reveal.SUM, Unit.NODE)
@@ -330,6 +332,15 @@ class TestRefused:
         """The sampler's distance from its ideal alone takes a delta this small."""
         with pytest.raises(BudgetExhausted, match=r"cannot be kept with any noise: .* comes to inf"):
             planned(Budget(1.0, 1e-25))
+
+    def test_a_filter_s_no_does_not_name_less_than_the_budget_alone(self):
+        """What a sampler's distance may be shrinks with a filter's epsilon: 1e-18 is too much at 30."""
+        event = DiscreteRelease(8.0, sigma=1000.0, width=1, total_variation=1e-18)
+        events = {str(reader): (event,) for reader in Reader}
+        before = Charge("owner-0", "earlier", 1, 0, "update", "client", "zero-out", events).cost
+        budget = Budget(30.0, adaptive=True)
+        with pytest.raises(BudgetExhausted, match="runs that share a ledger"):
+            plan(budget, make("local_dp"), (UPDATE,), NAMES, {"update": 1}, before=[Counter([before])])
 
     def test_a_budget_for_links_that_nothing_reads(self):
         blind = replace(UPDATE, links=False)
