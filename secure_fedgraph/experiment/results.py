@@ -314,8 +314,8 @@ def check_goes_on(out: Path) -> None:
     if left:
         raise BadInput(
             f"{commit} and {result} are missing, and the run has left {' and '.join(left)}: from round 1 on "
-            "everything would be charged again; put a copy of one of the two files back, or run again with "
-            "--overwrite and treat as spent what the ledger has"
+            "everything would be charged again; put a copy of one of the two files back, or run in another "
+            "folder and name the run's ledger by --ledger, so that what was spent counts"
         )
 
 
