@@ -65,7 +65,7 @@ def ledger(record: Record) -> Iterator[Finding]:
                 yield Finding(
                     "events",
                     charge.channel,
-                    f"{charge.client}'s {key} is {said!r}, and was bound as {value!r}",
+                    f"a charge of {charge.client} has {key} {said!r}, and its channel has {value!r}",
                 )
         stage = noise_of(bound)
         readers = (

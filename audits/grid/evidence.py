@@ -18,7 +18,7 @@ from secure_fedgraph.algorithms.plugins import is_own
 from secure_fedgraph.audits.grid.figures import check_figures
 from secure_fedgraph.errors import BadInput, HostileMessage, SecureFedGraphError
 from secure_fedgraph.experiment.config import Experiment, experiment_of
-from secure_fedgraph.experiment.released import check_own
+from secure_fedgraph.experiment.released import check_model
 from secure_fedgraph.experiment.results import ASKED, is_read_singly
 from secure_fedgraph.federation import Federation
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy
@@ -67,7 +67,7 @@ def check_evidence(
     _check_traffic(folder, result, prepared.bound, transcript)
     _check_rounds(folder, result, experiment, prepared, transcript)
     if isinstance(result.get("released"), str):
-        check_own(folder, result["released"])
+        check_model(folder, result["released"])
     check_figures(folder / RESULT, result, _rebuilt(result, experiment, prepared, transcript))
     _check_kept(folder, result, experiment, transcript)
     _check_readers(folder, prepared.bound, transcript)

@@ -28,10 +28,10 @@ SAYS = {
 
 
 def check_figures(path: Path, result: Mapping[str, Any], run: Run) -> None:
-    """Works out once more what of a result follows from the rest.
+    """Computes every figure again that follows from the rest of a result, and compares the two.
 
     Scores and losses of each round, times, versions, notes and the digest of the weights stand in no other
-    file, so nothing here holds them.
+    file, so they are compared with nothing.
 
     Args:
         path: of the result.

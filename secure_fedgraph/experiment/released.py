@@ -53,7 +53,7 @@ def digest_of(run: Run) -> str | None:
     return None if packed is None else hashlib.sha256(packed).hexdigest()
 
 
-def check_own(out: Path, digest: str | None) -> None:
+def check_model(out: Path, digest: str | None) -> None:
     """Checks that the released model beside a result is the one that the result names.
 
     Args:
@@ -93,7 +93,7 @@ def read(out: Path, name: str, digest: str | None = None) -> Released:
     Args:
         out: the run's folder.
         name: its algorithm's.
-        digest: as :func:`check_own`'s.
+        digest: the SHA-256 that the file has to have; None where any will do.
 
     Raises:
         BadInput: where there is none, with the reason; or the file is larger than any model, cut off,
@@ -115,7 +115,7 @@ def read(out: Path, name: str, digest: str | None = None) -> Released:
         raise
     except (HostileMessage, ValidationError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise BadInput(f"{path} is damaged ({type(error).__name__}): run the experiment again") from None
-    check_own(out, digest)
+    check_model(out, digest)
     return Released(settings, schema, state)
 
 

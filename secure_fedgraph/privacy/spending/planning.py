@@ -121,7 +121,7 @@ def plan(
         if high > 1e9:
             least = _least(scaled(1e9), earlier, budget)
             by_filter = (
-                "" if least > budget.epsilon else "; the rule for runs that share a ledger counts more"
+                "" if least > budget.epsilon else "; runs that share a ledger are held to a stricter rule"
             )
             raise BudgetExhausted(
                 f"epsilon {budget.epsilon:g} at delta {budget.delta:g} cannot be kept with any noise: what "
