@@ -1,7 +1,7 @@
 """What values and payoffs of FairGraphFL give away: who is of low quality, and who is a member.
 
     python benchmarks/incentives.py [--data proteins] [--first 0] [--seeds 3] [--rounds 10]
-                                    [--only worth] [--json]
+                                    [--only worth|again] [--json]
 
 **Quality.** Agents of low, medium and high quality as in ``fairness.py``. Whoever reads the payoffs of the
 last round guesses that who is paid less is of lower quality: the AUC of that for low against high, for the
@@ -15,6 +15,9 @@ Noise bounds it for the shared one: (e^epsilon - 1) / (e^epsilon + 1) is the adv
 rewired links are worth by the shared diversity, over what they are worth as they are; how many graphs have
 the triangles of another graph that is not the same; and an agent's share of all structure once it cheats,
 over its honest share.
+
+**Graphs held again** (``--only again``). What an agent is paid once it holds each of its training graphs two
+or three times, over what it is paid without that.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ import json
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any
 
@@ -48,6 +51,7 @@ from secure_fedgraph.graph.triangles import ROUNDS, pieces_with_triangles
 SPLIT = {"perturbed": True, "own_test": 0.3}
 NOISED = (8.0, 1.0)
 KEEP, RINGS = 0.85, 4
+HELD = (2, 3)
 REWIRED = (0.0, 0.1, 0.3, 0.5, 1.0)
 
 
@@ -192,6 +196,9 @@ def cheats(agents: list[list[Data]], seed: int) -> dict[str, float]:
         + [_joined(*pair, link=True) for pair in pairs],
         "a link changed: copies with a triangle hanging on": mine + [_triangle_on(one) for one in mine],
         "links left out: the triangles of junk alone": [piece for one in junk for piece in _trimmed(one)],
+        "a tenth more links, which close triangles": [
+            _closed(one, 0.1, np.random.default_rng((seed, i))) for i, one in enumerate(mine)
+        ],
     }
     found = {}
     for name, graphs in held.items():
@@ -226,9 +233,25 @@ def _joined(graph: Data, other: Data, link: bool) -> Data:
     return _grown(both, [(0, n)] if link else [], 0)
 
 
-def _pieces(graph: Data) -> list[Data]:
+def _closed(graph: Data, share: float, draws: np.random.Generator) -> Data:
+    """The graph with links more between nodes that share a neighbour, as many as ``share`` of its links."""
+    table = _table(graph)
+    open_ = sparse.triu((table @ table) - (table @ table).multiply(table), k=1).tocoo()
+    open_.eliminate_zeros()
+    pairs = np.stack(open_.coords, axis=1)
+    wanted = min(math.ceil(share * table.nnz / 2), len(pairs))
+    chosen = draws.choice(len(pairs), wanted, replace=False) if wanted else np.zeros(0, dtype=np.int64)
+    return _grown(graph, [(int(one), int(other)) for one, other in pairs[chosen]], 0)
+
+
+def _table(graph: Data) -> sparse.csr_array:
     ends = graph.edge_index.numpy()
     table = sparse.csr_array((np.ones(ends.shape[1]), (ends[0], ends[1])), shape=(len(graph.x),) * 2)
+    return (table > 0).astype(np.float64)
+
+
+def _pieces(graph: Data) -> list[Data]:
+    table = _table(graph)
     component = torch.from_numpy(csgraph.connected_components(table, directed=False)[1]).long()
     return [
         Data(x=graph.x, edge_index=graph.edge_index[:, component[graph.edge_index[0]] == one], y=graph.y)
@@ -237,8 +260,7 @@ def _pieces(graph: Data) -> list[Data]:
 
 
 def _trimmed(graph: Data) -> list[Data]:
-    ends = graph.edge_index.numpy()
-    table = sparse.csr_array((np.ones(ends.shape[1]), (ends[0], ends[1])), shape=(len(graph.x),) * 2)
+    table = _table(graph)
     closed = (table @ table).multiply(table).tocoo()
     links = torch.from_numpy(np.stack(closed.coords)[:, closed.data > 0].astype(np.int64))
     return _pieces(Data(x=graph.x, edge_index=links, y=graph.y))
@@ -262,11 +284,43 @@ def worth_table(args: argparse.Namespace) -> dict[str, Any]:
 
 def _training(graph: Data) -> list[Data]:
     """An agent's training graphs, one by one."""
+    return _single(graph, graph.train_mask.nonzero().flatten().tolist())
+
+
+def _single(graph: Data, rows: Sequence[int]) -> list[Data]:
     found = []
-    for row in graph.train_mask.nonzero().flatten().tolist():
+    for row in rows:
         one = select_graphs(graph, torch.tensor([row]))
         found.append(Data(x=one.x, edge_index=one.edge_index, y=one.y))
     return found
+
+
+def held_again(args: argparse.Namespace) -> dict[str, Any]:
+    """What one agent is paid once it holds each of its graphs several times, over its honest pay.
+
+    Its structure stays the same, since copies count once. It takes more steps in a round, so the agreement of
+    its update may grow.
+    """
+    over: dict[str, list[float]] = {f"each graph {times} times": [] for times in HELD}
+    for seed in range(args.first, args.first + args.seeds):
+        federation = sfg.federate(
+            args.data, clients=10, partition="random", seed=seed, split={"own_test": 0.3}
+        )
+        (cheat,) = list(federation.owners)[:1]
+        honest = payoffs(federation, args.rounds, seed, None, diversity="shared")[cheat]
+        for times, found in zip(HELD, over.values(), strict=True):
+            graph = federation.owners[cheat]
+            rows = torch.arange(len(graph.y))
+            rows = torch.cat([rows, rows[graph.train_mask].repeat(times - 1)])
+            single = _single(graph, range(len(graph.y)))
+            more = pack([single[row] for row in rows.tolist()])
+            for name in ("train_mask", "val_mask", "test_mask"):
+                if name in graph:
+                    more[name] = graph[name][rows]
+            owners = {**federation.owners, cheat: more}
+            paid = payoffs(replace(federation, owners=owners), args.rounds, seed, None, diversity="shared")
+            found.append(paid[cheat] / honest)
+    return {"paid": {way: round(fmean(values), 3) for way, values in over.items()}, "seeds": args.seeds}
 
 
 def table(args: argparse.Namespace) -> dict[str, Any]:
@@ -309,11 +363,11 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--only", choices=["worth"], help="worth, copies and cheats; nothing is trained")
+    parser.add_argument("--only", choices=["worth", "again"], help="one part alone")
     parser.add_argument("--json", action="store_true", help="one JSON object")
     args = parser.parse_args()
     warnings.simplefilter("ignore")  # that plaintext protects nothing is the point
-    found = worth_table(args) if args.only == "worth" else table(args)
+    found = {"worth": worth_table, "again": held_again}.get(args.only, table)(args)
     if args.json:
         print(json.dumps(found))
         return

@@ -10,14 +10,11 @@ from secure_fedgraph import files
 from secure_fedgraph.audits.record import Finding
 from secure_fedgraph.errors import BrokenClaim
 from secure_fedgraph.experiment.schema import RunResult, read
-from secure_fedgraph.privacy.spending.ledger import Charge, number, read_ledger, spent
+from secure_fedgraph.privacy.spending.ledger import TORN, Charge, number, read_ledger, spent
 from secure_fedgraph.protocol.guarantee import Reader
 
 ROUNDING = 1e-6
 """The share of an epsilon by which two compositions of the same charges may differ."""
-
-UNKNOWN = "unknown"
-"""The run of a torn line: it counts for every run."""
 
 
 def printed(result: RunResult, charges: Sequence[Charge], holders: int) -> Iterator[Finding]:
@@ -90,9 +87,9 @@ def check_printed(folder: Path) -> None:
     told = (result.data.partition.holders, *(claim.holders for claim in result.privacy.values()))
     holders = max((one for one in told if type(one) is int), default=1)
     charges = read_ledger(ledger)
-    runs = sorted({charge.run for charge in charges} - {UNKNOWN}) or [UNKNOWN]
+    runs = sorted({charge.run for charge in charges} - {TORN}) or [TORN]
     broken = [
-        list(printed(result, [one for one in charges if one.run in (run, UNKNOWN)], max(holders, 1)))
+        list(printed(result, [one for one in charges if one.counts_for(run)], max(holders, 1)))
         for run in runs
     ]
     if all(broken):

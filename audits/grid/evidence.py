@@ -122,7 +122,7 @@ def charges_of(folder: Path, experiment: Experiment, runs: frozenset[str]) -> tu
             "machines of their own keep theirs)"
         )
     charges = read_ledger(path)
-    mine = [one for one in charges if one.run in (*runs, "unknown") or not runs]
+    mine = [one for one in charges if not runs or any(one.counts_for(run) for run in runs)]
     if charges and not mine:
         named = sorted({one.run for one in charges})[0]
         raise _contradiction(path, folder / "transcript", "run", named[:40], min(runs))

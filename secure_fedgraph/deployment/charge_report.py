@@ -8,7 +8,7 @@ from pathlib import Path
 
 from secure_fedgraph.crypto import Identity, verify
 from secure_fedgraph.errors import HostileMessage
-from secure_fedgraph.privacy.spending.ledger import Charge, read_ledger
+from secure_fedgraph.privacy.spending.ledger import TORN, Charge, read_ledger
 
 SCHEMA = "secure-fedgraph/charges/1"
 PURPOSE = b"secure-fedgraph/charges/1 "
@@ -50,11 +50,7 @@ def signed_report(identity: Identity, federation: str, run: str, silo: str, ledg
         ledger: the file.
     """
     charges = read_ledger(ledger) if ledger.is_file() else []
-    lines = [
-        json.loads(replace(one, data="").to_line())
-        for one in charges
-        if one.run in (run, "unknown")  # of a torn line
-    ]
+    lines = [json.loads(replace(one, data="").to_line()) for one in charges if one.counts_for(run)]
     content = json.dumps(
         {"schema": SCHEMA, "federation": federation, "run": run, "silo": silo, "charges": lines},
         separators=(",", ":"),
@@ -85,6 +81,6 @@ def report_in(body: bytes, identity: bytes, federation: str, run: str, silo: str
         raise HostileMessage(f"{silo}'s report of charges cannot be read") from None
     if head != (SCHEMA, federation, run, silo):
         raise HostileMessage(f"{silo}'s report of charges is of another federation, run or silo")
-    if any(one.client not in (silo, "unknown") for one in charges):
+    if any(one.client not in (silo, TORN) for one in charges):
         raise HostileMessage(f"{silo}'s report has charges of another silo")
     return ChargeReport(silo, charges, content, signature)

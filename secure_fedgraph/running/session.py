@@ -285,4 +285,4 @@ class Session:
             return tuple(self._ledger.charges)
         self._ledger.check_kept()
         charges = read_ledger(path) if path.is_file() else []
-        return tuple(charge for charge in charges if charge.run in (self._run, "unknown"))  # of a torn line
+        return tuple(charge for charge in charges if charge.counts_for(self._run))

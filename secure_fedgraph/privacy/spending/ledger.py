@@ -42,7 +42,9 @@ OF_NODES = (Unit.LABEL, Unit.FEATURE)
 """Units that are a part of one node: its label, its features. Reported where a run protects them."""
 HELD = (Unit.NODE, Unit.EDGE, *OF_NODES)
 """Units that several clients may hold."""
-EVERYBODY = ("unknown", "pool")
+TORN = "unknown"
+"""The client and the run of a line that was cut off, which may be anybody's."""
+EVERYBODY = (TORN, "pool")
 """Names whose charges count for every client: a torn line may be anybody's, pooled data are everybody's."""
 Releases = Mapping[str, tuple[Event, ...]]
 
@@ -79,6 +81,14 @@ class Charge:
 
     def __hash__(self) -> int:
         return hash((self.client, self.run, self.exchange, self.channel))
+
+    def counts_for(self, run: str) -> bool:
+        """Whether a run has to count it: its own charges, and a line that was cut off.
+
+        >>> Charge("a", "r1", 0, 0, "update", "node", "zero-out").counts_for("r2")
+        False
+        """
+        return self.run in (run, TORN)
 
     @property
     def cost(self) -> Cost:
@@ -504,7 +514,7 @@ def read_ledger(path: Path) -> list[Charge]:
     torn = lines.pop()
     charges = [_charge(line, path, number) for number, line in enumerate(lines, start=1)]
     if torn:
-        charges.append(Charge("unknown", "unknown", -1, -1, "torn line", Unit.CLIENT, Relation.ZERO_OUT))
+        charges.append(Charge(TORN, TORN, -1, -1, "torn line", Unit.CLIENT, Relation.ZERO_OUT))
     return charges
 
 
