@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     )
     from secure_fedgraph.audits.grid.grid import audit
     from secure_fedgraph.comparison import compare
+    from secure_fedgraph.evaluation import ScoreWarning
     from secure_fedgraph.experiment.config import Experiment
     from secure_fedgraph.federation import Federation, federate
     from secure_fedgraph.forms import FormWarning
@@ -108,6 +109,7 @@ _HOMES = {
     "RoundApi": "seams",
     "Run": "running.run",
     "Schema": "graph.schema",
+    "ScoreWarning": "evaluation",
     "Settings": "algorithm",
     "Transcript": "protocol",
     "Unit": "protocol",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,10 @@ NOTES = {
     "stays with it",
     "in_band": "scored by the clients on their own test nodes; uploads like any other, protected and charged",
 }
+
+
+class ScoreWarning(UserWarning):
+    """A model that gives NaN for test nodes or graphs: each of them counts as a wrong answer."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +106,15 @@ class Evaluator:
         if self.test_set.tests:
             scores = algorithm.predictions(state, round, self.test_set.inputs, schema)
             self._check_scores(scores, algorithm, schema)
+            asked = _together(self.test_set.tests)
+            if any(bool(rows[asked].isnan().any()) for rows in scores.values()):
+                # the same words in every round, so that Python prints them once
+                what = "graphs" if schema.kind == "graph" else "nodes"
+                warnings.warn(
+                    f"{algorithm.name}: predict gives NaN for test {what}; each counts as a wrong answer",
+                    ScoreWarning,
+                    stacklevel=2,
+                )
             figures |= self._marked(scores, metric)
         if self.test_set.own_tests:
             figures |= _owners_scores(round.gather(algorithm.OWN_TESTS, algorithm.released(state)), metric)

@@ -56,7 +56,7 @@ class Layout:
             raise HostileMessage("an upload's layout cannot be read")
         fields = []
         for line in lines[1:]:
-            match = re.fullmatch(r"([^:\n]{1,200}):((?:\d{1,12}(?:,\d{1,12}){0,7})?)", line)
+            match = re.fullmatch(r"([^:\n\ud800-\udfff]{1,200}):((?:\d{1,12}(?:,\d{1,12}){0,7})?)", line)
             if match is None:
                 raise HostileMessage("an upload's layout cannot be read")
             fields.append((match[1], tuple(int(n) for n in match[2].split(",") if n)))
@@ -534,7 +534,7 @@ def _check_text(layout: Layout) -> None:
     if not carried:
         raise BadInput(
             f"an upload's tensors do not fit a layout: at most {MAX_TENSORS}, of at most 8 dimensions, with "
-            "names of 1 to 200 characters without colons and line breaks"
+            "names of 1 to 200 characters that UTF-8 carries, without colons and line breaks"
         )
 
 

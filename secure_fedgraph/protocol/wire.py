@@ -16,6 +16,7 @@ hence nothing to execute: pickle is never used.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -60,6 +61,7 @@ _SCALARS = {code: struct.Struct("<" + form) for code, form in zip(_DTYPES, "fdqI
 _HEAD, _NAME_LENGTH, _KIND = struct.Struct("<BH"), struct.Struct("<H"), struct.Struct("<BB")
 _SHAPES = [struct.Struct(f"<{dimensions}Q") for dimensions in range(MAX_DIMENSIONS + 1)]
 _LARGEST = 2**63
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Parts:
@@ -131,7 +133,7 @@ def pack(tree: Mapping[str, Value]) -> Parts:
 def _packed_name(name: str) -> bytes:
     if not isinstance(name, str):
         raise TypeError(f"entry name {name!r:.40} is no text")
-    raw = name.encode()
+    raw = _utf8(name, name)
     if not 0 < len(raw) <= MAX_NAME:
         raise TypeError(f"entry name {name[:40]!r} must have 1 to {MAX_NAME} bytes")
     return _NAME_LENGTH.pack(len(raw)) + raw
@@ -259,9 +261,25 @@ def _ends_early(view: memoryview) -> HostileMessage:
     return HostileMessage(f"a message body of {len(view)} bytes ends too early")
 
 
+def is_text(value: object) -> bool:
+    r"""Whether it is text that UTF-8, and so a body, carries.
+
+    >>> is_text("model"), is_text("\ud800"), is_text(3)
+    (True, False, False)
+    """
+    return isinstance(value, str) and _SURROGATE.search(value) is None
+
+
+def _utf8(name: str, text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise TypeError(f"entry {name!r:.60} holds a character that UTF-8 does not carry") from None
+
+
 def _describe(name: str, value: Value) -> tuple[int, tuple[int, ...], list[Any]]:
     if isinstance(value, str):
-        raw = value.encode()
+        raw = _utf8(name, value)
         return _TEXT, (len(raw),), [raw]
     if type(value) is int and -_LARGEST <= value < _LARGEST:
         return _INT64, (), [_SCALARS[_INT64].pack(value)]
@@ -275,7 +293,7 @@ def _describe(name: str, value: Value) -> tuple[int, tuple[int, ...], list[Any]]
         length = sum(shape[0] for _, shape, _ in described)
         return code, (length,), [buffer for _, _, buffers in described for buffer in buffers]
     if isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):
-        return _describe_texts(name, [one.encode() for one in value])
+        return _describe_texts(name, [_utf8(name, one) for one in value])
     if isinstance(value, bytes | bytearray | memoryview):
         octets = memoryview(value).cast("B")
         return _BYTES, (len(octets),), [octets]

@@ -12,7 +12,7 @@ from typing import Any
 
 from secure_fedgraph import files
 from secure_fedgraph.errors import BadInput, HostileMessage
-from secure_fedgraph.protocol import nested
+from secure_fedgraph.protocol import nested, wire
 
 FORMAT = 1
 _LABEL = re.compile(r"[0-9]{5}-[0-9a-f]{8}")
@@ -59,6 +59,10 @@ class PartyStore:
         self._drop_all_but(committed)
         parts = {}
         for name, value in values.items():
+            if not wire.is_text(name):
+                raise BadInput(
+                    f"{self.owner}'s memory: the key {name!r:.60} is no text of UTF-8; make it one"
+                )
             try:
                 buffers = nested.pack(value).buffers
             except TypeError as error:

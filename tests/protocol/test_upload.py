@@ -90,6 +90,7 @@ def test_the_upload_is_a_copy():
         ({"a:1": torch.zeros(2)}, Unit.CLIENT, "do not fit a layout"),
         ({"a:1\nb": torch.zeros(2)}, Unit.CLIENT, "do not fit a layout"),
         ({"": torch.zeros(2)}, Unit.CLIENT, "do not fit a layout"),
+        ({"\ud800": torch.zeros(2)}, Unit.CLIENT, "do not fit a layout"),
         ({"n" * 201: torch.zeros(2)}, Unit.CLIENT, "do not fit a layout"),
         ({"a": torch.zeros((1,) * 9)}, Unit.CLIENT, "do not fit a layout"),
         ({str(i): torch.zeros(1) for i in range(MAX_TENSORS + 1)}, Unit.CLIENT, "at most 4096"),

@@ -99,6 +99,8 @@ def test_decoded_arrays_cannot_be_written():
         np.array([1 + 1j]),
         2**70,
         torch.zeros(1, dtype=torch.bfloat16),
+        "\ud800",
+        ["a", "\ud800"],
     ],
 )
 def test_what_the_format_does_not_carry(value):

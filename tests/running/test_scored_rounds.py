@@ -183,3 +183,24 @@ def test_own_networks_are_given_the_graph_itself_and_others_a_copy() -> None:
         scores_of(Writes(24, 4), graph)
     assert torch.equal(graph.edge_index, before[0]) and torch.equal(graph.x, before[1])
     assert given != [graph.edge_index.data_ptr()]
+
+
+class NanPredictions(sfg.FedAvg):
+    """Scores that are NaN for half of the nodes, by an override of a user's own."""
+
+    name = "nan-predictions"
+
+    def predict(self, released: Any, data: Any, schema: Any) -> torch.Tensor:
+        scores = super().predict(released, data, schema)
+        scores[: len(scores) // 2] = torch.nan
+        return scores
+
+
+def test_predictions_that_are_nan_are_named_once_and_count_as_wrong(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    honest = sfg.train(sfg.FedAvg(), DATA, "plaintext", rounds=2, seed=0)
+    run = sfg.train(NanPredictions(), DATA, "plaintext", rounds=2, seed=0)
+    named = [one for one in recwarn if one.category is sfg.ScoreWarning]
+    assert len({str(one.message) for one in named}) == 1 and "nan-predictions" in str(named[0].message)
+    assert run.accuracy["global"] < honest.accuracy["global"]
