@@ -18,6 +18,7 @@ from secure_fedgraph.algorithms.plugins import is_own
 from secure_fedgraph.audits.grid.figures import check_figures
 from secure_fedgraph.errors import BadInput, HostileMessage, SecureFedGraphError
 from secure_fedgraph.experiment.config import Experiment, experiment_of
+from secure_fedgraph.experiment.protect import budget_of
 from secure_fedgraph.experiment.released import check_model
 from secure_fedgraph.experiment.results import ASKED, is_read_singly
 from secure_fedgraph.federation import Federation
@@ -68,7 +69,7 @@ def check_evidence(
     _check_rounds(folder, result, experiment, prepared, transcript)
     if isinstance(result.get("released"), str):
         check_model(folder, result["released"])
-    check_figures(folder / RESULT, result, _rebuilt(result, experiment, prepared, transcript))
+    check_figures(folder / RESULT, result, experiment, _rebuilt(result, experiment, prepared, transcript))
     _check_kept(folder, result, experiment, transcript)
     _check_readers(folder, prepared.bound, transcript)
     _check_all_opened(folder, prepared.bound, transcript)
@@ -97,11 +98,14 @@ def check_header(folder: Path, note: Sent, raw: bytes) -> str:
     return message.run
 
 
-def charges_of(folder: Path, experiment: Experiment, runs: frozenset[str]) -> tuple[list[Charge], str]:
-    """What the ledger in a folder says that the run charged.
+def charges_of(
+    folder: Path, experiment: Experiment, runs: frozenset[str], shared: Path | None = None
+) -> tuple[list[Charge], str]:
+    """What a run's ledger says that it charged.
 
     Args:
         runs: the names of runs in the messages; a ledger that several runs share names others besides.
+        shared: the ledger that the run charged, where it is none of its own folder.
 
     Returns:
         The charges, and why there is no ledger to read: empty where there is one.
@@ -109,13 +113,17 @@ def charges_of(folder: Path, experiment: Experiment, runs: frozenset[str]) -> tu
     Raises:
         BadInput: for a ledger that is damaged, no file, or has charges of other runs alone.
     """
-    path = folder / LEDGER
+    path = folder / LEDGER if shared is None else shared
+    if shared is not None and not path.is_file():
+        raise BadInput(f"--ledger {path} is no file: give the ledger that the run in {folder} charged")
+    if shared is not None and experiment.ledger is None:
+        raise BadInput(f"--ledger {path}: the run in {folder} charged a ledger of its own; drop it")
     if not (path.exists() or path.is_symlink()):
         if experiment.ledger is not None:
             place = str(experiment.ledger)[:200]
             return [], (
                 f"the run charged the ledger {place!r}, which no audit opens because a file names it: what "
-                "was charged is not checked"
+                "was charged is not checked; name that ledger by --ledger"
             )
         return [], (
             f"{path} is missing: what was charged is not checked; put the run's ledger back (owners on "
@@ -242,7 +250,7 @@ def _rebuilt(
         (),
         0.0,
         prepared.evaluation,
-        None,
+        budget_of(experiment, prepared.federation),
         experiment.evaluate_every,
     )
 

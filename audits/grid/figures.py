@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,14 @@ from secure_fedgraph import files
 from secure_fedgraph.audits.conformance.rows import NOTHING, PASSED, row
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment import released
-from secure_fedgraph.experiment.results import ASKED, evaluation_entry, released_exactly
+from secure_fedgraph.experiment.config import Experiment
+from secure_fedgraph.experiment.results import (
+    ASKED,
+    evaluation_entry,
+    noise_to_signal,
+    plan_rows,
+    released_exactly,
+)
 from secure_fedgraph.protocol.transcript import NOTES
 from secure_fedgraph.running.run import Run
 
@@ -27,7 +35,7 @@ SAYS = {
 """Row of a file that a folder may lack -> what it holds where the file is there."""
 
 
-def check_figures(path: Path, result: Mapping[str, Any], run: Run) -> None:
+def check_figures(path: Path, result: Mapping[str, Any], experiment: Experiment, run: Run) -> None:
     """Computes every figure again that follows from the rest of a result, and compares the two.
 
     Scores and losses of each round, times, versions, notes and the digest of the weights stand in no other
@@ -36,6 +44,7 @@ def check_figures(path: Path, result: Mapping[str, Any], run: Run) -> None:
     Args:
         path: of the result.
         result: what it holds.
+        experiment: the result's configuration.
         run: rebuilt from its folder, with the result's own rounds.
 
     Raises:
@@ -52,15 +61,29 @@ def check_figures(path: Path, result: Mapping[str, Any], run: Run) -> None:
         "commonest_class": run.federation.referee.commonest_class if run.evaluation == "referee" else None,
         "released_exactly": exact,
         "form": {key: result["config"]["training"].get(key) for key in result.get("form") or {}},
+        "noise_to_signal": noise_to_signal(run),
+        "plan": plan_rows(run),
     }
     for key, value in due.items():
         if key in result:  # older results lack some
             _check_same(path, key, result[key], json.loads(json.dumps(value, default=str)))
+    _check_budget(path, result, experiment, run)
     if due["metric"] in SHARES:
         for number, one in enumerate(result["rounds"], start=1):
             for place, score in _numbers(one.get("accuracy"), f"rounds.{number}.accuracy"):
                 if not 0 <= score <= 1:
                     raise BadInput(f"{path}: {place} is {score}, and a share is from 0 to 1; {MEND}")
+
+
+def _check_budget(path: Path, result: Mapping[str, Any], experiment: Experiment, run: Run) -> None:
+    """What was asked for, and the deltas, against the configuration; what was spent is the ledger's."""
+    asked = None if run.budget is None else {**asdict(run.budget), "planned": experiment.planned}
+    said = result.get("budget")
+    if asked is not None and isinstance(said, dict):
+        said = {key: said.get(key) for key in asked}
+    _check_same(path, "budget", said, json.loads(json.dumps(asked)))
+    for unit, claim in result["privacy"].items():
+        _check_same(path, f"privacy.{unit}.delta", claim.get("delta"), experiment.delta)
 
 
 def _check_same(path: Path, place: str, said: object, due: object) -> None:

@@ -52,6 +52,7 @@ def audit_folder(
     own: str | None = None,
     silos: Mapping[str, str] | None = None,
     data: str | None = None,
+    ledger: Path | None = None,
 ) -> tuple[Experiment, Audit]:
     """The cells of a finished run that kept its transcript.
 
@@ -62,6 +63,7 @@ def audit_folder(
         silos: the files of the run's silos, where owners have data of their own: no file is opened because
             another names it.
         data: the run's own data, likewise.
+        ledger: the ledger that the run shares with others, likewise.
 
     Raises:
         BadInput: where the folder holds no result or no transcript, or damaged ones; for attacks that are
@@ -89,7 +91,7 @@ def audit_folder(
     about = {"algorithm": experiment.algorithm, "policy": experiment.policy, "seed": experiment.seed}
     about["variant"] = AS_CONFIGURED
     bodies = _readable(folder, transcript)
-    charges, why = charges_of(folder, experiment, bodies.runs)
+    charges, why = charges_of(folder, experiment, bodies.runs, ledger)
     run = _as_run(finished_run, experiment, policy, result, charges)
     why = why if owes(run) else ""  # without uploads a run has no ledger
     told, unseen = RunResult.model_validate(result), UNSEEN | (dict.fromkeys(OF_CHARGES, why) if why else {})

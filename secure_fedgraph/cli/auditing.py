@@ -62,6 +62,7 @@ def audit(
                 "control": control,
                 "algorithm": None if own else flags["algorithm"],
                 "silos": None,
+                "ledger": None,
                 "data": None if is_place(flags["data"] or "") else flags["data"],
             },
             grid_only,
@@ -71,7 +72,7 @@ def audit(
                 choices.readers(folders.read_folder(folder, own, flags["silos"], of)[1], attacks) or attacks
             )
         experiment, audited = folders.audit_folder(
-            folder, attacks, adversary, effort, own, flags["silos"], of
+            folder, attacks, adversary, effort, own, flags["silos"], of, flags["ledger"]
         )
         if out != folder:
             fresh_folder(out, flags["overwrite"])

@@ -48,11 +48,8 @@ def protect(
     if experiment.unit not in units:
         raise BadInput(f"unit {experiment.unit!r}: these data have {', '.join(units)}; give one of them")
     federation = federation.pooled() if algorithm.pools else federation
-    holders = federation.holders if experiment.unit in HELD else 1
-    shared = experiment.ledger is not None
-    budget = Budget(
-        experiment.epsilon, experiment.delta, experiment.unit, experiment.against, holders, shared
-    )
+    budget = budget_of(experiment, federation)
+    assert budget is not None
     if experiment.planned and kept is not None:
         return Protected(experiment.make_policy(kept), budget)
     forecast = Forecast(
@@ -70,6 +67,20 @@ def protect(
     policy = experiment.make_policy()
     forecast.check_first(policy)
     return Protected(policy, budget)
+
+
+def budget_of(experiment: Experiment, federation: Federation) -> Budget | None:
+    """The budget that an experiment asks for; None where it asks for none.
+
+    Args:
+        experiment: as asked for.
+        federation: with all data in one place where the algorithm pools.
+    """
+    if experiment.epsilon is None:
+        return None
+    holders = federation.holders if experiment.unit in HELD else 1
+    shared = experiment.ledger is not None
+    return Budget(experiment.epsilon, experiment.delta, experiment.unit, experiment.against, holders, shared)
 
 
 def split_of(

@@ -60,9 +60,13 @@ def check_model(out: Path, digest: str | None) -> None:
         digest: as the result has it; None for a run without one, or before there was this key.
 
     Raises:
-        BadInput: for another model.
+        BadInput: for another model, and where a link, a folder or the like stands in its place.
     """
     path = out / NAME
+    if files.size_of(path) is None and (path.is_symlink() or path.exists()):
+        raise BadInput(
+            f"{path} is no plain file but a link, a folder or the like: put a copy of the file back"
+        )
     if digest is None or files.size_of(path) is None:
         return
     there = hashlib.sha256(files.read(path, root=out, most=MOST)).hexdigest()
@@ -100,8 +104,14 @@ def read(out: Path, name: str, digest: str | None = None) -> Released:
             changed or another run's.
     """
     path = out / NAME
+    check_model(out, digest)
     if files.size_of(path) is None:
-        raise BadInput(f"{out} holds no {NAME}: {_why_none(out, name)}")
+        why = (
+            f"result.json names its digest ({digest[:16]}…): put a copy back"
+            if digest
+            else _why_none(out, name)
+        )
+        raise BadInput(f"{out} holds no {NAME}: {why}")
     try:
         value = nested.unpack(files.read(path, root=out, most=MOST))
         settings = json.loads(value["settings"])
@@ -115,7 +125,6 @@ def read(out: Path, name: str, digest: str | None = None) -> Released:
         raise
     except (HostileMessage, ValidationError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise BadInput(f"{path} is damaged ({type(error).__name__}): run the experiment again") from None
-    check_model(out, digest)
     return Released(settings, schema, state)
 
 

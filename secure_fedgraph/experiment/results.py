@@ -497,12 +497,10 @@ def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str,
         "accuracy": run.accuracy,
         "commonest_class": run.federation.referee.commonest_class if run.evaluation == "referee" else None,
         "privacy": run.privacy(delta=experiment.delta),
-        "noise_to_signal": of_a_run(
-            Prepared(run.algorithm, run.federation, run.policy, RunOptions(rounds=len(run.history) or None))
-        ),
+        "noise_to_signal": noise_to_signal(run),
         "released_exactly": released_exactly(run, bool(run.state), model is not None),
         "budget": _budget(run, experiment),
-        "plan": _plan(run),
+        "plan": plan_rows(run),
         "bytes": {"up": traffic["up"], "down": traffic["down"], "evaluation": traffic["evaluation"]},
         "channels": _channels(run, experiment.delta),
         "carriers": _carriers(run),
@@ -586,7 +584,14 @@ def _of_all_runs(budget: Budget, ledger: Path) -> dict[str, Any]:
     }
 
 
-def _plan(run: Run) -> list[dict[str, Any]] | None:
+def noise_to_signal(run: Run) -> float | None:
+    """The noise that reaches the model over the signal, as the run was bound; None where there is none."""
+    return of_a_run(
+        Prepared(run.algorithm, run.federation, run.policy, RunOptions(rounds=len(run.history) or None))
+    )
+
+
+def plan_rows(run: Run) -> list[dict[str, Any]] | None:
     """How the budget is split, a row for each channel or randomised input that uses part of it."""
     if run.budget is None:
         return None

@@ -26,6 +26,7 @@ Examples:
 )  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The file to write.")
 @click.option("--algorithm", help="Your own algorithm as module:Class, where the run is of one.")
+@click.option("--ledger", type=click.Path(path_type=Path), help="The ledger that the run shared with others.")
 @click.option("--overwrite", is_flag=True, help="Replace earlier files.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
 @click.option("--debug", is_flag=True, help="Show a traceback with an error.")

@@ -51,11 +51,13 @@ def _is_about(row: Mapping[str, JsonValue], words: Sequence[str]) -> bool:
 
 @click.command(epilog="\b\nExample:\n  secure-fedgraph report runs/masked")
 @click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--ledger", type=click.Path(path_type=Path), help="The ledger that the run shared with others.")
 @click.option("--debug", is_flag=True, hidden=True)
-def report(folder: Path, debug: bool) -> None:
+def report(folder: Path, ledger: Path | None, debug: bool) -> None:
     """Rebuild report.html from the JSON in a folder."""
     from secure_fedgraph.audits.conformance.printed import check_printed
     from secure_fedgraph.report.page import write_report
 
-    check_printed(folder)
+    if why := check_printed(folder, ledger):
+        warn(f"the page's epsilons are those of result.json, compared with no ledger: {why}")
     click.echo(write_report(folder))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from secure_fedgraph.experiment.schema import AuditResult, RunResult
 from secure_fedgraph.protocol.text import printable
@@ -20,7 +21,9 @@ NOT_FOR = (
 )
 
 
-def card(run: RunResult, audit: AuditResult | None, form: str, file: str) -> str:
+def card(
+    run: RunResult, audit: AuditResult | None, form: str, file: str, unchecked: Sequence[str] = ()
+) -> str:
     """The card as Markdown.
 
     Args:
@@ -28,6 +31,7 @@ def card(run: RunResult, audit: AuditResult | None, form: str, file: str) -> str
         audit: of the same folder, where there is one.
         form: what was exported: ``state_dict``, ``torchscript`` or ``onnx``.
         file: the name of the exported file.
+        unchecked: what was compared with nothing, each with the reason.
     """
     config = {
         key: _text(run.config.get(key)) for key in ("algorithm", "data", "clients", "partition", "policy")
@@ -38,6 +42,7 @@ def card(run: RunResult, audit: AuditResult | None, form: str, file: str) -> str
         "",
         f"{_code(file)} is a {form}, written by `secure-fedgraph export`.",
         f"SHA-256 of the run's final state: {_code(run.weights)}.",
+        *[f"Not checked: {_text(one)}." for one in unchecked],
         "",
         "## Data",
         "",

@@ -15,7 +15,7 @@ from secure_fedgraph.audits.conformance.printed import check_printed
 from secure_fedgraph.cli.exporting.card import card
 from secure_fedgraph.cli.exporting.model import as_state_dict, as_torchscript, rebuilt
 from secure_fedgraph.cli.exporting.onnx_file import as_onnx
-from secure_fedgraph.cli.screen import visible
+from secure_fedgraph.cli.screen import visible, warn
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment import released
 from secure_fedgraph.experiment.released import Released
@@ -29,9 +29,18 @@ FORMS: Mapping[str, Callable[[nn.Module, Released], bytes]] = {"torchscript": as
 
 
 def export(
-    folder: Path, form: str, out: Path, algorithm: str | None, overwrite: bool, as_json: bool, debug: bool
+    folder: Path,
+    form: str,
+    out: Path,
+    algorithm: str | None,
+    ledger: Path | None,
+    overwrite: bool,
+    as_json: bool,
+    debug: bool,
 ) -> None:
     """Writes the released model of a finished run, and its card beside it.
+
+    Where the card's epsilons, or the model, could be compared with nothing, a warning and the card say so.
 
     Raises:
         BadInput: where the folder holds no finished run with a model, something stands in the way, or the
@@ -42,8 +51,22 @@ def export(
     check_own_name(name, algorithm, folder)
     if not isinstance(name, str):
         raise BadInput(f"{folder / 'result.json'} names no algorithm: put a copy back")
-    check_printed(folder)
-    kept = released.read(folder, name, run.released if isinstance(run.released, str) else None)
+    unchecked = [
+        f"its epsilons are those of result.json: {why}" for why in (check_printed(folder, ledger),) if why
+    ]
+    digest = run.released if isinstance(run.released, str) else None
+    if (
+        digest is None
+        and "released" in run.model_fields_set
+        and files.size_of(folder / released.NAME) is not None
+    ):
+        raise BadInput(
+            f"{folder / 'result.json'} says that the run released no model, and {released.NAME} lies beside "
+            "it: put copies of both back that are of one run"
+        )
+    kept = released.read(folder, name, digest)
+    if digest is None:
+        unchecked.append(f"the model may be another run's: result.json names no digest of {released.NAME}")
     beside = out.with_name(out.name + CARD)
     for path in (out, beside):
         if path.is_dir() or (path.exists() and not overwrite):
@@ -53,7 +76,9 @@ def export(
         raise BadInput(f"--out {out}: {out.parent} is no folder; make it first")
     model = rebuilt(name, kept)
     content = as_state_dict(model) if form == "state_dict" else FORMS[form](model, kept)
-    text = card(run, _audit(folder, run), form, out.name)
+    text = card(run, _audit(folder, run), form, out.name, unchecked)
+    for one in unchecked:
+        warn(f"{out.name} and its card: {one}")
     try:
         files.write(out, [content], private=False)
         files.write(beside, [text.encode(errors="backslashreplace")], private=False)

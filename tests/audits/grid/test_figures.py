@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,10 +13,11 @@ import pytest
 from click.testing import CliRunner
 
 from secure_fedgraph.attacks import ATTACKS
-from secure_fedgraph.audits.conformance.rows import NOTHING, PASSED
+from secure_fedgraph.audits.conformance.printed import check_printed
+from secure_fedgraph.audits.conformance.rows import FAILED, NOTHING, PASSED
 from secure_fedgraph.audits.grid.folders import audit_folder
 from secure_fedgraph.cli.main import main
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.errors import BadInput, BrokenClaim
 from secure_fedgraph.experiment import released
 from secure_fedgraph.experiment.config import experiment_of
 from secure_fedgraph.experiment.results import begin, execute, run_result, write_json
@@ -56,6 +58,16 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def folder(whole: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(whole, tmp_path / "run"))
+
+
+@pytest.fixture(scope="module")
+def noised_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return finished(tmp_path_factory.mktemp("noised") / "run", policy="distributed_dp", epsilon=8.0)
+
+
+@pytest.fixture
+def noised(noised_once: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(noised_once, tmp_path / "noised"))
 
 
 def change(folder: Path, edit: Callable[[dict[str, Any]], object]) -> None:
@@ -105,6 +117,84 @@ def test_a_figure_that_does_not_follow_is_named(name: str, folder: Path) -> None
         audit_folder(folder, READ_BY_NONE)
 
 
+PLANNED: dict[str, Callable[[dict[str, Any]], object]] = {
+    "budget.epsilon": lambda v: v["budget"].update(epsilon=2.0),
+    "budget.holders": lambda v: v["budget"].update(holders=3),
+    "budget.adaptive": lambda v: v["budget"].update(adaptive=True),
+    "budget.planned": lambda v: v["budget"].update(planned=False),
+    "budget is null": lambda v: v.update(budget=None),
+    "plan": lambda v: v["plan"][0].update(uses=1),
+    "noise_to_signal": lambda v: v.update(noise_to_signal=0.001),
+    "privacy.node.delta": lambda v: v["privacy"]["node"].update(delta=0.5),
+}
+
+
+SOON = ("budget.epsilon", "plan", "noise_to_signal")
+
+
+@pytest.mark.parametrize(
+    "place", [one if one in SOON else pytest.param(one, marks=pytest.mark.slow) for one in PLANNED]
+)
+def test_what_the_configuration_decides_of_a_budget_is_compared(place: str, noised: Path) -> None:
+    change(noised, PLANNED[place])
+    with pytest.raises(BadInput, match=re.escape(place)):
+        audit_folder(noised, READ_BY_NONE)
+
+
+CHARGED: dict[str, Callable[[dict[str, Any]], object]] = {
+    "relation": lambda v: v["privacy"]["client"].update(relation="replace"),
+    "holders": lambda v: v["privacy"]["client"].update(holders=3),
+    "computational": lambda v: v["privacy"]["client"].update(computational=False),
+    "accountant": lambda v: v["privacy"]["client"].update(accountant="pld"),
+    "budget's relation": lambda v: v["budget"].update(relation="replace"),
+    "budget's epsilon": lambda v: v["budget"].update(epsilon=9.0),
+}
+
+
+@pytest.mark.parametrize("key", CHARGED)
+def test_what_stands_beside_an_epsilon_is_that_of_the_charges(key: str, noised: Path) -> None:
+    assert check_printed(noised) == ""
+    change(noised, CHARGED[key])
+    with pytest.raises(BrokenClaim, match=key.removeprefix("budget's ")):
+        check_printed(noised)
+    if key == "relation":
+        _, audit = audit_folder(noised, READ_BY_NONE)
+        assert {row["check"]: row["outcome"] for row in audit.conformance}["composed"] == FAILED
+
+
+@pytest.fixture(scope="module")
+def sharing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs on one ledger."""
+    place = tmp_path_factory.mktemp("sharing")
+    for number, (rate, epsilon) in enumerate([(0.01, 2.0), (0.02, 8.0)]):
+        training = {"hidden": [4], "fanout": [2], "learning_rate": rate}
+        shared = {"ledger": place / "shared.jsonl", "epsilon": epsilon, "rounds": 1, "training": training}
+        finished(place / f"run-{number}", policy="distributed_dp", **shared)
+    return place
+
+
+def test_a_shared_ledger_is_compared_where_it_is_named(sharing: Path, tmp_path: Path) -> None:
+    run, ledger = Path(shutil.copytree(sharing / "run-0", tmp_path / "run")), sharing / "shared.jsonl"
+    _, audit = audit_folder(run, READ_BY_NONE)
+    assert "--ledger" in {row["check"]: row.get("reason", "") for row in audit.conformance}["composed"]
+    _, audit = audit_folder(run, READ_BY_NONE, ledger=ledger)
+    assert {row["check"]: row["outcome"] for row in audit.conformance}["composed"] == PASSED
+    out = ["--to", "state_dict", "--out", str(tmp_path / "model.pt"), "--overwrite"]
+    commands = [["report", str(run)], ["export", str(run), *out]]
+    for command in commands:
+        assert "--ledger" in CliRunner().invoke(main, command).stderr
+    assert "Not checked" in (tmp_path / "model.pt.card.md").read_text()
+    for command in commands:
+        assert CliRunner().invoke(main, [*command, "--ledger", str(ledger)]).stderr == ""
+    assert "Not checked" not in (tmp_path / "model.pt.card.md").read_text()
+    change(run, lambda v: v["privacy"]["client"].update(epsilon=0.1))
+    for command in commands:
+        assert CliRunner().invoke(main, [*command, "--ledger", str(ledger)]).exit_code == 4
+    change(run, lambda v: v["config"].update(ledger=None))
+    with pytest.raises(BadInput, match="of its own"):
+        check_printed(run, ledger)
+
+
 def test_the_model_of_another_run_is_neither_audited_nor_exported(folder: Path, tmp_path: Path) -> None:
     other = finished(tmp_path / "other", seed=1)
     (folder / "released.model").write_bytes((other / "released.model").read_bytes())
@@ -113,8 +203,25 @@ def test_the_model_of_another_run_is_neither_audited_nor_exported(folder: Path, 
     asked = ["export", str(folder), "--to", "state_dict", "--out", str(tmp_path / "model.pt")]
     assert CliRunner().invoke(main, asked).exit_code == 2
     (folder / "released.model").unlink()
+    (folder / "released.model").symlink_to(other / "released.model")
+    with pytest.raises(BadInput, match="no plain file"):
+        audit_folder(folder, READ_BY_NONE)
+    assert "no plain file" in CliRunner().invoke(main, asked).stderr
+    (folder / "released.model").unlink()
+    assert "names its digest" in CliRunner().invoke(main, asked).stderr
     _, audit = audit_folder(folder, READ_BY_NONE)
     assert "model" in {row["check"] for row in audit.conformance if row["outcome"] == NOTHING}
+
+
+def test_a_model_that_the_result_does_not_name_is_not_passed_off_as_its_own(
+    folder: Path, tmp_path: Path
+) -> None:
+    asked = ["export", str(folder), "--to", "state_dict", "--out", str(tmp_path / "model.pt")]
+    change(folder, lambda v: v.update(released=None))
+    assert CliRunner().invoke(main, asked).exit_code == 2
+    change(folder, lambda v: v.pop("released"))
+    assert "may be another run's" in CliRunner().invoke(main, asked).stderr
+    assert "Not checked: the model may be" in (tmp_path / "model.pt.card.md").read_text()
 
 
 def test_a_file_that_nothing_is_compared_with_is_named(folder: Path) -> None:
