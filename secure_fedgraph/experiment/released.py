@@ -63,10 +63,7 @@ def check_model(out: Path, digest: str | None) -> None:
         BadInput: for another model, and where a link, a folder or the like stands in its place.
     """
     path = out / NAME
-    if files.size_of(path) is None and (path.is_symlink() or path.exists()):
-        raise BadInput(
-            f"{path} is no plain file but a link, a folder or the like: put a copy of the file back"
-        )
+    _check_plain(path)
     if digest is None or files.size_of(path) is None:
         return
     there = hashlib.sha256(files.read(path, root=out, most=MOST)).hexdigest()
@@ -74,6 +71,13 @@ def check_model(out: Path, digest: str | None) -> None:
         raise BadInput(
             f"{path} is not the model of the result beside it (released is {digest[:16]}…, and the file has "
             f"{there[:16]}…): put copies of both back that are of one run"
+        )
+
+
+def _check_plain(path: Path) -> None:
+    if files.size_of(path) is None and (path.is_symlink() or path.exists()):
+        raise BadInput(
+            f"{path} is no plain file but a link, a folder or the like: put a copy of the file back"
         )
 
 
@@ -104,7 +108,7 @@ def read(out: Path, name: str, digest: str | None = None) -> Released:
             changed or another run's.
     """
     path = out / NAME
-    check_model(out, digest)
+    _check_plain(path)
     if files.size_of(path) is None:
         why = (
             f"result.json names its digest ({digest[:16]}…): put a copy back"
@@ -125,6 +129,7 @@ def read(out: Path, name: str, digest: str | None = None) -> Released:
         raise
     except (HostileMessage, ValidationError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise BadInput(f"{path} is damaged ({type(error).__name__}): run the experiment again") from None
+    check_model(out, digest)
     return Released(settings, schema, state)
 
 

@@ -185,6 +185,7 @@ def test_a_folder_without_a_model_says_why(
     (other / released.NAME).unlink()
     result = json.loads((other / "result.json").read_text())
     result["config"]["algorithm"] = name
+    result["released"] = None
     (other / "result.json").write_text(json.dumps(result))
     for seed in range(seeds if seeds > 1 else 0):
         (other / f"seed-{seed}").mkdir()
