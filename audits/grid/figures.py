@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -24,6 +25,8 @@ from secure_fedgraph.protocol.transcript import NOTES
 from secure_fedgraph.running.run import Run
 
 MEND = "put a copy of result.json back, or run again with --set transcript=full"
+ROUNDING = 1e-6
+"""The share by which a figure may differ: a plan's rows round the noise that others are made of."""
 SHARES = ("accuracy", "auc")
 """Measures whose scores lie between 0 and 1."""
 
@@ -90,6 +93,11 @@ def _check_same(path: Path, place: str, said: object, due: object) -> None:
     if isinstance(said, dict) and isinstance(due, dict):
         for key in (*due, *(said.keys() - due.keys())):
             _check_same(path, f"{place}.{key}", said.get(key), due.get(key))
+    elif isinstance(said, list) and isinstance(due, list) and len(said) == len(due):
+        for number, (one, other) in enumerate(zip(said, due, strict=True)):
+            _check_same(path, f"{place}.{number}", one, other)
+    elif isinstance(said, float) and isinstance(due, float) and math.isclose(said, due, rel_tol=ROUNDING):
+        return
     elif said != due:
         shown = (json.dumps(value, default=str)[:160] for value in (said, due))
         raise BadInput(

@@ -73,6 +73,8 @@ def audit_folder(
         raise wrong_type("folder", folder, "give the folder of a finished run")
     folder, attacks = Path(folder), checked_attacks(attacks, adversary, effort)
     result, experiment = read_folder(folder, own, silos, data)
+    if "seeds" in result and (of_one := sorted(folder.glob("seed-*"))):
+        raise BadInput(f"{folder} is of several seeds: give the folder of one, as {of_one[0]}")
     transcript = _read_transcript(folder / "transcript", attacks)
     if not any(sent.kept for sent in transcript.sent):
         raise BadInput(f"{folder} kept sizes only: run again with --set transcript=full")

@@ -20,7 +20,7 @@ from secure_fedgraph.cli.main import main
 from secure_fedgraph.errors import BadInput, BrokenClaim
 from secure_fedgraph.experiment import released
 from secure_fedgraph.experiment.config import experiment_of
-from secure_fedgraph.experiment.results import begin, execute, run_result, write_json
+from secure_fedgraph.experiment.results import begin, execute, mean_result, run_result, write_json
 
 READ_BY_NONE = [ATTACKS["c1-neighgen-single"]]
 SMALL = {"nodes": 90, "features": 16}
@@ -222,6 +222,14 @@ def test_a_model_that_the_result_does_not_name_is_not_passed_off_as_its_own(
     change(folder, lambda v: v.pop("released"))
     assert "may be another run's" in CliRunner().invoke(main, asked).stderr
     assert "Not checked: the model may be" in (tmp_path / "model.pt.card.md").read_text()
+
+
+def test_of_several_seeds_one_is_audited(folder: Path) -> None:
+    result = json.loads((folder / "result.json").read_text())
+    change(folder, lambda v: v.update(mean_result([result])))
+    (folder / "seed-0").mkdir()
+    with pytest.raises(BadInput, match="seed-0"):
+        audit_folder(folder, READ_BY_NONE)
 
 
 def test_a_file_that_nothing_is_compared_with_is_named(folder: Path) -> None:
