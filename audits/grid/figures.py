@@ -26,7 +26,9 @@ from secure_fedgraph.running.run import Run
 
 MEND = "put a copy of result.json back, or run again with --set transcript=full"
 ROUNDING = 1e-6
-"""The share by which a figure may differ: a plan's rows round the noise that others are made of."""
+"""The share by which a figure may differ: the noise that it is made of is worked out from a plan's rows."""
+ROUNDED_UP = 1e-4
+"""How far apart the epsilons of a plan's rows may be, which are rounded up at the fourth digit."""
 SHARES = ("accuracy", "auc")
 """Measures whose scores lie between 0 and 1."""
 
@@ -69,7 +71,8 @@ def check_figures(path: Path, result: Mapping[str, Any], experiment: Experiment,
     }
     for key, value in due.items():
         if key in result:  # older results lack some
-            _check_same(path, key, result[key], json.loads(json.dumps(value, default=str)))
+            plain = json.loads(json.dumps(value, default=str))
+            _check_same(path, key, result[key], plain, ROUNDED_UP if key == "plan" else 0.0)
     _check_budget(path, result, experiment, run)
     if due["metric"] in SHARES:
         for number, one in enumerate(result["rounds"], start=1):
@@ -89,14 +92,18 @@ def _check_budget(path: Path, result: Mapping[str, Any], experiment: Experiment,
         _check_same(path, f"privacy.{unit}.delta", claim.get("delta"), experiment.delta)
 
 
-def _check_same(path: Path, place: str, said: object, due: object) -> None:
+def _check_same(path: Path, place: str, said: object, due: object, apart: float = 0.0) -> None:
     if isinstance(said, dict) and isinstance(due, dict):
         for key in (*due, *(said.keys() - due.keys())):
-            _check_same(path, f"{place}.{key}", said.get(key), due.get(key))
+            _check_same(path, f"{place}.{key}", said.get(key), due.get(key), apart)
     elif isinstance(said, list) and isinstance(due, list) and len(said) == len(due):
         for number, (one, other) in enumerate(zip(said, due, strict=True)):
-            _check_same(path, f"{place}.{number}", one, other)
-    elif isinstance(said, float) and isinstance(due, float) and math.isclose(said, due, rel_tol=ROUNDING):
+            _check_same(path, f"{place}.{number}", one, other, apart)
+    elif (
+        isinstance(said, float)
+        and isinstance(due, float)
+        and math.isclose(said, due, rel_tol=ROUNDING, abs_tol=apart)
+    ):
         return
     elif said != due:
         shown = (json.dumps(value, default=str)[:160] for value in (said, due))
