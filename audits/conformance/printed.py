@@ -135,7 +135,7 @@ def check_printed(folder: Path, shared: Path | None = None) -> str:
         raise BadInput(f"--ledger {shared} is no file: give the ledger that the run in {folder} charged")
     if not ledger.is_file():
         if named is not None:
-            return f"the run charged the ledger {str(named)[:200]!r}, which is opened where --ledger names it"
+            return f"name the ledger that the run shared, {str(named)[:200]!r}, by --ledger"
         return f"{ledger} is missing" if any(row.messages for row in result.channels) else ""
     charges = read_ledger(ledger)
     runs = sorted({charge.run for charge in charges} - {TORN}) or [TORN]

@@ -59,5 +59,5 @@ def report(folder: Path, ledger: Path | None, debug: bool) -> None:
     from secure_fedgraph.report.page import write_report
 
     if why := check_printed(folder, ledger):
-        warn(f"the page's epsilons are those of result.json, compared with no ledger: {why}")
+        warn(f"the page's epsilons are compared with no ledger: {why}")
     click.echo(write_report(folder))

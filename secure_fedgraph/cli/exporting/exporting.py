@@ -52,7 +52,7 @@ def export(
     if not isinstance(name, str):
         raise BadInput(f"{folder / 'result.json'} names no algorithm: put a copy back")
     unchecked = [
-        f"its epsilons are those of result.json: {why}" for why in (check_printed(folder, ledger),) if why
+        f"the epsilons are compared with no ledger: {why}" for why in (check_printed(folder, ledger),) if why
     ]
     digest = run.released if isinstance(run.released, str) else None
     if (
