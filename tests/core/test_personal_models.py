@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 
 import secure_fedgraph as sfg
 from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
@@ -65,3 +66,26 @@ def test_a_model_that_fails_ends_no_run(federation) -> None:
     scores = run.history[-1]["accuracy"]
     assert scores["own"] > 0.6
     assert not {"personal", "personal_global"} & scores.keys()  # they would be what owners have without it
+
+
+class Plain(sfg.FedAvg):
+    """A model of somebody's own whose scores do not depend on noise."""
+
+    def predict(self, params, graph, schema):
+        weights = torch.linspace(-1, 1, schema.features * schema.classes)
+        return graph.x @ weights.reshape(schema.features, schema.classes)
+
+
+class Recording(Plain):
+    """The same with scores that record gradients, as those of any module without no_grad."""
+
+    def predict(self, params, graph, schema):
+        return super().predict(params, graph, schema) + torch.zeros((), requires_grad=True)
+
+
+@pytest.mark.parametrize("measure", ["accuracy", "auc"])
+def test_scores_that_record_gradients_give_the_same_figures(measure, federation, monkeypatch) -> None:
+    monkeypatch.setattr(Plain, "metric", measure)
+    noisy = sfg.policies.distributed_dp(norm=1.0, multiplier=1.0)
+    rows = scores(Recording(), federation, noisy)
+    assert rows == scores(Plain(), federation, noisy) and rows[-1].keys() >= KEYS
