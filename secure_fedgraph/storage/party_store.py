@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from secure_fedgraph import files
-from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.errors import IN_ANOTHER_FOLDER, BadInput, HostileMessage, damaged
 from secure_fedgraph.protocol import nested, wire
 
 FORMAT = 1
@@ -161,17 +161,12 @@ def read_json(path: Path, root: Path | None = None) -> dict[str, Any]:
     if schema != f"secure-fedgraph/checkpoint/{FORMAT}":
         raise BadInput(
             f"{path} is {str(schema)[:60]!r}, and this version reads secure-fedgraph/checkpoint/{FORMAT}: "
-            "resume with the version that wrote it, or run again with --overwrite"
+            f"resume with the version that wrote it, or {IN_ANOTHER_FOLDER}"
         )
     if checksum([text]) != check:
         raise damaged(path, "its checksum is another")
     content: dict[str, Any] = value
     return content
-
-
-def damaged(path: Path, why: str) -> BadInput:
-    """The error for a file of a checkpoint that cannot be used."""
-    return BadInput(f"{path} is damaged ({why}): put a copy back, or run again with --overwrite")
 
 
 def _read(path: Path, root: Path | None = None, most: int = files.MOST) -> bytes:

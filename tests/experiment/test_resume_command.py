@@ -150,6 +150,64 @@ def test_overwriting_a_stopped_run(tmp_path: Path) -> None:
     assert len((tmp_path / "ledger.jsonl").read_text().splitlines()) == 9
 
 
+NOISE = ("--policy", "distributed_dp", "--unit", "client", "--epsilon")
+
+
+@pytest.mark.parametrize("seeds", [(), ("--seeds", "2")])
+def test_overwriting_says_which_charges_it_drops(seeds: tuple[str, ...], tmp_path: Path) -> None:
+    stop(tmp_path, 4 if seeds else 2, *NOISE, "8", *seeds)
+    ledgers = sorted(tmp_path.rglob("ledger.jsonl"))
+    charges = sum(len(path.read_text().splitlines()) for path in ledgers)
+    assert charges == (15 if seeds else 9)
+    for again in (*NOISE, "4"), ():
+        done = call("run", *SMALL, *again, *seeds, "--out", tmp_path, "--overwrite", "--quiet")
+        assert done.exit_code == 0, done.stderr
+        (line,) = done.stderr.splitlines()
+        assert f" {charges} charges" in line and f"--ledger {ledgers[0]}" in line
+        charges = 18 if seeds else 9  # of the run in between, which is finished
+    done = call("run", *SMALL, *seeds, "--out", tmp_path, "--overwrite", "--quiet")
+    assert done.exit_code == 0 and not done.stderr  # that one had no noise
+
+
+def test_seeds_of_a_stopped_run_are_none_of_the_run_that_overwrites_it(tmp_path: Path) -> None:
+    stop(tmp_path, 4, "--seeds", "2")
+    assert call("run", *SMALL, "--rounds", 2, "--seeds", 2, "--out", tmp_path, "--overwrite").exit_code == 0
+    assert [result(tmp_path / f"seed-{seed}")["config"]["rounds"] for seed in (0, 1)] == [2, 2]
+
+
+def test_no_ledger_is_shared_and_cleared_at_once(tmp_path: Path) -> None:
+    stop(tmp_path, 2, *NOISE, "8")
+    shared = tmp_path / "ledger.jsonl"
+    before = shared.read_bytes()
+    over = ("--overwrite", "--ledger", tmp_path / "checkpoint" / ".." / shared.name)
+    refused = call("run", *SMALL, *NOISE, "16", "--out", tmp_path, *over)
+    assert refused.exit_code == 2 and "which --overwrite clears" in refused.stderr
+    assert shared.read_bytes() == before
+
+
+def test_another_folder_with_the_ledger_of_a_stopped_run_counts_what_that_spent(tmp_path: Path) -> None:
+    stop(tmp_path / "run", 2, *NOISE, "8")
+    shared = tmp_path / "run" / "ledger.jsonl"
+    before = shared.read_bytes()
+    refused = call("run", *SMALL, *NOISE, "8", "--out", tmp_path / "run")
+    assert refused.exit_code == 2 and "--ledger" in refused.stderr and "--overwrite" not in refused.stderr
+    other = ("--out", tmp_path / "other", "--ledger", shared)
+    assert call("run", *SMALL, *NOISE, "7", *other).exit_code == 3
+    assert call("run", *SMALL, *NOISE, "16", *other).exit_code == 0
+    budget = result(tmp_path / "other")["budget"]
+    assert budget["spent"] + 3 < budget["spent_by_all_runs"] <= 16
+    assert shared.read_bytes().startswith(before)
+
+
+@pytest.mark.parametrize("lost", ["transcript/notes.jsonl", "checkpoint/exchange.json"])
+def test_a_damaged_record_advises_nothing_that_drops_charges(lost: str, tmp_path: Path) -> None:
+    stop(tmp_path, 2, *NOISE, "8")
+    (tmp_path / lost).write_bytes(b"{\n")
+    refused = call("resume", tmp_path)
+    assert refused.exit_code == 2 and f"{Path(lost).name} is damaged" in refused.stderr
+    assert "--ledger" in refused.stderr and "--overwrite" not in refused.stderr
+
+
 def test_no_checkpoints_where_none_are_asked_for(tmp_path: Path) -> None:
     stop(tmp_path, 2, "--set", "checkpoint_every=0")
     assert not (tmp_path / "checkpoint").exists()
