@@ -13,6 +13,7 @@ from typing import Any
 from secure_fedgraph import files
 from secure_fedgraph.errors import IN_ANOTHER_FOLDER, BadInput, HostileMessage, damaged
 from secure_fedgraph.protocol import nested, wire
+from secure_fedgraph.protocol.memory import packed
 
 FORMAT = 1
 _LABEL = re.compile(r"[0-9]{5}-[0-9a-f]{8}")
@@ -63,10 +64,7 @@ class PartyStore:
                 raise BadInput(
                     f"{self.owner}'s memory: the key {name!r:.60} is no text of UTF-8; make it one"
                 )
-            try:
-                buffers = nested.pack(value).buffers
-            except TypeError as error:
-                raise BadInput(f"{self.owner}'s memory {name!r}: {error}") from None
+            buffers = packed(name, value, self.owner).buffers
             check = checksum(buffers)
             file = f"{hashlib.sha256(name.encode()).hexdigest()[:12]}-{check:08x}.part"
             if files.size_of(self.folder / file) is None:  # writing the list syncs all of them

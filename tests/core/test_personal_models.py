@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 import secure_fedgraph as sfg
+from secure_fedgraph.errors import BadInput
 from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
 from secure_fedgraph.protocol.transcript import everything
 
@@ -89,3 +91,24 @@ def test_scores_that_record_gradients_give_the_same_figures(measure, federation,
     noisy = sfg.policies.distributed_dp(norm=1.0, multiplier=1.0)
     rows = scores(Recording(), federation, noisy)
     assert rows == scores(Plain(), federation, noisy) and rows[-1].keys() >= KEYS
+
+
+class Keeping(Plain):
+    """An algorithm of somebody's own whose clients keep something that is no plain value."""
+
+    def __init__(self, kept: Any = None) -> None:
+        super().__init__()
+        self.make = kept
+
+    @sfg.FedAvg.UPDATE.answer
+    def update(self, client, given):
+        client.memory["kept"] = {"in": self.make()}
+        return super().update(client, given)
+
+
+def test_what_clients_keep_is_copied_for_the_referee_or_refused_by_name(federation) -> None:
+    noisy = sfg.policies.distributed_dp(norm=1.0, multiplier=1.0)
+    live = Keeping(lambda: torch.ones(1, requires_grad=True) * 2)  # no leaf, so torch does not copy it
+    assert scores(live, federation, noisy) == scores(Plain(), federation, noisy)
+    with pytest.raises(BadInput, match=r"^owner-\d's memory 'kept/in' is a lock, which"):
+        scores(Keeping(threading.Lock), federation, noisy)
