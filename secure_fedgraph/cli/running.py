@@ -30,6 +30,7 @@ from secure_fedgraph.experiment.results import (
     begun,
     check_can_start,
     check_goes_on,
+    check_result_is_of,
     dropped_charges,
     execute,
     finish,
@@ -97,6 +98,7 @@ def resume(
             raise BadInput(f"--data {data}: {folder} is finished, and reads no data; drop it")
         if device is not None:
             raise BadInput(f"--device {device}: {folder} is finished, and trains no more; drop it")
+        check_result_is_of(folder, result)
         finish(folder)
         if not (folder / "report.html").exists():
             check_printed(folder)

@@ -300,22 +300,69 @@ def check_goes_on(out: Path) -> None:
     those of the second training alone.
 
     Raises:
-        BadInput: naming the checkpoint, the result, and what the run left.
+        BadInput: naming the checkpoint, the result, and what the run left; for a result of another run.
     """
     commit, result, ledger = commit_path(out / "checkpoint"), out / "result.json", out / "ledger.jsonl"
-    if result.exists() or files.size_of(commit) is not None:
+    if result.exists():
+        check_result_is_of(out, read_json(result, "run", out))
+        return
+    if files.size_of(commit) is not None:
         return
     left = ["messages in transcript"] if Transcript.is_begun(out / "transcript") else []
     if files.size_of(out / "checkpoint" / RESERVED) is not None:
         left.append("reserved message numbers in checkpoint")
     if files.size_of(ledger) and any(charge.round > 0 for charge in read_ledger(ledger)):
         left.append("charges in ledger.jsonl")  # raw data are pooled, and charged, before a first checkpoint
+    left += [name for name in (released.NAME, "report.html") if files.size_of(out / name) is not None]
     if left:
         raise BadInput(
             f"{commit} and {result} are missing, and the run has left {' and '.join(left)}: from round 1 on "
             "everything would be charged again; put a copy of one of the two files back, or "
             f"{IN_ANOTHER_FOLDER}"
         )
+
+
+def check_result_is_of(out: Path, result: Mapping[str, Any]) -> None:
+    """Checks that a folder's result is of the run that the folder noted when it began.
+
+    Settings by hand of the training are compared, and not those that the run chose; nothing is where no note
+    can be read, as that of a comparison's run on an older version.
+
+    Raises:
+        BadInput: naming both files, and the first key that differs.
+    """
+    note = out / "checkpoint" / ASKED
+    try:
+        asked = read_checked(note, out)
+        before, seeds = _compared(asked["config"]), asked["seeds"]
+    except (BadInput, KeyError, TypeError, AttributeError):
+        return
+    after, seed = _compared(result["config"]), result["seed"]
+    differing = [key for key in before if key in after and before[key] != after[key]]
+    if differing:
+        key = differing[0]
+        differs = f"{key} is {str(after[key])[:60]} in it and {str(before[key])[:60]} in the note"
+    elif seeds != (seed if isinstance(seed, list) else [seed]):
+        differs = f"its seeds are {str(seed)[:60]} and those of the note {str(seeds)[:60]}"
+    else:
+        return
+    raise BadInput(
+        f"{out / 'result.json'} is the result of another run than {note} noted ({differs}): put the result "
+        "of this run there, or this result into its own folder"
+    )
+
+
+def _compared(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration by flat keys: without rounds that the algorithm decides, and of the training's settings
+    those that stand in every file as they were given."""
+    flat = {key: value for key, value in config.items() if key not in ("training", "seed", "rounds")}
+    if config["rounds"] is not None:
+        flat["rounds"] = config["rounds"]
+    for key, value in config["training"].items():
+        each = value if isinstance(value, list) else [value]
+        if all(isinstance(one, int | float) for one in each):
+            flat[f"training.{key}"] = value
+    return flat
 
 
 def begun(
