@@ -325,8 +325,8 @@ def check_goes_on(out: Path) -> None:
 def check_result_is_of(out: Path, result: Mapping[str, Any]) -> None:
     """Checks that a folder's result is of the run that the folder noted when it began.
 
-    Settings by hand of the training are compared, and not those that the run chose; nothing is where no note
-    can be read, as that of a comparison's run on an older version.
+    Of the training, settings by hand are compared, and not those that the run chose. A folder whose note is
+    missing or damaged is not refused: its run is finished, and needs no note.
 
     Raises:
         BadInput: naming both files, and the first key that differs.
