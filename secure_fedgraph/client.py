@@ -34,7 +34,7 @@ from secure_fedgraph.protocol import history, wire
 from secure_fedgraph.protocol.channel import Channel, Domain, Reveal, UnitContributionLinks
 from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.history import History, split_given_and_carrier
-from secure_fedgraph.protocol.memory import Before, copied
+from secure_fedgraph.protocol.memory import Before, copied, copied_memory
 from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message, digest
 from secure_fedgraph.protocol.parcel import OFFER, READ, Bundle, Parcel
 from secure_fedgraph.protocol.transcript import PEER, REFEREE, SERVER
@@ -651,7 +651,8 @@ class Client:
             return
         graph, memory, scratch = self.graph, self.memory, self.scratch
         shown = self._own if own else graph  # an owner's own model learns from its data as they are
-        self.graph, self.memory, self.scratch = copy.deepcopy(shown), copy.deepcopy(memory), dict(scratch)
+        copied_graph, copied_entries = copy.deepcopy(shown), copied_memory(memory, self.name)
+        self.graph, self.memory, self.scratch = copied_graph, copied_entries, dict(scratch)
         if true_labels:
             self.graph.y = self._own.y.clone()
         try:

@@ -65,6 +65,21 @@ class BrokenClaim(SecureFedGraphError):
     exit_status = 4
 
 
+IN_ANOTHER_FOLDER = (
+    "run in another folder and name the run's ledger by --ledger, so that what was spent counts"
+)
+"""The way to begin a run again that drops no charge."""
+
+
+def damaged(path: object, why: str) -> BadInput:
+    """The error for a file of a run's record or checkpoint that cannot be used.
+
+    >>> print(damaged("run/notes.jsonl", "it is cut off"))  # doctest: +ELLIPSIS
+    run/notes.jsonl is damaged (it is cut off): put a copy back, or run in another folder ...
+    """
+    return BadInput(f"{path} is damaged ({why}): put a copy back, or {IN_ANOTHER_FOLDER}")
+
+
 def wrong_type(argument: str, value: object, mend: str) -> BadInput:
     """The error for an argument of a type that it cannot have.
 

@@ -106,6 +106,8 @@ class Evaluator:
         if self.test_set.tests:
             scores = algorithm.predictions(state, round, self.test_set.inputs, schema)
             self._check_scores(scores, algorithm, schema)
+            # a module of a user's own records gradients of them, unless it says no_grad
+            scores = {owner: rows.detach() for owner, rows in scores.items()}
             asked = _together(self.test_set.tests)
             if any(bool(rows[asked].isnan().any()) for rows in scores.values()):
                 # the same words in every round, so that Python prints them once
@@ -140,7 +142,7 @@ class Evaluator:
         if self.test_set.tests:
             inputs, everywhere = self.test_set.inputs, _together(self.test_set.tests)
             smoothed = personal.Smoothed(inputs)
-            shared = algorithm.predict(released, inputs, schema)
+            shared = algorithm.predict(released, inputs, schema).detach()
             each, alone = [], []
             for model in answers.values():
                 each.append(self._accuracy(personal.scores(model, smoothed, shared, own=False), everywhere))

@@ -445,7 +445,7 @@ class Algorithm:
         """
         graph, combined = client.graph, True
         try:
-            released = self.scores_at_home(client, given)
+            released = self._detached_scores(client, given)
         except Exception as error:  # a run does not end by a model of the user's own, nor show by which data
             _LOG.warning("%s: the model cannot be combined (%s)", client.name, type(error).__name__)
             released, combined = torch.zeros(len(graph.y), client.schema.classes), False
@@ -465,8 +465,12 @@ class Algorithm:
         """Class scores of a model on the client's own graph, for its own tests."""
         return self.predict(params, client.graph, client.schema)
 
+    def _detached_scores(self, client: ClientContext, params: State) -> torch.Tensor:
+        """:meth:`scores_at_home` without gradients, which a module records unless it says ``no_grad``."""
+        return self.scores_at_home(client, params).detach()
+
     def _marked(self, client: ClientContext, given: State) -> dict[str, torch.Tensor]:
-        scores = self.scores_at_home(client, given or self.own_model(client))
+        scores = self._detached_scores(client, given or self.own_model(client))
         counts: dict[str, torch.Tensor] = {}
         for name, mask in (("test", client.graph.test_mask), ("validation", client.graph.val_mask)):
             right = (named_classes(scores) == client.graph.y)[mask]

@@ -26,6 +26,7 @@ from secure_fedgraph.protocol.transcript import REFEREE, SERVER, everything
 from secure_fedgraph.running.options import RunOptions
 from secure_fedgraph.running.preparation import Prepared, prepare
 from secure_fedgraph.running.rehearsal import Seen, rehearse
+from secure_fedgraph.running.returned import as_state
 from secure_fedgraph.running.session import Session
 
 ROUNDS = 2
@@ -172,7 +173,9 @@ def _unexamined(experiment: Experiment) -> _Tried:
         with Session(prepared) as session:
             state, _ = session.start()
             for number in session.to_do:
-                state = prepared.algorithm.round(session.round(number), state)
+                state = as_state(
+                    prepared.algorithm.round(session.round(number), state), prepared.algorithm, "round"
+                )
             run = session.end(state, [])
         return _Tried(_answers(run.transcript), weights(run))
 

@@ -19,7 +19,7 @@ from secure_fedgraph.cli import tables
 from secure_fedgraph.cli.budgets.planning import settled
 from secure_fedgraph.cli.options import asked_for, command_line, default_folder, read_experiment
 from secure_fedgraph.cli.own_algorithm import check_own
-from secure_fedgraph.cli.screen import Screen, plain_warnings
+from secure_fedgraph.cli.screen import Screen, plain_warnings, warn
 from secure_fedgraph.errors import BadInput, SecureFedGraphError, Terminated
 from secure_fedgraph.experiment import released
 from secure_fedgraph.experiment.compare import forget
@@ -30,6 +30,8 @@ from secure_fedgraph.experiment.results import (
     begun,
     check_can_start,
     check_goes_on,
+    check_result_is_of,
+    dropped_charges,
     execute,
     finish,
     fresh_folder,
@@ -62,7 +64,10 @@ def run(experiment_file: Path | None, policy: str | None, **flags: Any) -> None:
     note = chosen if experiment is asked else NO_NOISE_GIVEN
     check_own(experiment)
     if flags["overwrite"]:
+        dropped = "" if flags["out"] is None else dropped_charges(flags["out"], experiment.ledger)
         check_can_start(experiment)  # an earlier result goes only for a run that starts
+        if dropped:
+            warn(dropped)
         if flags["out"] is not None:
             forget(flags["out"])
     out = fresh_folder(flags["out"] or default_folder(experiment, "run"), flags["overwrite"])
@@ -93,6 +98,7 @@ def resume(
             raise BadInput(f"--data {data}: {folder} is finished, and reads no data; drop it")
         if device is not None:
             raise BadInput(f"--device {device}: {folder} is finished, and trains no more; drop it")
+        check_result_is_of(folder, result)
         finish(folder)
         if not (folder / "report.html").exists():
             check_printed(folder)

@@ -19,7 +19,7 @@ from typing import Any
 from secure_fedgraph import files
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms.plugins import check_own_name, is_own, refuse_inside
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.errors import IN_ANOTHER_FOLDER, BadInput, damaged
 from secure_fedgraph.evaluation import NOTES
 from secure_fedgraph.experiment import released, schema
 from secure_fedgraph.experiment.config import Experiment, experiment_of
@@ -34,7 +34,7 @@ from secure_fedgraph.graph.silos.reading import read_one, read_silos
 from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy
 from secure_fedgraph.privacy.spending.budget import Budget, warn_of_delta
-from secure_fedgraph.privacy.spending.ledger import number, read_ledger, spent
+from secure_fedgraph.privacy.spending.ledger import TORN, number, read_ledger, spent
 from secure_fedgraph.privacy.spending.planning import Plan
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol import nested
@@ -51,7 +51,6 @@ from secure_fedgraph.running.reached import Connect
 from secure_fedgraph.running.returned import as_plain
 from secure_fedgraph.running.run import Run
 from secure_fedgraph.storage.checkpoint import RESERVED, commit_path
-from secure_fedgraph.storage.party_store import damaged
 from secure_fedgraph.storage.party_store import read_json as read_checked
 from secure_fedgraph.storage.party_store import write_json as write_checked
 
@@ -301,22 +300,69 @@ def check_goes_on(out: Path) -> None:
     those of the second training alone.
 
     Raises:
-        BadInput: naming the checkpoint, the result, and what the run left.
+        BadInput: naming the checkpoint, the result, and what the run left; for a result of another run.
     """
     commit, result, ledger = commit_path(out / "checkpoint"), out / "result.json", out / "ledger.jsonl"
-    if result.exists() or files.size_of(commit) is not None:
+    if result.exists():
+        check_result_is_of(out, read_json(result, "run", out))
+        return
+    if files.size_of(commit) is not None:
         return
     left = ["messages in transcript"] if Transcript.is_begun(out / "transcript") else []
     if files.size_of(out / "checkpoint" / RESERVED) is not None:
         left.append("reserved message numbers in checkpoint")
     if files.size_of(ledger) and any(charge.round > 0 for charge in read_ledger(ledger)):
         left.append("charges in ledger.jsonl")  # raw data are pooled, and charged, before a first checkpoint
+    left += [name for name in (released.NAME, "report.html") if files.size_of(out / name) is not None]
     if left:
         raise BadInput(
             f"{commit} and {result} are missing, and the run has left {' and '.join(left)}: from round 1 on "
-            "everything would be charged again; put a copy of one of the two files back, or run in another "
-            "folder and name the run's ledger by --ledger, so that what was spent counts"
+            "everything would be charged again; put a copy of one of the two files back, or "
+            f"{IN_ANOTHER_FOLDER}"
         )
+
+
+def check_result_is_of(out: Path, result: Mapping[str, Any]) -> None:
+    """Checks that a folder's result is of the run that the folder noted when it began.
+
+    Of the training, settings by hand are compared, and not those that the run chose. A folder whose note is
+    missing or damaged is not refused: its run is finished, and needs no note.
+
+    Raises:
+        BadInput: naming both files, and the first key that differs.
+    """
+    note = out / "checkpoint" / ASKED
+    try:
+        asked = read_checked(note, out)
+        before, seeds = _compared(asked["config"]), asked["seeds"]
+    except (BadInput, KeyError, TypeError, AttributeError):
+        return
+    after, seed = _compared(result["config"]), result["seed"]
+    differing = [key for key in before if key in after and before[key] != after[key]]
+    if differing:
+        key = differing[0]
+        differs = f"{key} is {str(after[key])[:60]} in it and {str(before[key])[:60]} in the note"
+    elif seeds != (seed if isinstance(seed, list) else [seed]):
+        differs = f"its seeds are {str(seed)[:60]} and those of the note {str(seeds)[:60]}"
+    else:
+        return
+    raise BadInput(
+        f"{out / 'result.json'} is the result of another run than {note} noted ({differs}): put the result "
+        "of this run there, or this result into its own folder"
+    )
+
+
+def _compared(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration by flat keys: without rounds that the algorithm decides, and of the training's settings
+    those that stand in every file as they were given."""
+    flat = {key: value for key, value in config.items() if key not in ("training", "seed", "rounds")}
+    if config["rounds"] is not None:
+        flat["rounds"] = config["rounds"]
+    for key, value in config["training"].items():
+        each = value if isinstance(value, list) else [value]
+        if all(isinstance(one, int | float) for one in each):
+            flat[f"training.{key}"] = value
+    return flat
 
 
 def begun(
@@ -792,11 +838,11 @@ def fresh_folder(out: Path, overwrite: bool) -> Path:
     started = any((out / "checkpoint" / file).exists() for file in ("checkpoint.json", ASKED))
     if started and "result.json" not in earlier and not overwrite:
         raise BadInput(
-            f"{out} holds a run that did not finish: go on with 'resume {out}', give another --out, or "
-            "--overwrite"
+            f"{out} holds a run that did not finish: go on with 'resume {out}', or {IN_ANOTHER_FOLDER}"
         )
     if earlier and not overwrite:
-        raise BadInput(f"{out} already holds {earlier[0]}: give another --out, or --overwrite")
+        mend = "give another --out, or --overwrite" if earlier[0] in WRITTEN else IN_ANOTHER_FOLDER
+        raise BadInput(f"{out} already holds {earlier[0]}: {mend}")
     if out.exists() and not out.is_dir():
         raise BadInput(f"--out {out} is a file: give a folder")
     old_folders = _stood_on(out) if earlier or overwrite or (out / "checkpoint").exists() else []
@@ -817,6 +863,45 @@ def fresh_folder(out: Path, overwrite: bool) -> Path:
     return out
 
 
+def dropped_charges(out: Path, ledger: Path | None = None) -> str:
+    """What ``--overwrite`` of a folder takes out of the count of what was spent.
+
+    Args:
+        out: the folder that :func:`fresh_folder` is about to clear.
+        ledger: the ledger that the new run is to share.
+
+    Returns:
+        A warning that names the charges of runs with noise; nothing where there are none.
+
+    Raises:
+        BadInput: where the ledger to share is one that would be removed.
+    """
+    found = [
+        out / "ledger.jsonl",
+        *(path for folder in _stood_on(out) for path in folder.rglob("ledger.jsonl")),
+    ]
+    removed = {path: _noisy_charges(path) for path in found if files.size_of(path)}
+    if ledger is not None and ledger.resolve() in {path.resolve() for path in removed}:
+        raise BadInput(f"--ledger {ledger} is in --out {out}, which --overwrite clears: give another --out")
+    counts = {path: count for path, count in removed.items() if count}
+    if not counts:
+        return ""
+    of_each = "" if len(counts) == 1 else f" in {len(counts)} ledgers"
+    return (
+        f"--overwrite drops {sum(counts.values())} charges{of_each} of {out} from what counts as spent: "
+        f"--out OTHER --ledger {next(iter(counts))} keeps {'them' if not of_each else 'those of one'} counted"
+    )
+
+
+def _noisy_charges(path: Path) -> int:
+    """How many charges of a ledger are for noise; every line of one that is damaged may be one."""
+    try:
+        charges = read_ledger(path)
+    except BadInput:
+        return len(files.read(path).splitlines())
+    return sum(bool(charge.releases or charge.steps or charge.client == TORN) for charge in charges)
+
+
 def _stood_on(out: Path) -> list[Path]:
     """The folders that an earlier result names as its own. Everything else stays.
 
@@ -824,6 +909,11 @@ def _stood_on(out: Path) -> list[Path]:
     """
     folders = [out / "transcript", out / "checkpoint"]
     folders += [out / "cells", out / "plots"]
+    with suppress(BadInput):  # a run that did not finish names its seeds there alone
+        if files.size_of(asked := out / "checkpoint" / ASKED) is not None:
+            begun_seeds = read_checked(asked, out).get("seeds")
+            if isinstance(begun_seeds, list) and len(begun_seeds) > 1:
+                folders += [out / f"seed-{seed}" for seed in begun_seeds if type(seed) is int]
     for name in WRITTEN:
         with suppress(BadInput):  # a file that cannot be read names no folders
             old = json_in(out / name)

@@ -20,11 +20,12 @@ _FORM = "form"
 _TYPES = {"float32", "float64", "int32", "int64", "uint8", "uint32", "uint64", "bool"}
 
 
-def pack(value: Any) -> wire.Parts:
+def pack(value: Any, name: str = "") -> wire.Parts:
     """One body, not joined yet.
 
     Args:
         value: dictionaries with text keys, lists and tuples of tensors, arrays, numbers, text, bytes, None.
+        name: of the value, for the error.
 
     Raises:
         TypeError: for anything else, naming where it stands.
@@ -33,7 +34,7 @@ def pack(value: Any) -> wire.Parts:
     {'adam': {'0': {'step': tensor(2.)}}, 'seen': 3}
     """
     leaves: wire.Tree = {}
-    form = json.dumps(_form(value, leaves, ""))
+    form = json.dumps(_form(value, leaves, name))
     return wire.pack({_FORM: form, **leaves})
 
 
@@ -59,7 +60,7 @@ def _form(value: Any, leaves: wire.Tree, place: str) -> Any:
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):
-                raise TypeError(f"key {key!r} under {place or 'the top'!r} is no text: use text keys")
+                raise TypeError(f"{_named(place)} has the key {key!r:.60}, which is no text: use text keys")
         return {key: _form(inner, leaves, f"{place}/{key}".lstrip("/")) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         inner = [_form(item, leaves, f"{place}/{number}") for number, item in enumerate(value)]
@@ -70,12 +71,17 @@ def _form(value: Any, leaves: wire.Tree, place: str) -> Any:
     try:
         wire.pack({name: value})
     except TypeError as error:
-        raise TypeError(f"{place or 'the value'!r} cannot be kept: {error}") from None
+        # the wire names the number that the leaf has here, which nobody gave it
+        raise TypeError(f"{_named(place)} {str(error).removeprefix(f'entry {name!r} ')}") from None
     if kind == "is":
         return [kind, name]
     # a number without dimensions comes back from the wire as Python's, so the type is noted beside it
     dtype = value.detach().cpu().numpy().dtype if kind == "tensor" else value.dtype
     return [kind, name, dtype.name]
+
+
+def _named(place: str) -> str:
+    return repr(place) if place else "the value"
 
 
 def _count(form: Any) -> int:

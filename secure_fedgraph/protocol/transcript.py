@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from secure_fedgraph import files
-from secure_fedgraph.errors import BadInput, HostileMessage, unknown_name
+from secure_fedgraph.errors import BadInput, HostileMessage, damaged, unknown_name
 from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.channel import OF_ROWS, Domain
 from secure_fedgraph.protocol.guarantee import Unit
@@ -262,7 +262,7 @@ class Transcript:
             BadInput: where notes are missing.
         """
         if self.folder is not None and self._next < notes:
-            raise _damaged(self.folder / NOTES, f"it ends after {self._next} of {notes} notes")
+            raise damaged(self.folder / NOTES, f"it ends after {self._next} of {notes} notes")
 
     def body(self, number: int) -> bytes:
         """The bytes kept under a number.
@@ -295,9 +295,9 @@ class Transcript:
         try:
             index = json.loads(files.read(path, root=folder.parent))
         except (ValueError, RecursionError):
-            raise _damaged(path, "it is no JSON") from None
+            raise damaged(path, "it is no JSON") from None
         if not isinstance(index, dict):
-            raise _damaged(path, "it holds no named keys")
+            raise damaged(path, "it holds no named keys")
         _check_public(path, index.get("public"))
         transcript = cls(None, public=index["public"])
         transcript.folder = folder
@@ -313,7 +313,7 @@ class Transcript:
         transcript.made = [_note(Opened, row, path, "made") for row in _rows(path, index, "made", [])]
         unnamed = transcript._unnamed_bodies(folder)
         if unnamed:
-            raise _damaged(path, f"it says of no message that {unnamed[0].name} keeps it")
+            raise damaged(path, f"it says of no message that {unnamed[0].name} keeps it")
         transcript._check_numbers(path)
         transcript._check_against_notes(folder / NOTES, path)
         return transcript
@@ -367,7 +367,7 @@ class Transcript:
                 row = json.loads(line)
                 kind, due = row.pop("kind"), self._next
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-                raise _damaged(path, f"line {number} is no note") from None
+                raise damaged(path, f"line {number} is no note") from None
             place = f"line {number}"
             if kind == "sent":
                 self.sent.append(_note(Sent, row, path, place))
@@ -380,9 +380,9 @@ class Transcript:
             elif kind in ("made", "opened"):
                 (self.made if kind == "made" else self.opened).append(_note(Opened, row, path, place))
             else:
-                raise _damaged(path, f"line {number} has kind {str(kind)[:40]!r}")
+                raise damaged(path, f"line {number} has kind {str(kind)[:40]!r}")
             if row["number"] != due:
-                raise _damaged(path, f"line {number} is note {row['number']}, and {due} is due")
+                raise damaged(path, f"line {number} is note {row['number']}, and {due} is due")
             self._next = due + 1
 
     def _lists(self) -> dict[str, Sequence[Sent | Opened | LeftOut | Cut | Stopped]]:
@@ -406,7 +406,7 @@ class Transcript:
         for due, number in enumerate(numbers):
             if number != due:
                 what = f"has note {number} twice" if number < due else f"lacks note {due} of {numbers[-1]}"
-                raise _damaged(path, f"it {what}")
+                raise damaged(path, f"it {what}")
 
     def _check_against_notes(self, notes: Path, path: Path) -> None:
         """Checks that an index holds the notes that were written while the run went on, where they are kept.
@@ -419,7 +419,7 @@ class Transcript:
         except FileNotFoundError:
             return
         if torn:
-            raise _damaged(notes, "its last line is cut off")
+            raise damaged(notes, "its last line is cut off")
         written = Transcript()
         written._add_notes(notes, whole)
         for kind, of_run in written._lists().items():
@@ -429,7 +429,7 @@ class Transcript:
             pairs = zip_longest(of_index, of_run)
             here, there = next((one, other) for one, other in pairs if one != other)
             number = min(note.number for note in (here, there) if note is not None)
-            raise _damaged(path, f"its list {kind!r} and {notes.name} differ in note {number}")
+            raise damaged(path, f"its list {kind!r} and {notes.name} differ in note {number}")
 
     def _unnamed_bodies(self, folder: Path) -> list[Path]:
         """Files of bodies that no note says were kept."""
@@ -632,11 +632,11 @@ def _note(kind: type[Note], row: Any, path: Path, place: str) -> Note:
     """
     names = {one.name: str(one.type) for one in fields(kind)}
     if not isinstance(row, dict):
-        raise _damaged(path, f"{place!r} holds a note that names no keys")
+        raise damaged(path, f"{place!r} holds a note that names no keys")
     if row.keys() != names.keys():
         lacking = ", ".join(name for name in names if name not in row)
         what = f"lacks {lacking}" if lacking else f"has the key {str(min(row.keys() - names.keys()))[:40]!r}"
-        raise _damaged(path, f"{place!r} holds a note that {what}")
+        raise damaged(path, f"{place!r} holds a note that {what}")
     for name, type_name in names.items():
         value = row[name]
         if type_name.startswith("tuple"):
@@ -644,7 +644,7 @@ def _note(kind: type[Note], row: Any, path: Path, place: str) -> Note:
         else:
             valid = type(value) is _KINDS[type_name]
         if not valid or (name == "number" and not 0 <= value < 2**40):
-            raise _damaged(path, f"{place!r} holds a note whose {name} is {str(value)[:40]!r}")
+            raise damaged(path, f"{place!r} holds a note whose {name} is {str(value)[:40]!r}")
     values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in row.items()}
     return kind(**values)
 
@@ -652,23 +652,19 @@ def _note(kind: type[Note], row: Any, path: Path, place: str) -> Note:
 def _rows(path: Path, index: Mapping[str, Any], key: str, default: Any = None) -> list[Any]:
     rows = index.get(key, default)
     if not isinstance(rows, list):
-        raise _damaged(path, f"it lacks the list {key!r}")
+        raise damaged(path, f"it lacks the list {key!r}")
     return rows
 
 
 def _check_public(path: Path, public: Any) -> None:
     """Checks that the public facts have the form that views read."""
     if not isinstance(public, dict):
-        raise _damaged(path, "it lacks 'public'")
+        raise damaged(path, "it lacks 'public'")
     clients, channels = public.get("clients", []), public.get("channels", {})
     if not isinstance(clients, list) or not all(isinstance(name, str) for name in clients):
-        raise _damaged(path, "'public.clients' is no list of names")
+        raise damaged(path, "'public.clients' is no list of names")
     if not isinstance(channels, dict):
-        raise _damaged(path, "'public.channels' holds no named channels")
+        raise damaged(path, "'public.channels' holds no named channels")
     for name, terms in channels.items():
         if not isinstance(terms, dict) or terms.get("unit") not in OF_ROWS:
-            raise _damaged(path, f"'public.channels.{name[:60]}' names no unit")
-
-
-def _damaged(path: Path, why: str) -> BadInput:
-    return BadInput(f"{path} is damaged ({why}): put a copy back, or run again with --overwrite")
+            raise damaged(path, f"'public.channels.{name[:60]}' names no unit")

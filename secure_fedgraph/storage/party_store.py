@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from secure_fedgraph import files
-from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.errors import IN_ANOTHER_FOLDER, BadInput, HostileMessage, damaged
 from secure_fedgraph.protocol import nested, wire
+from secure_fedgraph.protocol.memory import packed
 
 FORMAT = 1
 _LABEL = re.compile(r"[0-9]{5}-[0-9a-f]{8}")
@@ -63,10 +64,7 @@ class PartyStore:
                 raise BadInput(
                     f"{self.owner}'s memory: the key {name!r:.60} is no text of UTF-8; make it one"
                 )
-            try:
-                buffers = nested.pack(value).buffers
-            except TypeError as error:
-                raise BadInput(f"{self.owner}'s memory {name!r}: {error}") from None
+            buffers = packed(name, value, self.owner).buffers
             check = checksum(buffers)
             file = f"{hashlib.sha256(name.encode()).hexdigest()[:12]}-{check:08x}.part"
             if files.size_of(self.folder / file) is None:  # writing the list syncs all of them
@@ -161,17 +159,12 @@ def read_json(path: Path, root: Path | None = None) -> dict[str, Any]:
     if schema != f"secure-fedgraph/checkpoint/{FORMAT}":
         raise BadInput(
             f"{path} is {str(schema)[:60]!r}, and this version reads secure-fedgraph/checkpoint/{FORMAT}: "
-            "resume with the version that wrote it, or run again with --overwrite"
+            f"resume with the version that wrote it, or {IN_ANOTHER_FOLDER}"
         )
     if checksum([text]) != check:
         raise damaged(path, "its checksum is another")
     content: dict[str, Any] = value
     return content
-
-
-def damaged(path: Path, why: str) -> BadInput:
-    """The error for a file of a checkpoint that cannot be used."""
-    return BadInput(f"{path} is damaged ({why}): put a copy back, or run again with --overwrite")
 
 
 def _read(path: Path, root: Path | None = None, most: int = files.MOST) -> bytes:

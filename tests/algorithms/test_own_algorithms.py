@@ -115,6 +115,13 @@ class TrainsOnTests(Means):
         self.read.extend(found["y"] for found in round.gather(self.TESTS).values())
         return super().predictions(state, round, inputs, schema)
 
+class NumbersTheState(Means):
+    """A state whose key is no text."""
+    name = "numbers-the-state"
+
+    def round(self, round, state):
+        return {1: super().round(round, {})["means"]}
+
 class NoAlgorithm:
     pass
 '''
@@ -185,6 +192,12 @@ def test_names_of_tensors_that_depend_on_data_are_refused_under_noise_and_may_be
     assert done.exit_code == 3 and "'each_class'" in done.output, done.output
     assert not Path("out").exists()
     assert call("run", "ByClass", "--policy=plaintext", "--quiet").exit_code == 0
+
+
+def test_a_state_of_another_type_is_named_as_in_python():
+    done = call("run", "NumbersTheState")
+    assert done.exit_code == 2, done.output
+    assert "numbers-the-state: round returns a dict from names" in done.stderr, done.output
 
 
 def test_one_of_another_package_is_tried_once_a_command(monkeypatch: pytest.MonkeyPatch):

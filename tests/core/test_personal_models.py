@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 
 import secure_fedgraph as sfg
+from secure_fedgraph.errors import BadInput
 from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
 from secure_fedgraph.protocol.transcript import everything
 
@@ -65,3 +68,47 @@ def test_a_model_that_fails_ends_no_run(federation) -> None:
     scores = run.history[-1]["accuracy"]
     assert scores["own"] > 0.6
     assert not {"personal", "personal_global"} & scores.keys()  # they would be what owners have without it
+
+
+class Plain(sfg.FedAvg):
+    """A model of somebody's own whose scores do not depend on noise."""
+
+    def predict(self, params, graph, schema):
+        weights = torch.linspace(-1, 1, schema.features * schema.classes)
+        return graph.x @ weights.reshape(schema.features, schema.classes)
+
+
+class Recording(Plain):
+    """The same with scores that record gradients, as those of any module without no_grad."""
+
+    def predict(self, params, graph, schema):
+        return super().predict(params, graph, schema) + torch.zeros((), requires_grad=True)
+
+
+@pytest.mark.parametrize("measure", ["accuracy", "auc"])
+def test_scores_that_record_gradients_give_the_same_figures(measure, federation, monkeypatch) -> None:
+    monkeypatch.setattr(Plain, "metric", measure)
+    noisy = sfg.policies.distributed_dp(norm=1.0, multiplier=1.0)
+    rows = scores(Recording(), federation, noisy)
+    assert rows == scores(Plain(), federation, noisy) and rows[-1].keys() >= KEYS
+
+
+class Keeping(Plain):
+    """An algorithm of somebody's own whose clients keep something that is no plain value."""
+
+    def __init__(self, kept: Any = None) -> None:
+        super().__init__()
+        self.make = kept
+
+    @sfg.FedAvg.UPDATE.answer
+    def update(self, client, given):
+        client.memory["kept"] = {"in": self.make()}
+        return super().update(client, given)
+
+
+def test_what_clients_keep_is_copied_for_the_referee_or_refused_by_name(federation) -> None:
+    noisy = sfg.policies.distributed_dp(norm=1.0, multiplier=1.0)
+    live = Keeping(lambda: torch.ones(1, requires_grad=True) * 2)  # no leaf, so torch does not copy it
+    assert scores(live, federation, noisy) == scores(Plain(), federation, noisy)
+    with pytest.raises(BadInput, match=r"^owner-\d's memory 'kept/in' is a lock, which"):
+        scores(Keeping(threading.Lock), federation, noisy)

@@ -79,6 +79,53 @@ def test_a_finished_run_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("more", "key"),
+    [
+        (("--policy", "plaintext"), "policy"),
+        (("--seed", "1"), "seeds"),
+        (("--rounds", "2"), "rounds"),
+        (("--set", "training.hidden=[4,4]"), "training.hidden"),
+    ],
+)
+def test_a_result_of_another_run_finishes_nothing(more: tuple[str, ...], key: str, tmp_path: Path) -> None:
+    stop(tmp_path / "run", 1)
+    assert call("run", *SMALL, *more, "--out", tmp_path / "other").exit_code == 0
+    (tmp_path / "run" / "result.json").write_bytes((tmp_path / "other" / "result.json").read_bytes())
+    kept = (tmp_path / "run" / "checkpoint" / "checkpoint.json").read_bytes()
+    refused = call("resume", tmp_path / "run")
+    assert refused.exit_code == 2, refused.output
+    assert all(word in refused.stderr for word in ("run/result.json", "checkpoint/experiment.json", key))
+    assert (tmp_path / "run" / "checkpoint" / "checkpoint.json").read_bytes() == kept
+
+
+def test_a_seed_takes_no_result_of_another_run(tmp_path: Path) -> None:
+    stop(tmp_path / "run", 4, "--seeds", "2")
+    assert call("run", *SMALL, "--policy", "plaintext", "--out", tmp_path / "other").exit_code == 0
+    seed = tmp_path / "run" / "seed-0" / "result.json"
+    seed.write_bytes((tmp_path / "other" / "result.json").read_bytes())
+    refused = call("resume", tmp_path / "run")
+    assert refused.exit_code == 2 and "seed-0/result.json" in refused.stderr, refused.output
+    assert not (tmp_path / "run" / "result.json").exists()
+
+
+def test_a_result_of_several_seeds_is_of_its_own_run(tmp_path: Path) -> None:
+    assert call("run", *SMALL, "--seeds", "2", "--out", tmp_path).exit_code == 0
+    assert call("resume", tmp_path).exit_code == 0
+
+
+@pytest.mark.parametrize("left", ["released.model", "report.html"])
+def test_a_finished_run_of_which_little_is_left_is_not_trained_again(left: str, tmp_path: Path) -> None:
+    assert call("run", *SMALL, "--out", tmp_path).exit_code == 0
+    kept = {tmp_path / left, tmp_path / "checkpoint" / "experiment.json"}
+    for path in sorted(tmp_path.rglob("*"), reverse=True):
+        if path.is_file() and path not in kept:
+            path.unlink()
+    refused = call("resume", tmp_path)
+    assert refused.exit_code == 2 and left in refused.stderr, refused.output
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} == kept
+
+
+@pytest.mark.parametrize(
     "without",
     [
         ("ledger.jsonl", "checkpoint/exchange.json"),
@@ -148,6 +195,64 @@ def test_overwriting_a_stopped_run(tmp_path: Path) -> None:
         fresh_folder(tmp_path, False)
     assert call("run", *SMALL, "--out", tmp_path, "--overwrite").exit_code == 0
     assert len((tmp_path / "ledger.jsonl").read_text().splitlines()) == 9
+
+
+NOISE = ("--policy", "distributed_dp", "--unit", "client", "--epsilon")
+
+
+@pytest.mark.parametrize("seeds", [(), ("--seeds", "2")])
+def test_overwriting_says_which_charges_it_drops(seeds: tuple[str, ...], tmp_path: Path) -> None:
+    stop(tmp_path, 4 if seeds else 2, *NOISE, "8", *seeds)
+    ledgers = sorted(tmp_path.rglob("ledger.jsonl"))
+    charges = sum(len(path.read_text().splitlines()) for path in ledgers)
+    assert charges == (15 if seeds else 9)
+    for again in (*NOISE, "4"), ():
+        done = call("run", *SMALL, *again, *seeds, "--out", tmp_path, "--overwrite", "--quiet")
+        assert done.exit_code == 0, done.stderr
+        (line,) = done.stderr.splitlines()
+        assert f" {charges} charges" in line and f"--ledger {ledgers[0]}" in line
+        charges = 18 if seeds else 9  # of the run in between, which is finished
+    done = call("run", *SMALL, *seeds, "--out", tmp_path, "--overwrite", "--quiet")
+    assert done.exit_code == 0 and not done.stderr  # that one had no noise
+
+
+def test_seeds_of_a_stopped_run_are_none_of_the_run_that_overwrites_it(tmp_path: Path) -> None:
+    stop(tmp_path, 4, "--seeds", "2")
+    assert call("run", *SMALL, "--rounds", 2, "--seeds", 2, "--out", tmp_path, "--overwrite").exit_code == 0
+    assert [result(tmp_path / f"seed-{seed}")["config"]["rounds"] for seed in (0, 1)] == [2, 2]
+
+
+def test_no_ledger_is_shared_and_cleared_at_once(tmp_path: Path) -> None:
+    stop(tmp_path, 2, *NOISE, "8")
+    shared = tmp_path / "ledger.jsonl"
+    before = shared.read_bytes()
+    over = ("--overwrite", "--ledger", tmp_path / "checkpoint" / ".." / shared.name)
+    refused = call("run", *SMALL, *NOISE, "16", "--out", tmp_path, *over)
+    assert refused.exit_code == 2 and "which --overwrite clears" in refused.stderr
+    assert shared.read_bytes() == before
+
+
+def test_another_folder_with_the_ledger_of_a_stopped_run_counts_what_that_spent(tmp_path: Path) -> None:
+    stop(tmp_path / "run", 2, *NOISE, "8")
+    shared = tmp_path / "run" / "ledger.jsonl"
+    before = shared.read_bytes()
+    refused = call("run", *SMALL, *NOISE, "8", "--out", tmp_path / "run")
+    assert refused.exit_code == 2 and "--ledger" in refused.stderr and "--overwrite" not in refused.stderr
+    other = ("--out", tmp_path / "other", "--ledger", shared)
+    assert call("run", *SMALL, *NOISE, "7", *other).exit_code == 3
+    assert call("run", *SMALL, *NOISE, "16", *other).exit_code == 0
+    budget = result(tmp_path / "other")["budget"]
+    assert budget["spent"] + 3 < budget["spent_by_all_runs"] <= 16
+    assert shared.read_bytes().startswith(before)
+
+
+@pytest.mark.parametrize("lost", ["transcript/notes.jsonl", "checkpoint/exchange.json"])
+def test_a_damaged_record_advises_nothing_that_drops_charges(lost: str, tmp_path: Path) -> None:
+    stop(tmp_path, 2, *NOISE, "8")
+    (tmp_path / lost).write_bytes(b"{\n")
+    refused = call("resume", tmp_path)
+    assert refused.exit_code == 2 and f"{Path(lost).name} is damaged" in refused.stderr
+    assert "--ledger" in refused.stderr and "--overwrite" not in refused.stderr
 
 
 def test_no_checkpoints_where_none_are_asked_for(tmp_path: Path) -> None:

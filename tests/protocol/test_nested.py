@@ -82,9 +82,9 @@ def test_whatever_nests_comes_back(value: Any) -> None:
 
 
 def test_what_the_format_does_not_carry_is_named() -> None:
-    with pytest.raises(TypeError, match="'adam/odd' cannot be kept"):
+    with pytest.raises(TypeError, match=r"^'adam/odd' is a object, "):
         nested.pack({"adam": {"odd": object()}})
-    with pytest.raises(TypeError, match="key 3 under 'adam' is no text"):
+    with pytest.raises(TypeError, match=r"^'adam' has the key 3, which is no text"):
         nested.pack({"adam": {3: 1}})
 
 
