@@ -59,11 +59,11 @@ def _beside(
         if not (charges and 0 < claim.delta < 1):
             continue
         due, where = report(charges, claim.delta, holders, (unit,))[unit], f"privacy of one {unit}"
-        finite = math.isfinite(float(claim.epsilon))
         yield where, "relation", claim.relation, due["relation"]
         yield where, "holders", claim.holders, due["holders"]
-        masked = finite and any(charge.computational for charge in charges)
-        yield where, "computational", claim.computational, masked
+        if math.isfinite(float(claim.epsilon)):
+            masked = any(charge.computational for charge in charges)
+            yield where, "computational", claim.computational, masked
         if claim.epsilon == due["epsilon"]:  # another accountant may have given a larger one
             yield where, "accountant", claim.accountant, due["accountant"]
         if budget is not None and budget.unit == unit:

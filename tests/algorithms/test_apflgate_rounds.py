@@ -459,6 +459,7 @@ class TestAwkwardClients:
         with pytest.raises(BadInput, match="nothing to train on"):
             training_items(Data(train_mask=torch.zeros(3, dtype=torch.bool)))
 
+    @pytest.mark.filterwarnings("ignore::secure_fedgraph.evaluation.ScoreWarning")
     def test_divergence_is_said_in_the_clients_own_log(self, federation, caplog):
         with suppress(HostileMessage):  # the mean of what diverged may itself be no model any more
             sfg.train(
@@ -469,6 +470,7 @@ class TestAwkwardClients:
             )
         assert any("training diverged; lower the learning rate" in r.getMessage() for r in caplog.records)
 
+    @pytest.mark.filterwarnings("ignore::secure_fedgraph.evaluation.ScoreWarning")
     def test_what_diverges_stays_finite(self, federation):
         run = sfg.train(
             sfg.ApflGate(**{**FULL, "learning_rate": 1e18}), federation, sfg.policies.plaintext(), rounds=4

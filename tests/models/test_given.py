@@ -767,6 +767,7 @@ class NanOnRealGraphs(nn.Module):
         return self.head(x) * (float("nan") if len(x) > 10 else 1.0)
 
 
+@pytest.mark.filterwarnings("ignore::secure_fedgraph.evaluation.ScoreWarning")
 @pytest.mark.parametrize("evaluation", ["referee", "in_band"])
 def test_scores_that_are_nan_are_wrong_answers(federation: sfg.Federation, evaluation: str) -> None:
     run = sfg.train(
