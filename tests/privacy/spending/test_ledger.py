@@ -316,6 +316,7 @@ class TestDisk:
         charges = read_ledger(path)
         assert charges[0] == CHARGE
         assert charges[1].channel == "torn line"
+        assert charges[1].counts_for("any run") and not charges[0].counts_for("any run")
         assert at(charges, "client") == at(charges, "node") == math.inf
 
     def test_nothing_is_added_to_a_torn_file(self, tmp_path):
