@@ -138,6 +138,8 @@ def check_printed(folder: Path, shared: Path | None = None) -> str:
             return f"name the ledger that the run shared, {str(named)[:200]!r}, by --ledger"
         return f"{ledger} is missing" if any(row.messages for row in result.channels) else ""
     charges = read_ledger(ledger)
+    if not charges and any(row.messages for row in result.channels):
+        return f"{ledger} holds no charge"
     runs = sorted({charge.run for charge in charges} - {TORN}) or [TORN]
     holders = _holders(result)
     broken = [list(printed(result, [one for one in charges if one.counts_for(run)], holders)) for run in runs]

@@ -37,7 +37,8 @@ class Before:
 
     def restore(self, memory: dict[str, Any], scratch: dict[str, Any]) -> None:
         """Restores both, in place. Values of the scratch that cannot be restored are ended (``abandon``)."""
-        lasting = {name: value for name, value in memory.items() if name.startswith(LASTING)}
+        # a key of an own algorithm's may be no text: where memory is saved, it is refused by name
+        lasting = {n: value for n, value in memory.items() if isinstance(n, str) and n.startswith(LASTING)}
         memory.clear()
         memory.update(self._memory | lasting)
         scratch.clear()

@@ -187,6 +187,10 @@ def test_a_shared_ledger_is_compared_where_it_is_named(sharing: Path, tmp_path: 
     for command in commands:
         assert CliRunner().invoke(main, [*command, "--ledger", str(ledger)]).stderr == ""
     assert "Not checked" not in (tmp_path / "model.pt.card.md").read_text()
+    (tmp_path / "empty.jsonl").touch()
+    for command in commands:
+        done = CliRunner().invoke(main, [*command, "--ledger", str(tmp_path / "empty.jsonl")])
+        assert "holds no charge" in done.stderr
     change(run, lambda v: v["privacy"]["client"].update(epsilon=0.1))
     for command in commands:
         assert CliRunner().invoke(main, [*command, "--ledger", str(ledger)]).exit_code == 4
