@@ -66,8 +66,8 @@ def check_figures(path: Path, result: Mapping[str, Any], experiment: Experiment,
         "commonest_class": run.federation.referee.commonest_class if run.evaluation == "referee" else None,
         "released_exactly": exact,
         "form": {key: result["config"]["training"].get(key) for key in result.get("form") or {}},
+        "plan": plan_rows(run),  # before what is made of it
         "noise_to_signal": noise_to_signal(run),
-        "plan": plan_rows(run),
     }
     for key, value in due.items():
         if key in result:  # older results lack some

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -70,10 +71,13 @@ def test_a_charge_that_is_missing_breaks_a_claim(folder: Path) -> None:
 
 def test_less_noise_than_was_planned_breaks_a_claim(folder: Path) -> None:
     """The plan says what the noise was to be: on the wire it is smaller."""
-    path = folder / "result.json"
-    value = json.loads(path.read_text())
-    value["plan"][0]["multiplier"] *= 3
-    path.write_text(json.dumps(value))
+    spoil(folder, lambda v: v["plan"][0].update(multiplier=3 * v["plan"][0]["multiplier"]))
+    refused, _ = audit(folder)
+    due = re.search(r"plan\.0\.epsilon is .* give ([0-9.]+);", refused.stderr)
+    assert refused.exit_code == 2 and due, refused.output
+    # and now so that the file contradicts itself no more
+    spoil(folder, lambda v: v["plan"][0].update(epsilon=float(due[1])))
+    spoil(folder, lambda v: v.update(noise_to_signal=3 * v["noise_to_signal"]))
     result, found = audit(folder)
     assert result.exit_code == 4, result.output
     assert "failed" in outcomes(found).values()
