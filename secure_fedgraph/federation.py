@@ -59,7 +59,8 @@ class Federation:
         schema: what everybody knows about the data.
         referee: who holds the test data.
         facts: where the data came from and how they were split, for results.
-        owners: name -> that owner's graph. Only :meth:`make_clients` reads it, and gives each its own.
+        owners: name -> that owner's graph. Only :meth:`make_clients` reads it, and gives each its own;
+            :meth:`check_ledger` reads digests.
         pool: all data with one owner, where the partition can be undone.
     """
 
@@ -167,6 +168,16 @@ class Federation:
             )
             for name, graph in self.owners.items()
         ]
+
+    def check_ledger(self, path: Path) -> None:
+        """Checks that a ledger that a run is to share knows its owners by their data.
+
+        Raises:
+            BadInput: for an owner whose charges there are about other data, and for a damaged ledger.
+        """
+        ledger = Ledger(path)
+        for name, graph in self.owners.items():
+            ledger.check_data(name, digest_of_data(graph))
 
     def isolate(
         self,

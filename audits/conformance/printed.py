@@ -129,10 +129,8 @@ def check_printed(folder: Path, shared: Path | None = None) -> str:
         return ""
     result = read(RunResult, value, path)
     named = result.config.get("ledger")
-    if shared is not None and named is None:
-        raise BadInput(f"--ledger {shared}: the run in {folder} charged a ledger of its own; drop it")
-    if shared is not None and not shared.is_file():
-        raise BadInput(f"--ledger {shared} is no file: give the ledger that the run in {folder} charged")
+    if shared is not None:
+        check_shared(folder, shared, named is not None)
     if not ledger.is_file():
         if named is not None:
             return f"name the ledger that the run shared, {str(named)[:200]!r}, by --ledger"
@@ -150,6 +148,23 @@ def check_printed(folder: Path, shared: Path | None = None) -> str:
             "that are of one run"
         )
     return ""
+
+
+def check_shared(folder: Path, ledger: Path, shares: bool) -> None:
+    """Checks that a ledger which is named for a run can be that run's.
+
+    Args:
+        folder: of the run.
+        ledger: that was named.
+        shares: whether the run shared one.
+
+    Raises:
+        BadInput: where it did not, or the ledger is no file.
+    """
+    if not shares:
+        raise BadInput(f"--ledger {ledger}: the run in {folder} charged a ledger of its own; drop it")
+    if not ledger.is_file():
+        raise BadInput(f"--ledger {ledger} is no file: give the ledger that the run in {folder} charged")
 
 
 def _holders(result: RunResult) -> int:

@@ -15,6 +15,7 @@ from typing import Any
 
 from secure_fedgraph import files
 from secure_fedgraph.algorithms.plugins import is_own
+from secure_fedgraph.audits.conformance.printed import check_shared
 from secure_fedgraph.audits.grid.figures import check_figures
 from secure_fedgraph.errors import BadInput, HostileMessage, SecureFedGraphError
 from secure_fedgraph.experiment.config import Experiment, experiment_of
@@ -114,10 +115,8 @@ def charges_of(
         BadInput: for a ledger that is damaged, no file, or has charges of other runs alone.
     """
     path = folder / LEDGER if shared is None else shared
-    if shared is not None and not path.is_file():
-        raise BadInput(f"--ledger {path} is no file: give the ledger that the run in {folder} charged")
-    if shared is not None and experiment.ledger is None:
-        raise BadInput(f"--ledger {path}: the run in {folder} charged a ledger of its own; drop it")
+    if shared is not None:
+        check_shared(folder, shared, experiment.ledger is not None)
     if not (path.exists() or path.is_symlink()):
         if experiment.ledger is not None:
             place = str(experiment.ledger)[:200]

@@ -347,8 +347,8 @@ def check_result_is_of(out: Path, result: Mapping[str, Any]) -> None:
     else:
         return
     raise BadInput(
-        f"{out / 'result.json'} is the result of another run than {note} noted ({differs}): put the result "
-        "of this run there, or this result into its own folder"
+        f"{out / 'result.json'} is of another run than the folder: {note} differs from it ({differs}). Move "
+        "it away, or put this run's result in its place"
     )
 
 
@@ -886,10 +886,12 @@ def dropped_charges(out: Path, ledger: Path | None = None) -> str:
     counts = {path: count for path, count in removed.items() if count}
     if not counts:
         return ""
-    of_each = "" if len(counts) == 1 else f" in {len(counts)} ledgers"
+    several = len(counts) > 1
+    in_all = f" in {len(counts)} ledgers" if several else ""
     return (
-        f"--overwrite drops {sum(counts.values())} charges{of_each} of {out} from what counts as spent: "
-        f"--out OTHER --ledger {next(iter(counts))} keeps {'them' if not of_each else 'those of one'} counted"
+        f"--overwrite removes {sum(counts.values())} charges{in_all} of {out}, and they count as spent no "
+        f"more; --out OTHER --ledger {next(iter(counts))} would keep {'those of one' if several else 'them'} "
+        "counted"
     )
 
 
@@ -955,6 +957,8 @@ def check_can_start(experiment: Experiment) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the run itself will warn
         policy.bind(channels_of(algorithm, federation, experiment.evaluation), federation.names)
+    if experiment.ledger is not None and files.size_of(experiment.ledger):
+        federation.check_ledger(experiment.ledger)
 
 
 def _channels(run: Run, delta: float) -> list[dict[str, Any]]:

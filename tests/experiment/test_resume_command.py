@@ -232,6 +232,17 @@ def test_no_ledger_is_shared_and_cleared_at_once(tmp_path: Path) -> None:
     assert shared.read_bytes() == before
 
 
+def test_nothing_is_cleared_for_a_ledger_that_refuses_the_run(tmp_path: Path) -> None:
+    stop(tmp_path / "run", 2, *NOISE, "8")
+    shared = tmp_path / "shared.jsonl"
+    stop(tmp_path / "other", 2, *NOISE, "8", "--seed", "1", "--ledger", shared)
+    before = (tmp_path / "run" / "ledger.jsonl").read_bytes()
+    over = ("--out", tmp_path / "run", "--overwrite", "--ledger", shared)
+    refused = call("run", *SMALL, *NOISE, "16", *over)
+    assert refused.exit_code == 2 and "other data" in refused.stderr
+    assert (tmp_path / "run" / "ledger.jsonl").read_bytes() == before
+
+
 def test_another_folder_with_the_ledger_of_a_stopped_run_counts_what_that_spent(tmp_path: Path) -> None:
     stop(tmp_path / "run", 2, *NOISE, "8")
     shared = tmp_path / "run" / "ledger.jsonl"

@@ -51,9 +51,9 @@ def export(
     check_own_name(name, algorithm, folder)
     if not isinstance(name, str):
         raise BadInput(f"{folder / 'result.json'} names no algorithm: put a copy back")
-    unchecked = [
-        f"the epsilons are compared with no ledger: {why}" for why in (check_printed(folder, ledger),) if why
-    ]
+    unchecked = []
+    if not_compared := check_printed(folder, ledger):
+        unchecked.append(f"the epsilons are compared with no ledger: {not_compared}")
     digest = run.released if isinstance(run.released, str) else None
     if (
         digest is None

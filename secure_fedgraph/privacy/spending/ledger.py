@@ -415,17 +415,28 @@ class Ledger:
             self._key = os.urandom(32) if self.path is None else kept_key(Path(f"{self.path}.key"))
         return keyed(self._key, data)
 
+    def check_data(self, client: str, digest: str) -> None:
+        """Checks that a client's earlier charges, where there are any, are about these data.
+
+        Args:
+            digest: of the client's data, as a charge has it before it is written.
+
+        Raises:
+            BadInput: for other data under the client's name.
+        """
+        known = self._data.get(client, "")
+        # older ledgers hold the digest itself
+        if known and digest and known not in (digest, self._keyed(digest)):
+            raise BadInput(
+                f"the ledger {self.path} knows {client} with other data, and budgets of different data do "
+                f"not add up: keep data, partition, clients, seed and {self.path}.key, or give "
+                "another --ledger"
+            )
+
     def _check(self, charge: Charge, plain: str) -> None:
         if charge.releases or charge.steps:
             self.check_relation(charge.relation)
-        known = self._data.get(charge.client, "")
-        # older ledgers hold the digest itself
-        if known and plain and known not in (charge.data, plain):
-            raise BadInput(
-                f"the ledger {self.path} knows {charge.client} with other data, and budgets of different "
-                f"data do not add up: keep data, partition, clients, seed and {self.path}.key, or give "
-                "another --ledger"
-            )
+        self.check_data(charge.client, plain)
         if self.budget is not None:
             costs = self.costs_of(charge.client)
             costs[charge.cost] += 1
