@@ -47,9 +47,9 @@ def _sees_a_gpu() -> bool:
 
 
 def _slow() -> frozenset[str]:
-    """The tests that ``slow_tests.txt`` leaves to ``make slow``: files, classes or functions, a line each."""
+    """The tests that ``slow_tests.txt`` leaves to ``make slow``: files, classes, functions or cases."""
     lines = (Path(__file__).parent / "slow_tests.txt").read_text(encoding="utf-8").splitlines()
-    return frozenset(line.split()[-1] for line in lines if line and not line.startswith("#"))
+    return frozenset(line.split(maxsplit=1)[1] for line in lines if line and not line.startswith("#"))
 
 
 def _parts(test: str) -> list[str]:

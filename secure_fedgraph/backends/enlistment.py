@@ -53,7 +53,7 @@ def algorithm_text(algorithm: Algorithm) -> str:
 def _unmade(key: str, value: Any) -> Any:
     if isinstance(value, nn.Module):
         raise BadInput(
-            f"{ISOLATED} and takes no instance: {key} is a {type(value).__name__}; give the class, "
+            f"{ISOLATED} and takes no instance: {key} is of type {type(value).__name__}; give the class, "
             "or a factory at the top level of a module"
         )
     return value

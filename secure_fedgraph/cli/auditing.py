@@ -19,12 +19,18 @@ from secure_fedgraph.cli.options import (
     read_experiment,
 )
 from secure_fedgraph.cli.own_algorithm import check_own
-from secure_fedgraph.cli.screen import Screen, plain_warnings
+from secure_fedgraph.cli.screen import Screen, plain_warnings, warn
 from secure_fedgraph.errors import BadInput, BrokenClaim, SecureFedGraphError
 from secure_fedgraph.experiment.compare import forget
 from secure_fedgraph.experiment.config import OPTIONS, Experiment
 from secure_fedgraph.experiment.intent import check_intent
-from secure_fedgraph.experiment.results import check_can_start, fresh_folder, read_json, write_json
+from secure_fedgraph.experiment.results import (
+    check_can_start,
+    dropped_charges,
+    fresh_folder,
+    read_json,
+    write_json,
+)
 from secure_fedgraph.experiment.schema import AuditResult, as_read
 from secure_fedgraph.graph.data.datasets import KINDS
 from secure_fedgraph.graph.silos.places import is_place
@@ -75,6 +81,8 @@ def audit(
             folder, attacks, adversary, effort, own, flags["silos"], of, flags["ledger"]
         )
         if out != folder:
+            if flags["overwrite"] and (dropped := dropped_charges(out)):
+                warn(dropped)
             fresh_folder(out, flags["overwrite"])
         policies, seeds = [experiment.policy], [experiment.seed]
         more: list[Experiment] = []
@@ -189,6 +197,8 @@ def _folder_for_grid(
     cells = out / "cells"
     if flags["overwrite"]:
         check_can_start(experiments[0].with_policy("plaintext"))
+        if dropped := dropped_charges(out):
+            warn(dropped)
         forget(out)
         fresh_folder(out, True)
     elif cells.is_dir() and _same_grid(out / "audit.json", experiments, policies, seeds, controls, effort):

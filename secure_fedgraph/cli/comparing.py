@@ -24,12 +24,12 @@ from secure_fedgraph.cli.options import (
     read_experiment,
 )
 from secure_fedgraph.cli.own_algorithm import check_own
-from secure_fedgraph.cli.screen import Screen
+from secure_fedgraph.cli.screen import Screen, warn
 from secure_fedgraph.errors import BadInput, Refused, SecureFedGraphError
 from secure_fedgraph.experiment import compare as comparison
 from secure_fedgraph.experiment.compare.eta import Traffic
 from secure_fedgraph.experiment.intent import check_intent
-from secure_fedgraph.experiment.results import fresh_folder, write_json
+from secure_fedgraph.experiment.results import dropped_charges, fresh_folder, write_json
 from secure_fedgraph.experiment.schema import CompareResult, as_read
 from secure_fedgraph.privacy.policies import is_noised
 from secure_fedgraph.protocol.guarantee import Unit
@@ -76,6 +76,8 @@ def compare(
         with screen.bar("checking", len(todo)) as advance:
             comparison.check(todo, seeds[0], pool, advance)
         if flags["overwrite"]:
+            if dropped := dropped_charges(out):
+                warn(dropped)
             comparison.forget(out)
             fresh_folder(out, True)
         elif not (out / "compare.json").exists() and not comparison.is_begun(out):

@@ -302,7 +302,9 @@ def _describe(name: str, value: Value) -> tuple[int, tuple[int, ...], list[Any]]
     elif isinstance(value, bool | int | float):
         value = np.asarray(value)
     if not isinstance(value, np.ndarray):
-        raise TypeError(f"entry {name!r} is a {type(value).__name__}, which the wire format does not carry")
+        raise TypeError(
+            f"entry {name!r} is of type {type(value).__name__}, which the wire format does not carry"
+        )
     dtype = value.dtype.newbyteorder("<")
     if dtype not in _CODES:
         raise TypeError(f"entry {name!r} has dtype {value.dtype}, which the wire format does not carry")

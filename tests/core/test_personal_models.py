@@ -110,5 +110,5 @@ def test_what_clients_keep_is_copied_for_the_referee_or_refused_by_name(federati
     noisy = sfg.policies.distributed_dp(norm=1.0, multiplier=1.0)
     live = Keeping(lambda: torch.ones(1, requires_grad=True) * 2)  # no leaf, so torch does not copy it
     assert scores(live, federation, noisy) == scores(Plain(), federation, noisy)
-    with pytest.raises(BadInput, match=r"^owner-\d's memory 'kept/in' is a lock, which"):
+    with pytest.raises(BadInput, match=r"^owner-\d's memory 'kept/in' is of type lock, which"):
         scores(Keeping(threading.Lock), federation, noisy)

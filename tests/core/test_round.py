@@ -59,7 +59,7 @@ def test_a_verb_matches_the_declaration(made, verb, channel, sentence):
         (plaintext, [1], "given is a list"),
         (masked, [1], "given is a list"),
         (plaintext, {1: 2.0}, "entry name 1 is no text"),
-        (plaintext, {"a": object()}, "entry 'a' is a object"),
+        (plaintext, {"a": object()}, "entry 'a' is of type object"),
     ],
 )
 def test_what_clients_are_given_is_of_names_and_values(policy, given, words):

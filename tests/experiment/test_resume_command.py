@@ -216,6 +216,26 @@ def test_overwriting_says_which_charges_it_drops(seeds: tuple[str, ...], tmp_pat
     assert done.exit_code == 0 and not done.stderr  # that one had no noise
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        ("compare", *SMALL, "--policy", "plaintext", "--workers", "1", "--skip-without-graph"),
+        ("audit", *SMALL, "--policy", "plaintext", "--attack", "a4-label-counts", "--effort", "0.02"),
+        ("audit", "FINISHED", "--attack", "a4-label-counts", "--effort", "0.02"),
+    ],
+)
+def test_other_commands_that_overwrite_say_it_too(other: tuple[str, ...], tmp_path: Path) -> None:
+    stop(tmp_path / "run", 2, *NOISE, "8")
+    if "FINISHED" in other:
+        whole = ("--set", "transcript=full", "--out", tmp_path / "finished")
+        assert call("run", *SMALL, *whole).exit_code == 0
+        other = tuple(str(tmp_path / "finished") if word == "FINISHED" else word for word in other)
+    done = call(*other, "--out", tmp_path / "run", "--overwrite", "--quiet")
+    assert done.exit_code == 0, done.stderr
+    assert "removes 9 charges" in done.stderr
+    assert not (tmp_path / "run" / "ledger.jsonl").exists()
+
+
 def test_seeds_of_a_stopped_run_are_none_of_the_run_that_overwrites_it(tmp_path: Path) -> None:
     stop(tmp_path, 4, "--seeds", "2")
     assert call("run", *SMALL, "--rounds", 2, "--seeds", 2, "--out", tmp_path, "--overwrite").exit_code == 0

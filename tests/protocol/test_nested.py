@@ -82,7 +82,7 @@ def test_whatever_nests_comes_back(value: Any) -> None:
 
 
 def test_what_the_format_does_not_carry_is_named() -> None:
-    with pytest.raises(TypeError, match=r"^'adam/odd' is a object, "):
+    with pytest.raises(TypeError, match=r"^'adam/odd' is of type object, "):
         nested.pack({"adam": {"odd": object()}})
     with pytest.raises(TypeError, match=r"^'adam' has the key 3, which is no text"):
         nested.pack({"adam": {3: 1}})

@@ -28,5 +28,7 @@ def test_a_key_of_memory_that_no_file_holds_is_named(key: Any, tmp_path: Path) -
 def test_an_entry_of_memory_that_no_file_holds_is_named_by_its_own_keys(
     value: Any, place: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(BadInput, match=f"^a's memory '{place}' is a lock, which .*; keep tensors, numbers"):
+    with pytest.raises(
+        BadInput, match=f"^a's memory '{place}' is of type lock, which .*; keep tensors, numbers"
+    ):
         PartyStore(tmp_path / "a", "a").save({"l": value}, LABEL)

@@ -64,7 +64,7 @@ def test_a_label_is_no_path(store: PartyStore, label: str) -> None:
 
 
 def test_what_the_format_does_not_carry_names_the_memory(store: PartyStore) -> None:
-    with pytest.raises(BadInput, match=r"'odd/deep' is a object"):
+    with pytest.raises(BadInput, match=r"'odd/deep' is of type object"):
         store.save({"odd": {"deep": object()}}, FIRST)
 
 

@@ -158,7 +158,7 @@ def _each_link_once(graph: Data, name: str) -> Iterator[str]:
 def _edge_field(name: str, key: str, value: object, edges: int) -> Tensor:
     shapes = "[edges]" if key == "edge_weight" else "[edges] or [edges, columns]"
     if not isinstance(value, Tensor):
-        raise BadInput(f"{name}: {key} is a {type(value).__name__}; give a tensor {shapes}")
+        raise BadInput(f"{name}: {key} is of type {type(value).__name__}; give a tensor {shapes}")
     fits = value.dim() in ((1,) if key == "edge_weight" else (1, 2)) and value.shape[0] == edges
     if not fits or value.layout is not torch.strided:
         raise BadInput(f"{name}: {key} has shape {tuple(value.shape)} for {edges} edges; give {shapes}")
@@ -228,7 +228,7 @@ def _derived(rest: Tensor, y: Tensor, missing: list[str], seed: int) -> dict[str
 
 def _mask(name: str, key: str, value: object, nodes: int) -> Tensor:
     if not isinstance(value, Tensor):
-        raise BadInput(f"{name}: {key} is a {type(value).__name__}; give booleans [{nodes}]")
+        raise BadInput(f"{name}: {key} is of type {type(value).__name__}; give booleans [{nodes}]")
     if value.dim() == 2 and value.shape[0] == nodes:
         raise BadInput(
             f"{name}: {key} has shape {tuple(value.shape)}, which is {value.shape[1]} splits; choose one, "

@@ -146,7 +146,7 @@ def _packed(name: str, graphs: Sequence[Data], seed: int) -> Data:
     for number, graph in enumerate(graphs):
         place = f"{name}: graph {number}"
         if not isinstance(graph, Data):
-            raise BadInput(f"{place} is a {type(graph).__name__}; give PyG Data")
+            raise BadInput(f"{place} is of type {type(graph).__name__}; give PyG Data")
         y = graph.get("y")
         whole = isinstance(y, torch.Tensor) and y.dtype in WHOLE and y.layout is torch.strided
         if not whole or y.is_meta or y.numel() != 1 or int(y) < 0:
