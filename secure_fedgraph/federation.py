@@ -407,7 +407,8 @@ def _dataset(data: object, seed: int, settings: Mapping[str, Any]) -> Dataset:
         return data
     if not isinstance(data, Data):
         raise BadInput(
-            f"data is of type {type(data).__name__}: give a data set's name, a PyG Data, or a dict of owners' Data"
+            f"data is of type {type(data).__name__}: give a data set's name, a PyG Data, or a dict of "
+            "owners' Data"
         )
     if settings:
         raise unknown_name(

@@ -317,8 +317,8 @@ def check_steps(model: nn.Module) -> None:
     for name, module in model.named_modules():
         if isinstance(module, nn.modules.batchnorm._NormBase):
             raise BadInput(
-                f"{name or 'the model'!r} is of type {type(module).__name__}, which mixes the records of a batch, "
-                "so no record has a gradient of its own: under noisy steps use LayerNorm or GroupNorm"
+                f"{name or 'the model'!r} is of type {type(module).__name__}, which mixes the records of a "
+                "batch, so no record has a gradient of its own: under noisy steps use LayerNorm or GroupNorm"
             )
 
 

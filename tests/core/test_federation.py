@@ -208,7 +208,7 @@ def test_owners_that_cannot_be_made(options: dict[str, Any], words: str) -> None
 def test_data_of_another_kind_is_refused() -> None:
     with pytest.raises(BadInput, match="data of owner-0 is an int"):
         sfg.federate([1, 2, 3])  # type: ignore[arg-type]
-    with pytest.raises(BadInput, match="data is a set: give a data set's name, a PyG Data, or a dict"):
+    with pytest.raises(BadInput, match="data is of type set: give a data set's name, a PyG Data, or a dict"):
         sfg.federate({1, 2, 3})  # type: ignore[arg-type]
     with pytest.raises(BadInput, match=r"'coral'.*'cora'"):
         sfg.federate("coral")
