@@ -52,6 +52,8 @@ _LOG = logging.getLogger("secure_fedgraph.client")
 
 _ROUND = "last round"
 """The key of the last round that it answered, in its store. No algorithm uses this name."""
+_UNPAID = "unpaid steps"
+"""The key of the noisy steps that no charge has paid yet, in its store. No algorithm uses this name."""
 LINK_KEY = "frozen link key"
 """The memory entry with the secret key of its links' priorities. A failed answer does not undo it."""
 Answer = Callable[["ClientContext", dict[str, Any]], Any]
@@ -131,6 +133,7 @@ class Client:
         self.training = Training(policy.steps, relation, self._foreign) if policy.steps else None
         self._hides_failures = self._foreign and is_private(policy)
         """Whether a failure of other people's code could show something that an epsilon covers."""
+        ledger.check_name(party.name, data, party.roster)
         # before anything is answered: no refusal later may depend on the graph
         _check_graph(algorithm, graph, party.name, policy, self._foreign)
         _check_kept(graph, party.name, policy)
@@ -284,7 +287,9 @@ class Client:
         """
         self._abandon()
         if self._store is not None:
-            self._store.save({**self.memory, _ROUND: max(self._last_round, self._resumed)}, label, committed)
+            unpaid = self.training.to_text() if self.training is not None else ""
+            kept = {_ROUND: max(self._last_round, self._resumed), _UNPAID: unpaid}
+            self._store.save({**self.memory, **kept}, label, committed)
 
     def load(self, label: str) -> None:
         """Loads its memory from its own store, before it has answered anything in this process.
@@ -298,6 +303,9 @@ class Client:
         if self._store is not None:
             self.memory, self._unconfirmed = self._store.load(label), None
             self._resumed = int(self.memory.pop(_ROUND, 0))
+            unpaid = self.memory.pop(_UNPAID, "")
+            if self.training is not None:
+                self.training.take_over(unpaid)
             for one in self._policy.randomizers:
                 self._use_randomized(one)
 
@@ -518,6 +526,8 @@ class Client:
                 computational=bound.computational,
             )
         )
+        if self.training is not None and bound.channel.trained:
+            self.training.paid()
 
     def _charge_kept(self, bound: Bound, scope: Scope, width: int) -> None:
         """Charges what stays here, and what all later uploads are computed from."""
@@ -680,8 +690,8 @@ class Client:
 
     def _steps(self, channel: Channel, public: bool) -> dict[str, tuple[Event, ...]]:
         """The noisy steps that an upload is made of, where it is made of nothing else."""
-        # steps are charged with the upload that shows them; no other upload may clear them
-        taken = self.training.taken() if self.training is not None and channel.trained else {}
+        # steps are charged with the upload that shows them, and owed until that charge is written
+        taken = self.training.owed() if self.training is not None and channel.trained else {}
         taken = taken if public else {}
         # what is computed from randomised inputs costs nothing more
         no_cost: dict[str, tuple[Event, ...]] = {one.unit: () for one in self._policy.randomizers}

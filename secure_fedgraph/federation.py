@@ -173,11 +173,14 @@ class Federation:
         """Checks that a ledger that a run is to share knows its owners by their data.
 
         Raises:
-            BadInput: for an owner whose charges there are about other data, and for a damaged ledger.
+            BadInput: for an owner whose charges there are about other data, or under another name, and for a
+                damaged ledger.
         """
         ledger = Ledger(path)
         for name, graph in self.owners.items():
-            ledger.check_data(name, digest_of_data(graph))
+            data = digest_of_data(graph)
+            ledger.check_data(name, data)
+            ledger.check_name(name, data, self.names)
 
     def isolate(
         self,

@@ -195,9 +195,12 @@ class Records:
         self.parameters, self.number, self.gradients = parameters, records, gradients
         self.occurrences = occurrences
 
-    def taken(self) -> dict[str, tuple[Event, ...]]:
+    def owed(self) -> dict[str, tuple[Event, ...]]:
         """Nothing: no step was taken."""
         return {}
+
+    def paid(self) -> None:
+        """Nothing is owed."""
 
     def of(self, chosen: torch.Tensor) -> torch.Tensor:
         """The gradients of some records, ``[b, values]``."""

@@ -174,10 +174,10 @@ def _at(charge: Charge, unit: str, reader: str, holders: int) -> list[Event] | N
         return None
     events = list(charge.releases[reader])
     if charge.unit == unit:
-        apart = holders if unit in ("node", "edge") else 1
+        apart = holders if unit in ("graph", "node", "edge") else 1
     elif charge.unit in LARGER.get(unit, ()):
         apart = (1 if charge.relation == "replace" else 2) * (
-            holders if charge.unit in ("client", "node") else 1
+            holders if charge.unit in ("client", "graph", "node") else 1
         )
     else:
         return None

@@ -351,9 +351,13 @@ class _PlantedTraining(Training):
         planted = self._planting.gradients(self._client, parameters, records, occurrences)
         self._real.run(optimizer, parameters, records, planted, occurrences, penalty)
 
-    def taken(self) -> dict[str, tuple[Event, ...]]:
+    def owed(self) -> dict[str, tuple[Event, ...]]:
         """As the real one's, which took the steps: they are charged to the client."""
-        return self._real.taken()
+        return self._real.owed()
+
+    def paid(self) -> None:
+        """As the real one's."""
+        self._real.paid()
 
 
 def _norm(bound: Bound) -> float:

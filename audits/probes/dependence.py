@@ -69,9 +69,19 @@ class DataFreeTraining:
                 p.grad = pull if p.grad is None else p.grad + pull
             optimizer.step()
 
-    def taken(self) -> dict[str, tuple[Event, ...]]:
+    def owed(self) -> dict[str, tuple[Event, ...]]:
         """Nothing, for this unit."""
         return {self.how.unit: ()}
+
+    def paid(self) -> None:
+        """Nothing is owed."""
+
+    def to_text(self) -> str:
+        """Nothing is owed."""
+        return ""
+
+    def take_over(self, text: str) -> None:
+        """Nothing is owed."""
 
 
 @dataclass

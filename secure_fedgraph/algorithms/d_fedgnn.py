@@ -13,7 +13,7 @@ from secure_fedgraph.algorithms.training.local_training import fit
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.models.parameters import buffers_of, difference, load, parameters_of, total
+from secure_fedgraph.models.parameters import difference, load, parameters_of, total
 from secure_fedgraph.protocol import Channel, Reveal, Upload
 from secure_fedgraph.protocol.given import NOTHING, Expected, Numbers, Texts, Whole
 from secure_fedgraph.seams import ClientContext, RoundApi
@@ -168,12 +168,9 @@ class DFedGnn(Local):
             )
         model = self.model(client.schema)
         load(model, client.memory.get(_MODEL) or self._start(client.schema, seed))
-        still = buffers_of(model)
         with self.seeded_sampling(client):
             fit(client, self.training_graph(client), model, self.settings, device=self.device)
         trained = parameters_of(model)
-        if client.training is not None:  # the noise of the steps is on the parameters only
-            trained |= still
         client.memory[_TRAINED] = trained
         client.memory[_MODEL] = trained
 

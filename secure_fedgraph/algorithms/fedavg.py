@@ -17,7 +17,7 @@ from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.algorithms.training.weighting import AveragingSettings, weighed, weighted_mean
 from secure_fedgraph.graph.placing import DEVICES, copied_to
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.models.parameters import buffers_of, difference, load, parameters_of, total
+from secure_fedgraph.models.parameters import difference, load, parameters_of, total
 from secure_fedgraph.protocol import Channel, Reveal, Upload
 from secure_fedgraph.protocol.given import Expected, like
 from secure_fedgraph.seams import ClientContext, RoundApi
@@ -31,9 +31,9 @@ class FedAvg(NodeClassifier):
     averaged alike, so whatever clips, noises or hides the update does so with them; whole numbers such as
     ``num_batches_tracked`` become the rounded mean, and travel over 1,024
     (``models.parameters.COUNT_SCALE``). Buffers with ``persistent=False`` are never sent, and are in every
-    round what the constructor makes of them. Under noisy steps buffers stay as they are.
-    Optimiser moments stay with the client. The server needs the sum only, so masks bind; weights are
-    in the same sum, and so is who was within the clip, where that follows the clients
+    round what the constructor makes of them. Under noisy steps buffers and parameters that are not trained
+    stay as they are. Optimiser moments stay with the client. The server needs the sum only, so masks bind;
+    weights are in the same sum, and so is who was within the clip, where that follows the clients
     (:class:`~secure_fedgraph.algorithms.training.weighting.AveragingSettings`).
 
     References:
@@ -90,14 +90,11 @@ class FedAvg(NodeClassifier):
         """Trains from the global weights and returns the difference."""
         model, s, params = self.model(client.schema), self.settings, adaptive_clip.without(given)
         load(model, params)
-        before, still = parameters_of(model), buffers_of(model)
+        before = parameters_of(model)
         with self.seeded_sampling(client):
             trained = self.in_training(client, model)
             fit(client, self.training_graph(client), trained, s, self.penalty(before), device=self.device)
-        after = parameters_of(model)
-        if client.training is not None:  # the noise of the steps is on the parameters only
-            after |= still
-        update = difference(after, before)
+        update = difference(parameters_of(model), before)
         if self._adaptive:
             update = adaptive_clip.scaled(update, given.get(adaptive_clip.CLIP))
         elif isinstance(s, AveragingSettings) and s.weighted:

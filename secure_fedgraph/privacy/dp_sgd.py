@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import os
@@ -18,6 +19,7 @@ from secure_fedgraph.privacy.accounting.epsilon import (
     OccurringGaussian,
     SampledGaussian,
     SamplingError,
+    event,
 )
 from secure_fedgraph.privacy.pooling import ROUNDING_MARGIN
 from secure_fedgraph.privacy.samplers.rounded_gaussian import rounded_gaussian
@@ -134,7 +136,11 @@ class PrivateSteps:
 
 
 class Training:
-    """A client's noisy steps, and what they have cost since :meth:`taken` was last called.
+    """A client's noisy steps, and those that no charge has paid yet.
+
+    Guarantees:
+        - steps are owed until a charge with them is written: a charge that is refused or fails clears none,
+          and they are saved with the client's memory, which holds the model that they made.
 
     Args:
         how: its policy's.
@@ -147,7 +153,7 @@ class Training:
         self.how = how
         self.relation = relation
         self.hides_failures = hides_failures
-        self._taken: list[Event] = []
+        self._unpaid: list[Event] = []
         self._trained = False
 
     @property
@@ -175,7 +181,7 @@ class Training:
         """
         how = self.how
         width = sum(p.numel() for p in parameters.values())
-        self._taken += how.events(occurrences, self.relation, width)  # before anything is sampled
+        self._unpaid += how.events(occurrences, self.relation, width)  # before anything is sampled
         self._trained = True
         step = how.noise * how.clip / SIGMA
         expected = max(how.rate * records, 1.0)
@@ -211,10 +217,33 @@ class Training:
             _LOG.exception("a model failed on a batch of noisy steps: noise alone is in its place")
             return 0
 
-    def taken(self) -> dict[str, tuple[Event, ...]]:
-        """The steps since the last call, by unit; no entry where the client never trained so."""
-        events, self._taken = tuple(self._taken), []
-        return {self.how.unit: events} if self._trained else {}
+    def owed(self) -> dict[str, tuple[Event, ...]]:
+        """The steps that no charge has paid yet, by unit; no entry where the client never trained so."""
+        return {self.how.unit: tuple(self._unpaid)} if self._trained else {}
+
+    def paid(self) -> None:
+        """What was owed has been charged, and the charge is written."""
+        self._unpaid = []
+
+    def to_text(self) -> str:
+        """What is owed, to be saved beside the model that the steps made; empty where it never trained so."""
+        return json.dumps([one.to_json() for one in self._unpaid]) if self._trained else ""
+
+    def take_over(self, text: str) -> None:
+        """Owes what was owed when :meth:`to_text` wrote this.
+
+        Raises:
+            BadInput: for other text.
+        """
+        if not text:
+            return
+        try:
+            events = json.loads(text)
+        except ValueError:
+            events = None
+        if not isinstance(events, list):
+            raise BadInput("the noisy steps that a client's memory owes are damaged")
+        self._unpaid, self._trained = [event(one) for one in events], True
 
 
 def secret_coins(records: int, rate: float) -> torch.Tensor:

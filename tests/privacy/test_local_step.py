@@ -102,13 +102,21 @@ def test_what_is_charged():
     assert graph == SampledGaussian(2.0, 0.1, 7, "replace")
 
 
-def test_steps_are_told_once_and_only_where_there_were_some():
+def test_steps_are_owed_until_they_are_paid_and_only_where_there_were_some():
     training = Training(PrivateSteps(noise=2.0, steps=1), "zero-out")
-    assert training.taken() == {}
+    assert training.owed() == {}
     p = torch.nn.Parameter(torch.zeros(2))
     training.run(torch.optim.SGD([p], lr=1.0), {"p": p}, 3, lambda chosen: {"p": torch.zeros(len(chosen), 2)})
-    assert len(training.taken()["node"]) == 2
-    assert training.taken() == {"node": ()}
+    assert len(training.owed()["node"]) == 2
+    resumed = Training(training.how, "zero-out")
+    resumed.take_over(training.to_text())
+    assert resumed.owed() == training.owed()
+    training.paid()
+    assert training.owed() == {"node": ()}
+    resumed.take_over(training.to_text())
+    assert resumed.owed() == {"node": ()}
+    with pytest.raises(BadInput):
+        resumed.take_over("{}")
 
 
 SMALL = {"hidden": (8,), "fanout": (2,), "crowd": 8}

@@ -66,8 +66,39 @@ def fit_privately(
         times = touched(settings, training.unit)
     pull = None if penalty is None else lambda: penalty(model).backward()
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    training.run(optimizer, trained, len(items), gradients, times, pull)
+    untrained = _untrained(model, trained)
+
+    def alone(chosen: torch.Tensor) -> Mapping[str, Gradient]:
+        try:
+            return gradients(chosen)
+        finally:
+            _put_back(model, untrained)
+
+    training.run(optimizer, trained, len(items), alone, times, pull)
+    _put_back(model, {**untrained, **trained})
     client.memory["optimizer"] = moments(optimizer)
+
+
+def _untrained(model: nn.Module, trained: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """A copy of what the steps leave as it is: buffers, and parameters that are not trained."""
+    noised = {id(value) for value in trained.values()}  # under each of its names
+    return {n: value.detach().clone() for n, value in _entries(model).items() if id(value) not in noised}
+
+
+def _put_back(model: nn.Module, values: Mapping[str, torch.Tensor]) -> None:
+    """Undoes what a model of somebody else's wrote into itself while it computed.
+
+    No noise is on that: it would show records as they are, to whoever reads the model and to later records.
+    """
+    entries = _entries(model)
+    with torch.no_grad():
+        for name, value in values.items():
+            if entries[name] is not value:
+                entries[name].copy_(value)
+
+
+def _entries(model: nn.Module) -> dict[str, torch.Tensor]:
+    return {**dict(model.named_parameters(remove_duplicate=False)), **dict(model.named_buffers())}
 
 
 def tree_rows(

@@ -7,7 +7,7 @@ import json
 import math
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -40,7 +40,7 @@ OF_ONE_GRAPH = (Unit.CLIENT, Unit.NODE, Unit.EDGE)
 OF_GRAPH_SETS = (Unit.CLIENT, Unit.GRAPH, Unit.NODE, Unit.EDGE)
 OF_NODES = (Unit.LABEL, Unit.FEATURE)
 """Units that are a part of one node: its label, its features. Reported where a run protects them."""
-HELD = (Unit.NODE, Unit.EDGE, *OF_NODES)
+HELD = (Unit.GRAPH, Unit.NODE, Unit.EDGE, *OF_NODES)
 """Units that several clients may hold."""
 TORN = "unknown"
 """The client and the run of a line that was cut off, which may be anybody's."""
@@ -146,7 +146,7 @@ class Cost:
         A smaller unit that one client holds can move the client's upload between any two points within the
         clip: twice the distance to zero. Where ``holders`` clients may hold the unit, as many uploads move so
         far. So noise that was scaled to a client's zeroed upload is worth ``1 / (2 * holders)`` of its
-        multiplier, and noise for one upload's nodes ``1 / holders``.
+        multiplier, and noise for one upload's graphs or nodes ``1 / holders``.
         """
         steps = dict(self.steps)
         if unit in steps:
@@ -161,7 +161,8 @@ class Cost:
         if self.unit not in LARGER.get(unit, ()):
             return None
         changes = 1 if _without_table(self.relation) == Relation.REPLACE else 2
-        return _all_apart(events, holders if self.unit in (Unit.CLIENT, Unit.NODE) else 1, changes)
+        several = holders if self.unit in (Unit.CLIENT, Unit.GRAPH, Unit.NODE) else 1
+        return _all_apart(events, several, changes)
 
 
 def _releasing(event: Event, holders: int) -> int:
@@ -218,7 +219,8 @@ class Ledger:
           at the end puts all of them on disk. A process that is killed leaves every line that it wrote;
         - with a budget, a charge that would exceed it is refused and not written;
         - a torn last line, as a crash leaves it, is read as a charge without noise: never under-counted;
-        - any other damage is refused, and so is a known client's name with other data;
+        - any other damage is refused, and so is a known client's name with other data, or a client's data
+          under another name than in earlier runs;
         - noise that was charged under two neighbouring relations is never added up: it is refused;
         - nobody but the owner of the file reads it, and a link in its place is refused;
         - a client's data are recognised by a digest under the key in ``<path>.key``, which the owner keeps:
@@ -433,6 +435,26 @@ class Ledger:
                 "another --ledger"
             )
 
+    def check_name(self, client: str, digest: str, clients: Collection[str]) -> None:
+        """Checks that a client that was never charged is none that was charged under another name.
+
+        Args:
+            digest: of the client's data, as a charge has it before it is written.
+            clients: of the run; of these several may hold the same data.
+
+        Raises:
+            BadInput: for data that the ledger knows under a name of nobody in the run.
+        """
+        if not digest or not self._data or client in self._data:
+            return
+        keyed_digest = self._keyed(digest)
+        names = [name for name, known in self._data.items() if known in (digest, keyed_digest)]
+        if names and not set(names) & set(clients):
+            raise BadInput(
+                f"the ledger {self.path} knows the data of {client} as {min(names)}'s, and what they spent "
+                f"would not count: name the client {min(names)} again"
+            )
+
     def _check(self, charge: Charge, plain: str) -> None:
         if charge.releases or charge.steps:
             self.check_relation(charge.relation)
@@ -579,7 +601,7 @@ def spent(
     Args:
         charges: any clients' charges.
         delta: the failure probability.
-        holders: how many clients may hold the same node.
+        holders: how many clients may hold the same node, or the same graph of a set.
         units: those to report.
 
     Raises:
@@ -656,8 +678,8 @@ def report(
     """The ``privacy`` entry of a result: for each unit the strictest reader, the others beside it.
 
     Args:
-        holders: how many clients may hold the same node: 1 where they share none, all of them in a vertical
-            split.
+        holders: how many clients may hold the same node or graph: 1 where they share none, all of them in a
+            vertical split.
         units: those to report.
     """
     charges = list(charges)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from parties import Toy, session
+from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
 from secure_fedgraph.errors import BadInput, BudgetExhausted
@@ -333,6 +334,18 @@ class TestRun:
         with pytest.raises(BadInput, match=r"knows owner-\d with other data"):
             self.train(other, 9, ledger=path, rounds=1)
         self.train(federation, 9, ledger=path, rounds=1, seed=5)  # another run over the same
+
+    def test_the_same_data_under_other_names(self, federation, tmp_path):
+        graphs = [Data(x=g.x, y=g.y, edge_index=g.edge_index) for g in federation.owners.values()]
+        path = tmp_path / "shared.jsonl"
+        first = sfg.federate(dict(zip("abc", [*graphs[:2], graphs[0].clone()], strict=True)), holders=2)
+        self.train(first, 9, ledger=path, rounds=1)  # two owners of one run may hold the same
+        self.train(first, 9, ledger=path, rounds=1)
+        renamed = sfg.federate(dict(zip("axc", [*graphs[:2], graphs[0].clone()], strict=True)), holders=2)
+        before = path.read_bytes()
+        with pytest.raises(BadInput, match="the data of x as b's"):
+            self.train(renamed, 9, ledger=path, rounds=1)
+        assert path.read_bytes() == before
 
     def test_a_ledger_that_was_rolled_back_behind_the_checkpoint(self, federation, tmp_path):
         with pytest.raises(BudgetExhausted):

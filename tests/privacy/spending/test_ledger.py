@@ -134,6 +134,15 @@ class TestSpent:
         assert found["node"] >= one_by_one * (1 - 1e-6)
         assert found["client"] == pytest.approx(exact(z, 1e-5), rel=1e-6)
 
+    @pytest.mark.parametrize("smaller", ["graph", "node"])
+    def test_where_several_clients_hold_a_graph_all_their_uploads_move(self, smaller):
+        charge = replace(CHARGE, unit="graph", releases=noise(server=20.0))
+        apart = 6.0 if smaller == "graph" else 12.0  # a node may turn each graph's part
+        assert at([charge], smaller, holders=6, units=("graph", "node")) == pytest.approx(
+            exact(20.0 / apart, 1e-5), rel=1e-6
+        )
+        assert report([charge], 1e-5, holders=6, units=("graph",))["graph"]["holders"] == 6
+
     def test_a_sampled_part_of_several_holders_costs_what_their_coins_make_of_it(self):
         step = SampledGaussian(2.0, 0.1, 100, "zero-out")
         charge = replace(CHARGE, unit="node", releases={"server": (step,)})
