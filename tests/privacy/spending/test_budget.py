@@ -341,9 +341,11 @@ class TestRun:
         first = sfg.federate(dict(zip("abc", [*graphs[:2], graphs[0].clone()], strict=True)), holders=2)
         self.train(first, 9, ledger=path, rounds=1)  # two owners of one run may hold the same
         self.train(first, 9, ledger=path, rounds=1)
-        renamed = sfg.federate(dict(zip("axc", [*graphs[:2], graphs[0].clone()], strict=True)), holders=2)
+        renamed = sfg.federate(
+            dict(zip(["a", "b2", "c"], [*graphs[:2], graphs[0].clone()], strict=True)), holders=2
+        )
         before = path.read_bytes()
-        with pytest.raises(BadInput, match="the data of x as b's"):
+        with pytest.raises(BadInput, match="the data of b2 as b's"):
             self.train(renamed, 9, ledger=path, rounds=1)
         assert path.read_bytes() == before
 
