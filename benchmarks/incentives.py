@@ -191,6 +191,8 @@ def cheats(agents: list[list[Data]], seed: int) -> dict[str, float]:
         "junk beside the own": mine + junk,
         "junk alone, 60 hanging nodes each": [_hung(one, 60) for one in junk],
         "two of the own in one, beside the own": mine + [_joined(*pair, link=False) for pair in pairs],
+        "links left out: copies that fall apart": mine + [_cut_loose(one) for one in mine],
+        "links left out: those that keep nothing connected": [_tied(one) for one in mine],
         "graphs cut into connected pieces": [piece for one in mine for piece in _pieces(one)],
         "a link changed: two of the own joined by a link": mine
         + [_joined(*pair, link=True) for pair in pairs],
@@ -264,6 +266,34 @@ def _trimmed(graph: Data) -> list[Data]:
     closed = (table @ table).multiply(table).tocoo()
     links = torch.from_numpy(np.stack(closed.coords)[:, closed.data > 0].astype(np.int64))
     return _pieces(Data(x=graph.x, edge_index=links, y=graph.y))
+
+
+def _cut_loose(graph: Data) -> Data:
+    """The graph without its links outside triangles."""
+    closed = _in_triangles(graph)
+    return Data(x=graph.x, edge_index=graph.edge_index[:, closed], y=graph.y)
+
+
+def _tied(graph: Data) -> Data:
+    """The graph with as few links outside triangles as keep connected what was connected."""
+    kept = _in_triangles(graph)
+    one, other = graph.edge_index.numpy()
+    order = np.argsort(~kept.numpy(), kind="stable")  # links in triangles first
+    table = sparse.csr_array((1.0 + np.argsort(order), (one, other)), shape=(len(graph.x), len(graph.x)))
+    tree = csgraph.minimum_spanning_tree(table).tocoo()
+    tree_links = set(zip(*(axis.tolist() for axis in tree.coords), strict=True))
+    in_tree = [
+        (a, b) in tree_links or (b, a) in tree_links
+        for a, b in zip(one.tolist(), other.tolist(), strict=True)
+    ]
+    return Data(x=graph.x, edge_index=graph.edge_index[:, kept | torch.tensor(in_tree)], y=graph.y)
+
+
+def _in_triangles(graph: Data) -> torch.Tensor:
+    """``[links]`` whether a link is in a triangle."""
+    table = _table(graph)
+    one, other = graph.edge_index.numpy()
+    return torch.from_numpy(np.asarray((table @ table)[one, other]).reshape(-1) > 0)
 
 
 def worth_table(args: argparse.Namespace) -> dict[str, Any]:
