@@ -12,6 +12,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from secure_fedgraph import files
 from secure_fedgraph.audits.grid.pool import Pool
 from secure_fedgraph.cli.options import command_line
 from secure_fedgraph.cli.screen import PlainConsole, Screen, to_a_pipe
@@ -56,10 +57,12 @@ def reproduce(
         )
     made = Reproduction(asked, range(seeds or asked.seeds), out)
     made.check(with_data=not finished)
+    cannot = len(made.failures)
     left = made.look()
     if not finished:
+        _make_folder(out)
         workers = workers or os.cpu_count() or 1
-        screen.lead(_lead(asked, made, left, workers, quick))
+        screen.lead(_lead(asked, made, left, cannot, workers, quick))
         with Pool(workers) as pool, screen.bar(asked.name, len(left)) as advance:
             made.run(
                 left,
@@ -75,14 +78,38 @@ def reproduce(
     if made.failures and not finished:
         raise SecureFedGraphError(
             f"{len(made.failures)} of {len(asked.cases)} experiments ended with an error: "
-            + "; ".join(f"{name}: {reason}" for name, reason in made.failures.items())
+            + "; ".join(f"{', '.join(names)}: {reason}" for reason, names in _by_reason(made).items())
         )
 
 
-def _lead(asked: PaperTable, made: Reproduction, left: Sequence[object], workers: int, quick: bool) -> str:
-    every = len(asked.cases) * len(made.seeds)
-    rough = f"rough: one seed, {asked.quick_rounds} rounds at most; " if quick else ""
-    kept = f", {every - len(left)} of them finished" if len(left) < every else ""
+def _make_folder(out: Path) -> None:
+    try:
+        files.private_folder(out)
+    except OSError as error:
+        raise BadInput(f"--out {out} cannot be made ({error.strerror}): give another folder") from None
+
+
+def _by_reason(made: Reproduction) -> dict[str, list[str]]:
+    names: dict[str, list[str]] = {}
+    for name, reason in made.failures.items():
+        names.setdefault(reason, []).append(name)
+    return names
+
+
+def _lead(
+    asked: PaperTable, made: Reproduction, left: Sequence[object], cannot: int, workers: int, quick: bool
+) -> str:
+    """What is about to run.
+
+    Args:
+        cannot: how many cases no run can be made of.
+    """
+    seeds = len(made.seeds)
+    every, barred = len(asked.cases) * seeds, cannot * seeds
+    several = f"{seeds} seeds" if seeds > 1 else "one seed"
+    rough = f"rough: {several}, {asked.quick_rounds} rounds at most; " if quick else ""
+    done = every - barred - len(left)
+    kept = (f", {done} of them finished" if done else "") + (f", {barred} cannot run" if barred else "")
     todo = made.look() if left else []
     about = _about(made.estimate(todo, workers))
     on = f"{workers} process{'es' * (workers > 1)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,25 +87,10 @@ class Run:
     @property
     def accuracy(self) -> dict[str, Any]:
         """The last round's scores; beside them the best round by validation and the best test score."""
-        last = self.history[-1]["accuracy"]
-        figures = [key for key in last if key != "validation"]
-        scores: dict[str, Any] = {key: last[key] for key in figures}
         if self.evaluation != "referee":
-            return scores
-        scored = [r for r in self.history if "validation" in r["accuracy"]]
-        if scored:
-            lower = self.algorithm.measure(self.federation.schema) in LOWER_IS_BETTER
-            choose = min if lower else max
-            chosen = choose(scored, key=lambda r: r["accuracy"]["validation"])
-            by_validation = {key: chosen["accuracy"][key] for key in figures if key in chosen["accuracy"]}
-            scores["best_by_validation"] = {"round": chosen["round"], **by_validation}
-        scores["best_on_test"] = {
-            key: (min if key.startswith(LOWER_IS_BETTER) else max)(
-                r["accuracy"][key] for r in self.history if key in r["accuracy"]
-            )
-            for key in figures
-        }
-        return scores
+            last = self.history[-1]["accuracy"]
+            return {key: value for key, value in last.items() if key != "validation"}
+        return scores_of(self.history, self.algorithm.measure(self.federation.schema))
 
     @property
     def form(self) -> dict[str, Any]:
@@ -134,3 +119,28 @@ class Run:
             )
         entry: dict[str, Any] = entries[unit]
         return entry
+
+
+def scores_of(history: Sequence[Mapping[str, Any]], measure: str) -> dict[str, Any]:
+    """What a referee's scores of all rounds come to: the last, the best by validation, the best on test.
+
+    Args:
+        history: the rounds, in order, each with its number and its ``accuracy``.
+        measure: of the algorithm: whether more is better depends on it.
+    """
+    last = history[-1]["accuracy"]
+    figures = [key for key in last if key != "validation"]
+    scores: dict[str, Any] = {key: last[key] for key in figures}
+    scored = [r for r in history if "validation" in r["accuracy"]]
+    if scored:
+        choose = min if measure in LOWER_IS_BETTER else max
+        chosen = choose(scored, key=lambda r: r["accuracy"]["validation"])
+        by_validation = {key: chosen["accuracy"][key] for key in figures if key in chosen["accuracy"]}
+        scores["best_by_validation"] = {"round": chosen["round"], **by_validation}
+    scores["best_on_test"] = {
+        key: (min if key.startswith(LOWER_IS_BETTER) else max)(
+            r["accuracy"][key] for r in history if key in r["accuracy"]
+        )
+        for key in figures
+    }
+    return scores

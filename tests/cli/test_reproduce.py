@@ -112,6 +112,39 @@ def test_a_result_that_cannot_be_is_not_taken(
     assert looked.exit_code == 0 and json.loads(looked.output)["marks"]["to run"] == 2
 
 
+@pytest.mark.parametrize("change", ["best", "last", "fewer rounds", "no rounds", "another seed"])
+def test_a_result_that_contradicts_its_rounds_is_not_taken(table: str, tmp_path: Path, change: str) -> None:
+    called(table, "--seeds", "1", "--only", "fine", "--out", str(tmp_path))
+    path = tmp_path / "runs" / "fine" / "seed-0" / "result.json"
+    result = json.loads(path.read_text())
+    if change == "best":
+        result["accuracy"]["best_on_test"]["global"] = 0.99
+    elif change == "last":
+        result["accuracy"]["global"] = 0.01
+    elif change == "fewer rounds":
+        del result["rounds"][1:]
+        result["rounds"][0]["accuracy"]["global"] = 0.123
+    elif change == "no rounds":
+        del result["rounds"]
+    else:
+        result["seed"] = 3
+    path.write_text(json.dumps(result))
+    looked = called(table, "--finished", "--seeds", "1", "--out", str(tmp_path))
+    assert looked.exit_code == 0 and json.loads(looked.output)["marks"]["to run"] == 2
+
+
+def test_the_first_line_counts_what_is_left_what_is_finished_and_what_cannot_run(
+    table: str, tmp_path: Path
+) -> None:
+    def lead(*words: str) -> str:
+        said = CliRunner().invoke(main, ["reproduce", table, *words, "--out", str(tmp_path)]).output
+        return " ".join(said.split())
+
+    assert "3 runs, 1 cannot run" in lead("--seeds", "1")
+    assert "6 runs, 2 of them finished, 2 cannot run" in lead("--seeds", "2")
+    assert "rough: 2 seeds" in lead("--seeds", "2", "--quick", "--only", "broken")
+
+
 def test_rough_versions_are_marked_and_kept_apart(table: str, tmp_path: Path) -> None:
     called(table, "--quick", "--only", "fine", "--out", str(tmp_path))
     rough = json.loads((tmp_path / "fedego-2-quick-fine.json").read_text())

@@ -18,6 +18,7 @@ from secure_fedgraph.experiment.config import Experiment, load
 from secure_fedgraph.experiment.reproduce.outcome import SELECTIONS, Results, wanted
 from secure_fedgraph.experiment.reproduce.tables import Case, PaperTable
 from secure_fedgraph.experiment.results import check_can_start, versions
+from secure_fedgraph.running.run import scores_of
 
 CODE = "code.json"
 """Beside a result: a digest of the code that made it."""
@@ -58,12 +59,13 @@ def run_key(case: Case, seed: int) -> str:
 def is_of(result: Mapping[str, Any], case: Case, seed: int) -> bool:
     """Whether a result was made with today's settings and packages, and holds scores that can be.
 
-    A setting that it does not name counts as its default.
+    A setting that it does not name counts as its default. Scores must be those of the rounds beside them,
+    of which a packed result has the last alone.
     """
     installed, with_which = versions(), result.get("versions")
     if not isinstance(with_which, dict) or any(with_which.get(one) != installed[one] for one in CALCULATE):
         return False
-    if not _can_be(result["accuracy"]):
+    if result.get("seed") != seed or not _can_be(result["accuracy"]) or not _is_of_its_rounds(result):
         return False
     made = experiment_of(case, seed)
     usual = load(None, {key: case.config[key] for key in ("algorithm", "data")}, [])
@@ -87,6 +89,19 @@ def _can_be(accuracy: Mapping[str, object]) -> bool:
         if isinstance(value, bool) or not 0 <= value <= (LARGEST_ERROR if key.startswith("mae") else 1):
             return False
     return True
+
+
+def _is_of_its_rounds(result: Mapping[str, Any]) -> bool:
+    """Whether the scores follow from the rounds, or from the last one where a packed result has no other."""
+    try:
+        rounds, scores = list(result["rounds"]), result["accuracy"]
+        last = {key: value for key, value in rounds[-1]["accuracy"].items() if key != "validation"}
+        if {key: value for key, value in scores.items() if key not in SELECTIONS} != last:
+            return False
+        every = [one["round"] for one in rounds] == list(range(1, len(rounds) + 1))
+        return not every or scores_of(rounds, str(result["metric"])) == scores
+    except (KeyError, TypeError, IndexError, AttributeError, ValueError):  # a file may hold anything
+        return False
 
 
 def _agree(old: Mapping[str, Any], new: Mapping[str, Any], usual: Mapping[str, Any]) -> bool:
