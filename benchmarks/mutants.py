@@ -36,7 +36,7 @@ from secure_fedgraph.client import Client
 from secure_fedgraph.errors import Refused
 from secure_fedgraph.privacy import dp_sgd, linked_sums, pooling
 from secure_fedgraph.privacy.bound import Bound
-from secure_fedgraph.privacy.dp_sgd import PrivateSteps, Training
+from secure_fedgraph.privacy.dp_sgd import PrivateSteps, Training, multiplied_out
 from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol import Channel, Reveal
@@ -313,7 +313,7 @@ def gradient_in_the_rate(set_: Set) -> None:
 
         def pulled(chosen: torch.Tensor) -> Any:
             found = gradients(chosen)
-            length = float(sum(g.sum(0).square().sum() for g in found.values())) ** 0.5
+            length = float(sum(multiplied_out(g).sum(0).square().sum() for g in found.values())) ** 0.5
             optimizer.param_groups[0]["lr"] = rate / max(length, 1e-3)
             return found
 
