@@ -287,8 +287,9 @@ class Client:
         """
         self._abandon()
         if self._store is not None:
-            unpaid = self.training.to_text() if self.training is not None else ""
-            kept = {_ROUND: max(self._last_round, self._resumed), _UNPAID: unpaid}
+            kept: dict[str, Any] = {_ROUND: max(self._last_round, self._resumed)}
+            if self.training is not None:
+                kept[_UNPAID] = self.training.to_text()
             self._store.save({**self.memory, **kept}, label, committed)
 
     def load(self, label: str) -> None:
