@@ -101,6 +101,8 @@ class Client:
         layouts: channel -> the public layout of its uploads, for an algorithm that is not of this package.
             Under noise its uploads leave in that layout; on a channel without one noise earns nothing.
         last: the run's last round, the warm-up counted: requests of later ones are refused.
+        common: a digest of what the server gave all clients before the run: masks and tokens of sums cancel
+            among those alone who have the same.
     """
 
     def __init__(
@@ -119,6 +121,7 @@ class Client:
         data: str = "",
         layouts: Mapping[str, Layout] | None = None,
         last: int | None = None,
+        common: str = "",
     ) -> None:
         self.graph = graph
         self._own = graph
@@ -135,8 +138,7 @@ class Client:
         """Whether a failure of other people's code could show something that an epsilon covers."""
         ledger.check_name(party.name, data, party.roster)
         # before anything is answered: no refusal later may depend on the graph
-        _check_graph(algorithm, graph, party.name, policy, self._foreign)
-        _check_kept(graph, party.name, policy)
+        check_graph(algorithm, graph, party.name, policy)
         # its own: what other people's code keeps on ``self`` would reach the others past every channel
         self._algorithm = copied(algorithm, f"algorithm {algorithm.name!r}") if self._foreign else algorithm
         # another that never answers: what it declares cannot follow from data
@@ -165,7 +167,7 @@ class Client:
         bounds = policy.bounds.values()
         self._alike = frozenset(b.channel.name for b in bounds if b.channel.alike and b.channel.to != REFEREE)
         once = [b.channel.name for b in bounds if b.channel.once]
-        self._history = History(run, once) if policy.agrees_on_keys else None
+        self._history = History(run, once, common) if policy.agrees_on_keys else None
         self._layouts = layouts or {}
         self._before: Before | None = None
         self._unconfirmed: tuple[str, Before, History | None] | None = None
@@ -180,6 +182,17 @@ class Client:
     def answered(self) -> int:
         """The number of the last exchange that it answered in this run, in this process or an earlier one."""
         return self._answered
+
+    @property
+    def rounds_ahead(self) -> tuple[int, ...]:
+        """The rounds that its ledger has charges of, and the memory that it loaded knows nothing of."""
+        charged = self._ledger.rounds(self.name, self._run)
+        return tuple(sorted(one for one in charged if one > self.last_round))
+
+    @property
+    def last_round(self) -> int:
+        """The last round that it answered, or that is in the memory that it loaded; 0 for none."""
+        return max(self._last_round, self._resumed)
 
     @property
     def clients(self) -> tuple[str, ...]:
@@ -287,7 +300,7 @@ class Client:
         """
         self._abandon()
         if self._store is not None:
-            kept: dict[str, Any] = {_ROUND: max(self._last_round, self._resumed)}
+            kept: dict[str, Any] = {_ROUND: self.last_round}
             if self.training is not None:
                 kept[_UNPAID] = self.training.to_text()
             self._store.save({**self.memory, **kept}, label, committed)
@@ -837,18 +850,22 @@ class Client:
         self._answered = request.exchange
 
 
-def _check_graph(algorithm: Algorithm, graph: Data, name: str, policy: BoundPolicy, foreign: bool) -> None:
+def check_graph(algorithm: Algorithm, graph: Data, name: str, policy: BoundPolicy) -> None:
     """Checks that an algorithm can train on a client's graph, which nothing has randomised yet.
 
     An algorithm that is not of this package gets copies, since what it keeps of the graph, or writes into
     it, could be sent later under the epsilon of randomised inputs.
+
+    Raises:
+        BadInput: naming what does not fit. The sentence may count the owner's data: it is for the owner.
     """
-    if foreign:
+    if has_foreign_code(algorithm):
         algorithm, graph = copied(algorithm, f"algorithm {algorithm.name!r}"), copied(graph, "the graph")
     algorithm.check_inputs(policy.divided_inputs)
     algorithm.check_own(graph, name)
     if policy.steps:
         algorithm.check_touched(graph, policy.steps.unit)
+    _check_kept(graph, name, policy)
 
 
 def _check_kept(graph: Data, name: str, policy: BoundPolicy) -> None:

@@ -21,9 +21,10 @@ from secure_fedgraph.graph.sample.packing import pack
 from secure_fedgraph.graph.schema import NO_EDGE_ATTR
 from secure_fedgraph.graph.silos.rows import no_test_set
 from secure_fedgraph.graph.stand_in import stand_in
-from secure_fedgraph.privacy.accounting.epsilon import Spent
+from secure_fedgraph.privacy.accounting.epsilon import WITHOUT, Spent
 from secure_fedgraph.privacy.spending.ledger import Charge, spent
 from secure_fedgraph.protocol.channel import Reveal
+from secure_fedgraph.protocol.guarantee import Reader
 from secure_fedgraph.protocol.message import ANSWER
 from secure_fedgraph.protocol.transcript import REFEREE
 from secure_fedgraph.running.loop import train
@@ -92,6 +93,8 @@ def dry_run(terms: Terms, name: str, before: Iterable[Charge] = ()) -> DryRun:
     figures, alone = (
         spent(some, experiment.delta, owners.holders, owners.units) for some in (together, charges)
     )
+    for row in (*figures.values(), *alone.values()) if terms.server_scores else ():
+        row[Reader.SERVER] = WITHOUT
     leaving = tuple(
         Leaving(row["name"], row["to"], row["reveal"], row["policy"], uses[row["name"]])
         for row in prepared.bound.describe()
@@ -117,9 +120,9 @@ def _released(terms: Terms) -> Iterable[str]:
         yield f"beyond what {', '.join(channels)} declares: {sentence}"
     if terms.approved.federation.data.rows:
         yield (
-            "whoever runs the server has the labels of validation and test rows, and scores of them: it is "
-            "the "
-            "referee, outside every guarantee"
+            "whoever runs the server is the referee, outside every guarantee: it has the labels of "
+            "validation and test rows, and may ask each silo at any time for its own rows of every "
+            "aggregated layer, without noise; from those of the first layer features can be computed"
         )
         yield "how many rows all silos share"
     yield "sizes and times of messages, and who takes part in which round"

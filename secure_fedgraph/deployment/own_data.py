@@ -8,6 +8,7 @@ from pathlib import Path
 from torch_geometric.data import Data
 
 from secure_fedgraph import files
+from secure_fedgraph.client import check_graph
 from secure_fedgraph.deployment.alignment import Alignment
 from secure_fedgraph.deployment.federation_file import Approved
 from secure_fedgraph.deployment.silo_folder import SiloFolder
@@ -72,6 +73,7 @@ def own_part(terms: Terms, name: str, place: str, home: SiloFolder | None = None
         warnings.warn("; ".join(notes), DataWarning, stacklevel=2)
     if terms.experiment.adds_noise:
         warn_of_delta(terms.experiment.delta, {"node": int(graph.num_nodes or 0)})
+    check_graph(terms.prepared.algorithm, graph, name, terms.prepared.bound)
     return graph
 
 

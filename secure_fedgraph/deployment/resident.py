@@ -36,7 +36,7 @@ from secure_fedgraph.deployment.letters import (
 )
 from secure_fedgraph.deployment.silo_folder import LEDGER, MEMORY, MODEL, SCORES, Keys, SiloFolder
 from secure_fedgraph.deployment.terms import Terms
-from secure_fedgraph.errors import HostileMessage, Refused, SecureFedGraphError, WrongType
+from secure_fedgraph.errors import BadInput, HostileMessage, Refused, SecureFedGraphError, WrongType
 from secure_fedgraph.graph.data.store import digest_of_data
 from secure_fedgraph.graph.mapped import check_unchanged, unshared
 from secure_fedgraph.graph.seeds import sub_seed
@@ -183,22 +183,54 @@ class Resident:
                 f"{approved.federation.resumptions} "
                 "resumptions: make a new file"
             )
-        graph = self._data if isinstance(self._data, Data) else self._data.graph(_mask(asked.get("train")))
+        if isinstance(self._data, Data):
+            graph, common = self._data, ""
+        else:
+            train = self._checked_rows(self._data, _mask(asked.get("train")))
+            graph, common = self._data.graph(train), self._data.common(train)
         check_unchanged(graph.get("x"))
-        made = self._made(run, int(after), graph)
+        made = self._made(run, int(after), graph, common)
         if made.answered > after:
             raise Refused(
                 f"{self.name} has answered exchange {made.answered} of this run, and the server is at "
                 f"{after}: start it with the --out of before, or make a new file with 'federation init'"
             )
         self._folder.note_begun(approved, begun + 1)
+        kept = self._label_here(_label(asked, "label") if label else "")
+        if kept:
+            made.load(kept)
+        if len(made.rounds_ahead) > 1:  # the interrupted round alone is answered again
+            raise Refused(
+                f"{self.name} has answered round {made.rounds_ahead[-1]} of this run, and was asked to go on "
+                f"after round {made.last_round}: start the server with the --out of before, or make a new "
+                "file with 'federation init'"
+            )
         self._client, self._run = made, run
-        wanted = _label(asked, "label") if label else ""
-        kept = self._load(wanted)
         self._say("run %s begun%s", run, f", memory of {kept}" if kept else "")
         return wire.encode({"session": self.session, "label": kept})
 
-    def _made(self, run: str, after: int, graph: Data) -> Client:
+    def _checked_rows(self, table: AlignedTable, train: torch.Tensor) -> torch.Tensor:
+        """The training rows that the server names, where they are those of the owner of the labels.
+
+        Raises:
+            HostileMessage: for others, at that owner.
+        """
+        if self.name == self._terms.prepared.federation.names[0]:
+            own = torch.from_numpy(table.exam()["train"]).bool()
+            if not torch.equal(own, train):
+                raise HostileMessage(f"{self.name} was given other training rows than its own labels have")
+        return train
+
+    def _made(self, run: str, after: int, graph: Data, common: str) -> Client:
+        try:
+            return self._client_of(run, after, graph, common)
+        except BadInput as error:  # its sentence is for the owner alone: it may count the owner's data
+            _LOG.error("this silo's data do not fit the federation: %s", error)
+            raise Refused(
+                f"the data of {self.name} do not fit the federation's file; its owner's log says why"
+            ) from None
+
+    def _client_of(self, run: str, after: int, graph: Data, common: str) -> Client:
         prepared, folder = self._terms.prepared, self._folder.run_folder(self._terms.approved)
         path = folder / LEDGER
         return Client(
@@ -214,18 +246,8 @@ class Resident:
             after=after,
             data=digest_of_data(graph),
             last=prepared.last,
+            common=common,
         )
-
-    def _load(self, wanted: str) -> str:
-        """Loads the memory that the server names; where it was not there then, the newest that it has.
-
-        Returns:
-            The label, or nothing where this silo has kept no memory yet.
-        """
-        label = self._label_here(wanted)
-        if label and self._client is not None:
-            self._client.load(label)
-        return label
 
     def _label_here(self, wanted: str) -> str:
         """A label of the server; the newest that this silo has where it was away then, or nothing."""

@@ -21,6 +21,7 @@ from secure_fedgraph.federation import Federation as Owners
 from secure_fedgraph.graph.kinds import GraphDataset
 from secure_fedgraph.graph.partition.result import TestSet
 from secure_fedgraph.graph.silos.rows import no_test_set
+from secure_fedgraph.protocol.guarantee import Reader
 from secure_fedgraph.round import Sampler, everyone
 from secure_fedgraph.running.options import RunOptions
 from secure_fedgraph.running.preparation import Prepared, prepare
@@ -61,6 +62,11 @@ class Terms:
     approved: Approved
     experiment: AgreedExperiment
     prepared: Prepared
+
+    @property
+    def server_scores(self) -> bool:
+        """Whether the server is the referee, which reads what silos answer it without any protection."""
+        return bool(self.approved.federation.data.rows)
 
     @property
     def sampler(self) -> Sampler:
@@ -139,6 +145,12 @@ def terms_in(approved: Approved, test_set: TestSet | None = None) -> Terms:
             sampler=everyone,
         ),
     )
+    budget = protected.budget
+    if approved.federation.data.rows and budget is not None and budget.against == Reader.SERVER:
+        raise Refused(
+            f"epsilon = {budget.epsilon:g} against the server: where silos hold columns, the server scores "
+            "them, and reads each one's rows without noise; set against=outsider"
+        )
     if prepared.algorithm.pools:
         raise BadInput(
             f"{experiment.algorithm} pools all data in one place, and silos keep theirs: use another"

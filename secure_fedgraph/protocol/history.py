@@ -52,12 +52,14 @@ class History:
 
     Args:
         run: the run's public name. A resumed run begins a new history, as it begins with new keys.
+        common: a digest of what all parties must have alike before the first exchange.
         once: channels that give something once a round.
     """
 
-    def __init__(self, run: str, once: Collection[str] = ()) -> None:
+    def __init__(self, run: str, once: Collection[str] = (), common: str = "") -> None:
         self.last = -1
-        self._head = hashlib.sha256(b"history of the run " + run.encode()).digest()
+        start = b"history of the run " + run.encode()
+        self._head = hashlib.sha256(start + (b" on " + common.encode() if common else b"")).digest()
         self._round = 0
         self._once = frozenset(once)
         self._used: frozenset[str] = frozenset()

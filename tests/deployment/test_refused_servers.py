@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from banks import Calls, Silos, banks, federation_of
 
 from secure_fedgraph.crypto import Identity
@@ -18,7 +19,9 @@ from secure_fedgraph.deployment.charge_report import report_in, signed_report
 from secure_fedgraph.deployment.federation_file import Approved, parsed
 from secure_fedgraph.deployment.greeting import proof_of
 from secure_fedgraph.deployment.letters import ASK, BEGIN, CHARGES, EXAM, FAILED, HELLO, SAVE, Letter
-from secure_fedgraph.errors import HostileMessage, Refused
+from secure_fedgraph.deployment.resident import Resident
+from secure_fedgraph.deployment.terms import terms_in
+from secure_fedgraph.errors import BadInput, HostileMessage, Refused
 from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.message import Message
 
@@ -100,6 +103,43 @@ def test_a_run_does_not_begin_anew_in_another_folder(silos: Silos) -> None:
     with pytest.raises(Refused, match=r"has answered exchange \d+ of this run.*--out of before"):
         silos.serve(post, out="elsewhere")
     assert begun == [silos.folder(name).times_begun(silos.approved) for name in silos.data]
+
+
+def test_only_the_interrupted_round_is_answered_again(silos: Silos) -> None:
+    post = silos.start_all()
+    silos.serve(post)
+    last = max(Message.from_bytes(letter.body).exchange for _, letter in post.letters if letter.kind == ASK)
+    labels = [wire.decode(letter.body)["label"] for _, letter in post.letters if letter.kind == SAVE]
+    later = {"after": last + 100}
+    for label in ("", "99999-00000000"):  # the second one is not there, so the newest memory is
+        answer = silos.start("bank-a").answer(order(silos.approved, label=label, **later))
+        if label:
+            assert wire.decode(answer.body)["label"] == max(labels)
+        else:
+            kind, text = refusal(answer)
+            assert kind == "Refused" and "has answered round 2 of this run" in text
+
+
+def test_data_that_do_not_fit_are_said_at_home_and_not_to_the_server(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    few = federation_of(
+        tmp_path,
+        banks(2),
+        algorithm="graphfl",
+        policy="plaintext",
+        rounds=2,
+        training={"hidden": [4], "fanout": [2], "support": 200, "query": 8},
+        allow_plaintext=True,
+    )
+    with pytest.raises(BadInput, match=r"\d+ training nodes"):
+        few.start("bank-a")
+    terms = terms_in(few.folder("bank-a").approved())
+    graph = few.data["bank-a"].clone()
+    graph.train_mask = torch.ones(graph.num_nodes, dtype=torch.bool)  # changed since the silo was started
+    resident = Resident(few.folder("bank-a"), few.folder("bank-a").keys(), terms, graph)
+    kind, text = refusal(resident.answer(order(few.approved)))
+    assert kind == "Refused" and not set(text) & set("0123456789") and "60 training nodes" in caplog.text
 
 
 def test_nothing_is_answered_before_a_run_is_begun(silos: Silos) -> None:

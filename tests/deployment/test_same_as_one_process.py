@@ -17,12 +17,13 @@ from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.deployment import silos as way_to_silos
 from secure_fedgraph.deployment.aligning import Aligner, row_names_in
 from secure_fedgraph.deployment.dry_run import dry_run
-from secure_fedgraph.deployment.letters import ASK
+from secure_fedgraph.deployment.letters import ASK, BEGIN, FAILED, Letter
 from secure_fedgraph.deployment.own_data import common_rows
 from secure_fedgraph.deployment.terms import terms_in
 from secure_fedgraph.experiment.results import weights
 from secure_fedgraph.graph.data.synthetic import citation
 from secure_fedgraph.graph.seeds import sub_seed
+from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.message import ANSWER, Message
 
 ROWS = [
@@ -148,6 +149,11 @@ def test_aligned_columns_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (order,) = orders
     assert set(order) == {f"customer-{number}" for number in range(70)}
     post = silos.start_all()
+    holder = post.silos.residents["a-bank"]
+    others = {"digest": silos.approved.digest, "run": silos.approved.run, "after": -1, "label": ""}
+    train = np.zeros(70, dtype=np.uint8)
+    refused = holder.answer(Letter(BEGIN, wire.encode({**others, "train": train})))
+    assert refused.kind == FAILED and "other training rows" in wire.decode(refused.body)["text"]
     result = silos.serve(post)
     said_before_is_what_left(silos, post, result)
 

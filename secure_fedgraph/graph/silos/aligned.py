@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -24,6 +26,7 @@ class AlignedTable:
         place: ``[N]``, the number in its own table of each common row.
         labels: whether its labels count.
         seed: of the split, where its data have no masks.
+        order: a digest of the names of the common rows, in order.
     """
 
     name: str
@@ -31,6 +34,7 @@ class AlignedTable:
     place: torch.Tensor = field(repr=False)
     labels: bool
     seed: int
+    order: str
 
     @property
     def rows(self) -> int:
@@ -60,6 +64,11 @@ class AlignedTable:
                 f"{self.name} has no label for some training rows: let all owners of labels label the same"
             )
         return part_of(self.table, self.place, known, train)
+
+    def common(self, train: torch.Tensor) -> str:
+        """A digest of the common rows, in order, and of those that are trained on: the same at all owners."""
+        rows = train.to(torch.uint8).numpy().tobytes()
+        return hashlib.sha256(self.order.encode() + rows).hexdigest()
 
     def exam(self) -> dict[str, np.ndarray]:
         """The split, and the labels of validation and test rows (-1 elsewhere): for the referee alone."""
@@ -100,4 +109,5 @@ def aligned(name: str, data: Data, rows: str, order: Sequence[str], labels: bool
         raise BadInput(
             f"{name} has no labels, and the federation's file says that it has: give a column of labels"
         )
-    return AlignedTable(name, table, torch.tensor([table.place[row] for row in order]), labels, seed)
+    names = hashlib.sha256(json.dumps(list(order)).encode()).hexdigest()
+    return AlignedTable(name, table, torch.tensor([table.place[row] for row in order]), labels, seed, names)

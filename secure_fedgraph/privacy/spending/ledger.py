@@ -257,6 +257,7 @@ class Ledger:
         self._seen = hashlib.sha256()
         """Of the bytes until there."""
         self._answered: dict[tuple[str, str], int] = {}
+        self._rounds: dict[tuple[str, str], set[int]] = defaultdict(set)
         self._costs: dict[str, Counter[Cost]] = defaultdict(Counter)
         self._data: dict[str, str] = {}
         self._relation = ""
@@ -397,6 +398,10 @@ class Ledger:
         """The highest exchange of a run that a client was charged for, by any process; -1 for none."""
         return self._answered.get((client, run), -1)
 
+    def rounds(self, client: str, run: str) -> frozenset[int]:
+        """The rounds of a run that a client was charged for, by any process."""
+        return frozenset(self._rounds[client, run])
+
     def mark(self) -> dict[str, Any]:
         """How long the file is, and a digest of it: what a checkpoint notes.
 
@@ -471,6 +476,7 @@ class Ledger:
         self._costs[charge.client][charge.cost] += 1
         place = (charge.client, charge.run)
         self._answered[place] = max(charge.exchange, self._answered.get(place, -1))
+        self._rounds[place].add(charge.round)
         if charge.data:
             self._data.setdefault(charge.client, charge.data)
 
