@@ -7,19 +7,26 @@ import secrets
 
 from torch_geometric.data import Data
 
-from secure_fedgraph.backends.failures import failure_body
 from secure_fedgraph.deployment.alignment import Alignment, Hub, Member, Side, Terms
 from secure_fedgraph.deployment.alignment import Letter as AlignmentLetter
 from secure_fedgraph.deployment.federation_file import Approved
 from secure_fedgraph.deployment.greeting import greeted
-from secure_fedgraph.deployment.letters import ALIGN, DONE, FAILED, Letter
+from secure_fedgraph.deployment.letters import ALIGN, Letter
 from secure_fedgraph.deployment.own_data import data_at, keep_alignment
+from secure_fedgraph.deployment.resident import answered
 from secure_fedgraph.deployment.silo_folder import Keys, SiloFolder
-from secure_fedgraph.errors import BadInput, HostileMessage, SecureFedGraphError
+from secure_fedgraph.errors import BadInput, HostileMessage, Refused
 from secure_fedgraph.protocol import wire
 
 _LOG = logging.getLogger("secure_fedgraph.silo")
 END = "end"
+MOST_ALIGNMENTS = 3
+"""Alignments that a silo begins under one file, finished or not.
+
+In each of them another owner may try ``rows_at_most`` names on this silo's rows, so this bounds how many it
+may try in all. It is above one, since an alignment in which a process or the way breaks has to be begun
+again.
+"""
 MOST_LETTERS = 512
 """Letters of one alignment that a silo is handed at once."""
 
@@ -56,6 +63,8 @@ class Aligner:
 
     Guarantees:
         - one alignment at a time: a new one begins anew, and nothing of the last is kept;
+        - it begins at most :data:`MOST_ALIGNMENTS` under one file, counted in its folder before anything is
+          answered, so a process that is started again goes on counting;
         - what it keeps at the end is its own rows that all silos have, in the common order, in its folder.
 
     Args:
@@ -79,25 +88,24 @@ class Aligner:
 
     def answer(self, letter: Letter) -> Letter:
         """Answers one letter; an error becomes an answer too."""
-        try:
-            if letter.kind != ALIGN:
-                raise HostileMessage(
-                    f"{self.name} is aligning rows: start it with 'silo start' for anything else"
-                )
-            return Letter(DONE, wire.encode(self._answer(wire.decode(letter.body))))
-        except SecureFedGraphError as error:
-            _LOG.warning("refused: %s", error)
-            return Letter(FAILED, failure_body(error))
+        return answered(self.name, self._folder, lambda: self._body(letter))
+
+    def _body(self, letter: Letter) -> bytes:
+        if letter.kind != ALIGN:
+            raise HostileMessage(
+                f"{self.name} is aligning rows: start it with 'silo start' for anything else"
+            )
+        return wire.encode(self._answer(wire.decode(letter.body)))
 
     def _answer(self, asked: wire.Tree) -> wire.Tree:
-        alignment, *_ = (asked.pop("alignment", None),)
-        if not isinstance(alignment, str):
-            raise HostileMessage("letters of an alignment without its name")
-        if asked.pop(END, 0):
+        alignment, end = asked.pop("alignment", None), asked.pop(END, 0)
+        if not isinstance(alignment, str) or type(end) is not int:
+            raise HostileMessage("letters of an alignment without its name, or with an end that is no number")
+        if end:
             if self._side is None or self._side.result is None or self._side.terms.alignment != alignment:
                 raise HostileMessage(f"{self.name} has not finished alignment {alignment[:40]!r}")
+            keep_alignment(self._folder, self._approved, self._side.result)
             self.aligned = self._side.result
-            keep_alignment(self._folder, self._approved, self.aligned)
             self.ended = True
             return {}
         letters = unpacked(asked)
@@ -111,6 +119,18 @@ class Aligner:
         return packed([new for letter in letters for new in side.receive(letter)])
 
     def _begun(self, alignment: str) -> Side:
+        begun = self._folder.alignments_begun(self._approved)
+        if begun >= MOST_ALIGNMENTS:
+            raise Refused(
+                f"{self.name} has begun {begun} alignments under this file and begins no more, since each "
+                "lets other owners guess its rows: make a new file with 'federation init', which every silo "
+                "approves"
+            )
+        side = self._made(alignment)
+        self._folder.note_alignment(self._approved, begun + 1)
+        return side
+
+    def _made(self, alignment: str) -> Side:
         terms = terms_of_alignment(self._approved, alignment)
         identity = self._keys.identity
         if self.name == self._approved.federation.names[0]:

@@ -50,6 +50,35 @@ from secure_fedgraph.storage.party_store import PartyStore
 _LOG = logging.getLogger("secure_fedgraph.silo")
 
 
+def answered(name: str, folder: SiloFolder, work: Callable[[], bytes]) -> Letter:
+    """A silo's answer to one letter, whatever goes wrong: a silo has one thread for letters, and it stays.
+
+    Args:
+        name: the silo's.
+        folder: the silo's.
+        work: gives the body of the answer.
+
+    Returns:
+        The answer; or the error, with its sentence where that may leave the silo.
+    """
+    try:
+        return Letter(DONE, work())
+    except WrongType as error:  # its sentence quotes the user's code
+        _LOG.error("failed: %s", error)
+        return Letter(FAILED, failure_body(error))
+    except SecureFedGraphError as error:
+        _LOG.warning("refused: %s", error)
+        return Letter(FAILED, failure_body(error))
+    except OSError as error:  # a full disk: nothing was sent, and the server may ask again
+        _LOG.error("cannot write to %s: %s", folder.path, error.strerror)
+        text = f"{name} cannot write to its own folder ({error.strerror}); its owner has to mend that"
+        return Letter(FAILED, failure_body(SecureFedGraphError(text)))
+    except Exception as error:  # its sentence may quote data, so nobody reads it
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        _LOG.error("failed: %s in %s, line %s", type(error).__name__, Path(frame.filename).name, frame.lineno)
+        return Letter(FAILED, failure_body(error))
+
+
 class Resident:
     """One silo's client, for as long as its process lives.
 
@@ -86,26 +115,7 @@ class Resident:
 
     def answer(self, letter: Letter) -> Letter:
         """Answers one letter; an error becomes an answer too."""
-        try:
-            return Letter(DONE, self._answer(letter))
-        except WrongType as error:  # its sentence quotes the user's code
-            _LOG.error("failed: %s", error)
-            return Letter(FAILED, failure_body(error))
-        except SecureFedGraphError as error:
-            _LOG.warning("refused: %s", error)
-            return Letter(FAILED, failure_body(error))
-        except OSError as error:  # a full disk: nothing was sent, and the server may ask again
-            _LOG.error("cannot write to %s: %s", self._folder.path, error.strerror)
-            text = (
-                f"{self.name} cannot write to its own folder ({error.strerror}); its owner has to mend that"
-            )
-            return Letter(FAILED, failure_body(SecureFedGraphError(text)))
-        except Exception as error:  # its sentence may quote data, so nobody reads it
-            frame = traceback.extract_tb(error.__traceback__)[-1]
-            _LOG.error(
-                "failed: %s in %s, line %s", type(error).__name__, Path(frame.filename).name, frame.lineno
-            )
-            return Letter(FAILED, failure_body(error))
+        return answered(self.name, self._folder, lambda: self._answer(letter))
 
     def _answer(self, letter: Letter) -> bytes:
         if letter.kind == BEGIN:

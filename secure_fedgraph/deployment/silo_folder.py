@@ -25,6 +25,7 @@ from secure_fedgraph.graph.silos.agreement import check_names
 IDENTITY, NODE, APPROVAL = "identity.key", "node.key", "approval.json"
 LEDGER, MEMORY, RUN, CARD = "ledger.jsonl", "memory", "run.json", "card.toml"
 MODEL, SCORES, OVER = "model.pt", "scores.json", "over"
+ALIGNMENTS = "alignments.json"
 RUNS = "runs"
 
 
@@ -205,7 +206,17 @@ class SiloFolder:
         Raises:
             BadInput: where the note of it is damaged.
         """
-        path = self.run_folder(approved) / RUN
+        return self._noted(self.run_folder(approved) / RUN)
+
+    def alignments_begun(self, approved: Approved) -> int:
+        """How many alignments of rows were begun here under a file.
+
+        Raises:
+            BadInput: where the note of it is damaged.
+        """
+        return self._noted(self.run_folder(approved) / ALIGNMENTS)
+
+    def _noted(self, path: Path) -> int:
         try:
             return int(json.loads(files.read(path, most=2**16, root=self.path))["begun"])
         except FileNotFoundError:
@@ -220,6 +231,11 @@ class SiloFolder:
         path = self.run_folder(approved) / RUN
         noted = json.dumps({"run": approved.run, "begun": times})
         files.write(path, [noted.encode()], private=True, root=self.path, settle=True)
+
+    def note_alignment(self, approved: Approved, times: int) -> None:
+        """Notes, before anything is answered, how many alignments were begun here under a file."""
+        path = self.run_folder(approved) / ALIGNMENTS
+        files.write(path, [json.dumps({"begun": times}).encode()], private=True, root=self.path, settle=True)
 
     def note_over(self, approved: Approved) -> None:
         """Notes that the server calls the run of a file over."""

@@ -12,6 +12,7 @@ from secure_fedgraph.crypto import seal, unseal
 from secure_fedgraph.errors import HostileMessage, Refused
 from secure_fedgraph.privacy.carriers import key_agreement
 from secure_fedgraph.privacy.carriers.homomorphic.scheme import Adder, RingParameters, SecretKey
+from secure_fedgraph.privacy.carriers.homomorphic.worker import blame, refused_alone
 from secure_fedgraph.privacy.contracts import DIFFERENCES, Ask, BindContext, Carrier, Scope
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.protocol.channel import Domain, Reveal
@@ -107,14 +108,28 @@ class Homomorphic(Carrier):
         for name, upload in sealed.items():
             if not isinstance(upload, BYTES):
                 raise HostileMessage(f"channel {scope.channel!r}: {name}'s upload is no ciphertext")
-        assert self.parameters is not None
-        total = Adder(self.parameters).add([bytes(upload) for upload in sealed.values()], length)
+        total = self._total({name: bytes(upload) for name, upload in sealed.items()}, length, scope.channel)
         opener = scope.cohort[0]
         reply = ask("open", {opener: {"total": total, "exchange": scope.exchange}})[opener]
         values = reply.get("values")
         if not isinstance(values, np.ndarray) or values.dtype != np.int32 or values.size != length:
             raise HostileMessage(f"channel {scope.channel!r}: {opener} opened a sum of another length")
         return values.astype(np.int64).reshape(layout.rows, layout.width)
+
+    def _total(self, uploads: Mapping[str, bytes], length: int, channel: str) -> bytes:
+        """The ciphertexts of the sum.
+
+        Raises:
+            HostileMessage: with the names of all whose bytes are no ciphertext.
+        """
+        assert self.parameters is not None
+        adder = Adder(self.parameters)
+        try:
+            return adder.add(list(uploads.values()), length)
+        except HostileMessage as refusal:
+            # Only a sum that was refused pays for reading each upload alone.
+            refused = refused_alone(uploads, lambda upload: adder.add([upload], length))
+            raise HostileMessage(f"channel {channel!r}: {blame(refused, refusal)}") from None
 
     def _deal(self, given: Tree, scope: Scope, party: Party) -> Tree:
         if party.name != scope.cohort[0] or _KEY in party.secrets:
@@ -133,7 +148,10 @@ class Homomorphic(Carrier):
             raise HostileMessage(f"{party.name} was handed a key out of order")
         assert self.parameters is not None
         parcel = _parcel(scope, dealer, party.name)
-        secret = unseal(_pair_key(party, dealer, scope), bytes(given["sealed"]), parcel)
+        try:
+            secret = unseal(_pair_key(party, dealer, scope), bytes(given["sealed"]), parcel)
+        except HostileMessage as error:
+            raise HostileMessage(f"{party.name} cannot open the key that {dealer} dealt: {error}") from None
         party.secrets[_KEY] = SecretKey.from_bytes(self.parameters, secret)
         return {}
 

@@ -17,7 +17,7 @@ from secure_fedgraph.crypto import seal, unseal
 from secure_fedgraph.errors import BadInput, HostileMessage, Refused
 from secure_fedgraph.privacy.carriers import key_agreement
 from secure_fedgraph.privacy.carriers.homomorphic import native, valuation_native
-from secure_fedgraph.privacy.carriers.homomorphic.worker import NativeWorker
+from secure_fedgraph.privacy.carriers.homomorphic.worker import NativeWorker, blame, refused_alone
 from secure_fedgraph.privacy.contracts import SUBTRACTION, Ask, BindContext, Carrier, Scope
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.protocol.channel import Domain, Reveal
@@ -189,9 +189,7 @@ class EncryptedValues(Carrier):
                 raise HostileMessage(
                     f"channel {scope.channel!r}: {name}'s upload is no ciphertext of {length} values"
                 )
-        keys = [self.public["public"], self.public["relinearisation"]]
-        uploads = [bytes(upload) for upload in sealed.values()]
-        blinded = _server_side.call(b"V", 0, 0, [*keys, shares.astype("<f8").tobytes(), *uploads])
+        blinded = self._blinded({name: bytes(upload) for name, upload in sealed.items()}, shares, scope)
         aggregate, cover, products, covers = native.split(blinded)
         request = {
             "aggregate": aggregate,
@@ -217,6 +215,26 @@ class EncryptedValues(Carrier):
             for name, product in zip(names, inner, strict=True)
         }
         return mean.reshape(layout.rows, layout.width), alignment, lengths
+
+    def _blinded(self, uploads: Mapping[str, bytes], shares: np.ndarray, scope: Scope) -> bytes:
+        """What the key holder is asked to open, and the blinds.
+
+        Raises:
+            HostileMessage: with the names of all whose bytes are no ciphertext.
+        """
+        keys = [self.public["public"], self.public["relinearisation"]]
+        try:
+            return _server_side.call(b"V", 0, 0, [*keys, shares.astype("<f8").tobytes(), *uploads.values()])
+        except HostileMessage as refusal:
+            # Only a round that was refused pays for reading each upload alone.
+            whole = np.ones(1, "<f8").tobytes()
+            refused = refused_alone(
+                uploads, lambda upload: _server_side.call(b"V", 0, 0, [*keys, whole, upload])
+            )
+            reasons = blame(refused, refusal)
+            if len(refused) == len(uploads):  # the keys are in every reading, and one client made them
+                reasons = f"no upload can be read with {self.public['holder']}'s keys: {refusal}"
+            raise HostileMessage(f"channel {scope.channel!r}: {reasons}") from None
 
     def _deal(self, given: Tree, scope: Scope, party: Party) -> Tree:
         if _PUBLIC in party.secrets or self.holder not in ("", party.name):
@@ -249,7 +267,12 @@ class EncryptedValues(Carrier):
             raise HostileMessage(
                 f"{party.name} was handed a key out of order, or by another than the key holder"
             )
-        digest = unseal(_pair_key(party, holder, scope), bytes(sealed), _parcel(scope, holder, party.name))
+        try:
+            digest = unseal(
+                _pair_key(party, holder, scope), bytes(sealed), _parcel(scope, holder, party.name)
+            )
+        except HostileMessage as error:
+            raise HostileMessage(f"{party.name} cannot open the key that {holder} dealt: {error}") from None
         if hashlib.sha256(public).digest() != digest:
             raise HostileMessage(f"{party.name} was handed a key that is not {holder}'s")
         party.secrets[_PUBLIC] = bytes(public)

@@ -13,7 +13,7 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from secure_fedgraph.errors import HostileMessage
@@ -139,3 +139,32 @@ class NativeWorker:
             with contextlib.suppress(OSError):
                 if pipe is not None:
                     pipe.close()
+
+
+def refused_alone(uploads: Mapping[str, bytes], read: Callable[[bytes], object]) -> dict[str, str]:
+    """Whose bytes are refused when each upload is read by itself, and why.
+
+    Args:
+        uploads: by their senders' names.
+        read: reads one upload, or raises :class:`HostileMessage`.
+    """
+    refused = {}
+    for name, upload in uploads.items():
+        try:
+            read(upload)
+        except HostileMessage as error:
+            refused[name] = str(error)
+    return refused
+
+
+def blame(refused: Mapping[str, str], refusal: HostileMessage) -> str:
+    """A sentence that names the senders of refused uploads.
+
+    Args:
+        refused: as :func:`refused_alone` returns them.
+        refusal: of all uploads together.
+    """
+    if not refused:
+        return f"the uploads do not add up, though each can be read alone: {refusal}"
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in refused.items())
+    return f"an upload is no ciphertext. {reasons}"

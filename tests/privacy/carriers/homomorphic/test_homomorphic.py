@@ -146,6 +146,37 @@ def test_a_reader_without_all_uploads_opens_nothing(made):
         bound.carrier.open_sum({"owner-0": b"", "owner-1": b"", "owner-2": 1}, layout, scope(), ask)
 
 
+def damaged(upload: bytes) -> bytes:
+    return upload[:200] + b"\xff" * 60 + upload[260:]  # of the right length: SEAL alone can tell
+
+
+@pytest.mark.parametrize("garbage", [damaged, lambda upload: b"", lambda upload: upload[:-1]])
+def test_clients_whose_bytes_are_no_ciphertext_are_named_and_no_other_is(made, garbage):
+    def tamper(name, reply):
+        if reply.step != "answer" or name == "owner-1":
+            return reply
+        body = wire.decode(reply.body)
+        return Message(**{**vars(reply), "body": wire.encode({**body, "data": garbage(bytes(body["data"]))})})
+
+    made.tamper = tamper
+    with pytest.raises(HostileMessage) as refused:
+        made.round().reduce(Toy.UPDATE)
+    assert [name in str(refused.value) for name in NAMES] == [True, False, True]
+
+
+def test_a_dealer_that_seals_garbage_is_named():
+    made = session(homomorphic())
+
+    def tamper(name, reply):
+        if reply.step != "deal":
+            return reply
+        return Message(**{**vars(reply), "body": wire.encode(dict.fromkeys(NAMES[1:], bytes(60)))})
+
+    made.tamper = tamper
+    with pytest.raises(HostileMessage, match="owner-0"):
+        made.set_up()
+
+
 def test_an_opener_that_opens_something_else(made):
     def tamper(name, reply):
         if reply.step != "open":

@@ -237,6 +237,20 @@ class TestTheKey:
             assert limit / 2**20 < number <= 2 * limit
 
 
+def replacing(liar: str, step: str, key: str):
+    """A client that puts garbage of the right length under one key of its reply."""
+
+    def changed(name: str, reply: Message) -> Message:
+        if (name, reply.step) != (liar, step):
+            return reply
+        tree = reply.tree()
+        honest = bytes(tree[key])
+        body = wire.encode({**tree, key: honest[:8] + b"\xff" * (len(honest) - 8)})
+        return Message(**{**{k: getattr(reply, k) for k in Message.__dataclass_fields__}, "body": body})
+
+    return changed
+
+
 class TestRefusals:
     @pytest.mark.parametrize(
         "weights",
@@ -326,6 +340,29 @@ class TestRefusals:
             with pytest.raises(HostileMessage):
                 call(b"V", 0, 0, [public, relinearisation, weights, good, bytes(bad)])
         assert ring_he_native.split(call(b"V", 0, 0, [public, relinearisation, weights, good, good]))
+
+    def test_a_client_whose_bytes_are_no_ciphertext_is_named_and_no_other_is(self):
+        found = made(homomorphic(holder="owner-0"), width=40)
+        found.tamper = replacing("owner-1", "answer", "data")
+        with pytest.raises(HostileMessage) as refused:
+            found.round().value(Valuing.VALUED, EVEN)
+        assert [name in str(refused.value) for name in NAMES] == [False, True, False]
+
+    def test_a_holder_whose_keys_are_garbage_is_named_and_no_other_is(self):
+        found = session(homomorphic(holder="owner-0"), (Valuing.VALUED,), width=40, algorithm=Valuing())
+        for number, client in enumerate(found.clients.values()):
+            client.memory["w"] = torch.full((40,), 1e-3 * (number + 1))
+        found.tamper = replacing("owner-0", "deal", "relinearisation")
+        found.set_up()
+        with pytest.raises(HostileMessage) as refused:
+            found.round().value(Valuing.VALUED, EVEN)
+        assert [name in str(refused.value) for name in NAMES] == [True, False, False]
+
+    def test_a_holder_that_seals_garbage_is_named(self):
+        found = session(homomorphic(holder="owner-0"), (Valuing.VALUED,), width=40, algorithm=Valuing())
+        found.tamper = replacing("owner-0", "deal", "owner-1")
+        with pytest.raises(HostileMessage, match="owner-0"):
+            found.set_up()
 
     def test_fewer_than_two_effective_contributors_cannot_be_asked_for(self):
         with pytest.raises(BadInput, match="one effective contributor"):
