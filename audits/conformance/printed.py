@@ -11,8 +11,17 @@ from secure_fedgraph import files
 from secure_fedgraph.audits.record import Finding
 from secure_fedgraph.errors import BadInput, BrokenClaim
 from secure_fedgraph.experiment.schema import RunResult, read
-from secure_fedgraph.privacy.spending.ledger import HELD, TORN, Charge, number, read_ledger, report, spent
-from secure_fedgraph.protocol.guarantee import Reader
+from secure_fedgraph.privacy.spending.ledger import (
+    HELD,
+    OF_ONE_GRAPH,
+    TORN,
+    Charge,
+    number,
+    read_ledger,
+    report,
+    spent,
+)
+from secure_fedgraph.protocol.guarantee import Reader, Unit
 
 RUN = "secure-fedgraph/run/1"
 ROUNDING = 1e-6
@@ -32,6 +41,13 @@ def printed(result: RunResult, charges: Sequence[Charge], holders: int) -> Itera
     """
     if charges and not result.privacy:  # which is shown as epsilon 0
         yield Finding("composed", "privacy", "the result's file has no epsilon, and the ledger has charges")
+    graphs = [Unit.GRAPH] if any(charge.unit == Unit.GRAPH for charge in charges) else []
+    missing = [str(one) for one in (*OF_ONE_GRAPH, *graphs) if one not in result.privacy]
+    if charges and result.privacy and missing:
+        yield Finding("composed", "privacy", f"the result's file has no epsilon for one {missing[0]}")
+    for of, claim in result.privacy.items():
+        if claim.readers and (unread := sorted(set(Reader) - set(claim.readers))):
+            yield Finding("composed", f"privacy of one {of}", f"no epsilon is printed against {unread[0]}")
     for where, epsilon, delta, unit, readers, mine in _claims(result, charges):
         if not 0 < delta < 1:
             yield Finding("composed", where, f"delta {delta:g} is no probability at which anything composes")
@@ -64,6 +80,7 @@ def _beside(
         if math.isfinite(float(claim.epsilon)):
             masked = any(charge.computational for charge in charges)
             yield where, "computational", claim.computational, masked
+            yield where, "reason", claim.reason, ""
         if claim.epsilon == due["epsilon"]:  # another accountant may have given a larger one
             yield where, "accountant", claim.accountant, due["accountant"]
         if budget is not None and budget.unit == unit:

@@ -308,18 +308,47 @@ def _finite_on_ones(model: nn.Module, schema: Schema) -> bool:
     return isinstance(scores, Tensor) and is_finite(scores)
 
 
+OF_MODULES = (
+    *("parameters", "named_parameters", "buffers", "named_buffers", "modules", "named_modules", "children"),
+    *("named_children", "get_parameter", "get_buffer", "get_submodule", "state_dict", "load_state_dict"),
+    *("train", "eval", "zero_grad", "requires_grad_", "to", "apply", "_apply", "named_members"),
+    *("__getattribute__", "__getattr__", "__setattr__", "__delattr__", "__deepcopy__"),
+)
+"""Methods by which a model is read, written and copied around its steps."""
+KNOWN = ("torch.", "torch_geometric.", "secure_fedgraph.")
+
+
 def check_steps(model: nn.Module) -> None:
-    """Checks that no layer takes statistics over several records: they would have no gradients of their own.
+    """Checks that noisy steps can answer for what leaves with a model.
+
+    Layers that take statistics over several records have no gradients of their own. A model that replaces the
+    methods by which it is read could write a record into its weights outside of the steps.
 
     Raises:
         BadInput: naming the module.
     """
-    for name, module in model.named_modules():
+    for name, module in nn.Module.named_modules(model):
+        if own := _replaced(module):
+            raise BadInput(
+                f"{name or 'the model'!r} replaces {own}() of torch.nn.Module, by which its weights are read "
+                "or written around noisy steps: leave that method as it is, or train without noisy steps"
+            )
         if isinstance(module, nn.modules.batchnorm._NormBase):
             raise BadInput(
                 f"{name or 'the model'!r} is of type {type(module).__name__}, which mixes the records of a "
                 "batch, so no record has a gradient of its own: under noisy steps use LayerNorm or GroupNorm"
             )
+
+
+def _replaced(module: nn.Module) -> str:
+    """A method of modules that code outside of torch and this package replaces; empty for none."""
+    for name in OF_MODULES:
+        if name in vars(module):
+            return name
+        defines = next((kind for kind in type(module).__mro__ if name in vars(kind)), object)
+        if defines is not object and not f"{defines.__module__}.".startswith(KNOWN):
+            return name
+    return ""
 
 
 NODES = 4

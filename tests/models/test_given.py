@@ -516,6 +516,23 @@ class CutTrees(OwnTrees):
         return super().forward_tree(x, tree).detach().requires_grad_()
 
 
+class NamesOthers(OwnTrees):
+    """Reads its weights through a method of its own."""
+
+    def named_parameters(self, *arguments: Any, **named: Any) -> Any:
+        return super().named_parameters(*arguments, **named)
+
+
+def test_a_model_that_replaces_how_it_is_read_takes_no_noisy_steps() -> None:
+    with pytest.raises(BadInput, match="named_parameters"):
+        given.check_steps(NamesOthers(4, 2))
+    layer = nn.Linear(4, 2)
+    layer.train = lambda mode=True: layer  # type: ignore[method-assign]
+    with pytest.raises(BadInput, match="'0' replaces train"):
+        given.check_steps(nn.Sequential(layer))
+    given.check_steps(nn.Sequential(nn.Linear(4, 2), nn.LSTM(2, 2), GCNConv(2, 2)))
+
+
 class WidensInTraining(OwnTrees):
     def forward_tree(self, x: Tensor, tree: Any) -> Tensor:
         return super().forward_tree(x, tree).repeat(1, 1 + self.training)

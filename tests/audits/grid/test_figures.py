@@ -147,6 +147,9 @@ CHARGED: dict[str, Callable[[dict[str, Any]], object]] = {
     "computational": lambda v: v["privacy"]["client"].update(computational=False),
     "accountant": lambda v: v["privacy"]["client"].update(accountant="pld"),
     "budget's relation": lambda v: v["budget"].update(relation="replace"),
+    "no epsilon for one node": lambda v: v["privacy"].pop("node"),
+    "no epsilon is printed against server": lambda v: v["privacy"]["node"]["readers"].pop("server"),
+    "reason": lambda v: v["privacy"]["client"].update(reason="nothing leaks"),
     "budget's epsilon": lambda v: v["budget"].update(epsilon=9.0),
 }
 
