@@ -128,6 +128,10 @@ def test_steps_of_a_model_that_was_saved_and_loaded_are_charged(tmp_path: Path) 
     assert peer.spent == peer.earned
 
 
+MET: list[float] = []
+"""What a model in training had in its buffer when it was called."""
+
+
 class Remembers(nn.Module):
     """Keeps means of what it was given where nothing is trained: in a parameter and in a buffer."""
 
@@ -139,11 +143,15 @@ class Remembers(nn.Module):
         self.register_buffer("seen", torch.zeros(features))
 
     def forward(self, x: torch.Tensor, edge_index: torch.Tensor, batch: torch.Tensor) -> torch.Tensor:
+        hidden = self.first(x).relu()
+        scores = self.last(hidden.new_zeros(int(batch.max()) + 1, 4).index_add(0, batch, hidden))
         if self.training:
+            MET.append(float(self.seen.abs().sum()))
             self.mean.weight.data = self.mean.weight + 0.1 * x.mean(0)
             self.seen = self.seen + x.mean(0).detach()
-        hidden = self.first(x).relu()
-        return self.last(hidden.new_zeros(int(batch.max()) + 1, 4).index_add(0, batch, hidden))
+            self.last.bias = nn.Parameter(self.last.bias.detach().clone())
+            self.last.bias.data += 1e3 * x.mean()
+        return scores
 
 
 def test_what_noisy_steps_do_not_train_stays_as_it_is() -> None:
@@ -158,6 +166,7 @@ def test_what_noisy_steps_do_not_train_stays_as_it_is() -> None:
     }
     steps = PrivateSteps(noise=1.0, rate=0.5, steps=3, unit="graph")
     policy = dataclasses.replace(sfg.policies.plaintext(), steps=steps)
+    MET.clear()
     run = sfg.train(
         sfg.FedAvg(Remembers),
         sfg.federate(graphs),
@@ -171,4 +180,5 @@ def test_what_noisy_steps_do_not_train_stays_as_it_is() -> None:
     assert len(shown) == 6
     for upload in shown:
         assert not upload.values["mean.weight"].any() and not upload.values["seen"].any()
-        assert upload.values["first.weight"].any()
+        assert 0 < abs(upload.values["last.bias"]).max() < 10  # steps of clipped gradients, not the mean
+    assert MET and not any(MET[-9:])  # each batch begins with the buffer of the round
