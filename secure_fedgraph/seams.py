@@ -46,7 +46,8 @@ class NoisyTraining(Protocol):
             parameters: by name; they are updated.
             records: the number of records; public.
             gradients: chosen records ``[b]`` -> for each parameter one gradient a record.
-            occurrences: in how many records one unit is.
+            occurrences: how many records one unit's removal may change. 1 is for a record that is the
+                unit's own and goes with it; if a record stays and changes, count it and one more.
             penalty: adds the gradient of a loss term that depends on no data.
         """
 

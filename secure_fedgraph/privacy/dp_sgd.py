@@ -176,7 +176,7 @@ class Training:
             optimizer: of these parameters.
             records: how many there are; public.
             gradients: chosen records ``[b]`` -> for each parameter one gradient a record.
-            occurrences: how many records one unit is in.
+            occurrences: how many records one unit's removal may change; 1 where the only one goes with it.
             penalty: a term of the loss that depends on no data, for its gradient.
         """
         how = self.how
