@@ -209,15 +209,23 @@ class Resident:
         kept = self._label_here(_label(asked, "label") if label else "")
         if kept:
             made.load(kept)
-        if len(made.rounds_ahead) > 1:  # the interrupted round alone is answered again
+        self._check_goes_on(made)
+        self._client, self._run = made, run
+        self._say("run %s begun%s", run, f", memory of {kept}" if kept else "")
+        return wire.encode({"session": self.session, "label": kept})
+
+    def _check_goes_on(self, made: Client) -> None:
+        """That no round but the interrupted one would be answered again.
+
+        Raises:
+            Refused: where the memory that the server names lacks more rounds of the ledger.
+        """
+        if len(made.rounds_ahead) > 1:
             raise Refused(
                 f"{self.name} has answered round {made.rounds_ahead[-1]} of this run, and was asked to go on "
                 f"after round {made.last_round}: start the server with the --out of before, or make a new "
                 "file with 'federation init'"
             )
-        self._client, self._run = made, run
-        self._say("run %s begun%s", run, f", memory of {kept}" if kept else "")
-        return wire.encode({"session": self.session, "label": kept})
 
     def _checked_rows(self, table: AlignedTable, train: torch.Tensor) -> torch.Tensor:
         """The training rows that the server names, where they are those of the owner of the labels.
@@ -235,9 +243,9 @@ class Resident:
         try:
             return self._client_of(run, after, graph, common)
         except BadInput as error:  # its sentence is for the owner alone: it may count the owner's data
-            _LOG.error("this silo's data do not fit the federation: %s", error)
+            _LOG.error("this silo cannot take part: %s", error)
             raise Refused(
-                f"the data of {self.name} do not fit the federation's file; its owner's log says why"
+                f"{self.name} cannot take part with its own files as they are; its owner's log says why"
             ) from None
 
     def _client_of(self, run: str, after: int, graph: Data, common: str) -> Client:

@@ -135,7 +135,7 @@ def test_one_mean_a_round(federation, monkeypatch):
 
 
 def _without_once(real):
-    return lambda self, run, once=(): real(self, run)
+    return lambda self, run, once=(), common="": real(self, run, common=common)
 
 
 def test_a_victim_that_is_left_without_the_mean_answers_no_more(federation):
