@@ -90,9 +90,8 @@ def dry_run(terms: Terms, name: str, before: Iterable[Charge] = ()) -> DryRun:
     charges = list(whole.elements())
     experiment = terms.experiment
     together = [*charges, *(replace(charge, client=name) for charge in before)]
-    figures, alone = (
-        spent(some, experiment.delta, owners.holders, owners.units) for some in (together, charges)
-    )
+    units = tuple(dict.fromkeys((*owners.units, *(one.unit for one in prepared.bound.randomizers))))
+    figures, alone = (spent(some, experiment.delta, owners.holders, units) for some in (together, charges))
     for row in (*figures.values(), *alone.values()) if terms.server_scores else ():
         row[Reader.SERVER] = WITHOUT
     leaving = tuple(

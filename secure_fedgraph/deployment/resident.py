@@ -40,7 +40,7 @@ from secure_fedgraph.errors import BadInput, HostileMessage, Refused, SecureFedG
 from secure_fedgraph.graph.data.store import digest_of_data
 from secure_fedgraph.graph.mapped import check_unchanged, unshared
 from secure_fedgraph.graph.seeds import sub_seed
-from secure_fedgraph.graph.silos.aligned import AlignedTable
+from secure_fedgraph.graph.silos.aligned import AlignedTable, digest_of_training_rows
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.spending.ledger import Ledger
 from secure_fedgraph.protocol import wire
@@ -197,7 +197,7 @@ class Resident:
             graph, common = self._data, ""
         else:
             train = self._checked_rows(self._data, _mask(asked.get("train")))
-            graph, common = self._data.graph(train), self._data.common(train)
+            graph, common = self._data.graph(train), digest_of_training_rows(train.numpy())
         check_unchanged(graph.get("x"))
         made = self._made(run, int(after), graph, common)
         if made.answered > after:

@@ -33,6 +33,7 @@ from secure_fedgraph.deployment.letters import (
     Post,
 )
 from secure_fedgraph.errors import HostileMessage, Refused, SecureFedGraphError
+from secure_fedgraph.graph.silos.aligned import digest_of_training_rows
 from secure_fedgraph.privacy.spending.ledger import Charge
 from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.guarantee import Relation, Unit
@@ -225,6 +226,11 @@ class Silos:
         if not self._begun:
             raise Lost("no silo is there any more")
         return self
+
+    @property
+    def common(self) -> str:
+        """As :attr:`~secure_fedgraph.running.reached.Reached.common`: of the training rows of columns."""
+        return "" if self._train is None else digest_of_training_rows(self._train)
 
     def exchange(self, requests: Mapping[str, bytes]) -> dict[str, bytes]:
         """As :meth:`~secure_fedgraph.running.reached.Reached.exchange`."""

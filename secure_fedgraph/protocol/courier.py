@@ -50,6 +50,7 @@ class Courier:
         after: the first exchange number is one higher.
         reserve: called with each number before anything is sent under it, so that a resumed run starts above.
         dropouts: clients that a simulation keeps from answering, in exchanges that tolerate it.
+        common: the digest that all clients begin their histories with.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Courier:
         after: int = 0,
         reserve: Callable[[int], None] | None = None,
         dropouts: Dropouts | None = None,
+        common: str = "",
     ) -> None:
         self.run = run
         self.transcript = transcript
@@ -67,7 +69,7 @@ class Courier:
         self._exchange = after
         self._reserve = reserve
         self._dropouts = dropouts
-        self.history = History(run)
+        self.history = History(run, common=common)
         self._given: list[Exchange] = []
         self._confirmed_up_to: dict[str, int] = {}
         self._mends: dict[str, str] = {}

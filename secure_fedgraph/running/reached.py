@@ -24,6 +24,11 @@ class Reached(Protocol):
         ...
 
     @property
+    def common(self) -> str:
+        """A digest of what all clients were given when the run began; empty where they were given nothing."""
+        ...
+
+    @property
     def present(self) -> tuple[str, ...]:
         """The clients that can be reached now, in the order of the federation's names."""
         ...

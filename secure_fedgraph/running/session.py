@@ -66,7 +66,13 @@ class Session:
             self._clients = self._open_clients()
             stack.callback(self._clients.close)
             self.courier = Courier(
-                self._run, self._clients, self.transcript, self._after, self._kept.reserve, options.dropouts
+                self._run,
+                self._clients,
+                self.transcript,
+                self._after,
+                self._kept.reserve,
+                options.dropouts,
+                "" if self._reached is None else self._reached.common,
             )
             self._stack = stack.pop_all()
         return self

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,16 @@ def test_a_cohort_of_some_silos_is_asked_each_round(tmp_path: Path) -> None:
     assert [len(one) for one in asked[1:]] == [3, 3, 3] and len(set.union(*asked)) == 4
 
 
+def test_what_randomised_labels_cost_is_said_before(tmp_path: Path) -> None:
+    experiment = {"algorithm": "fedavg", "policy": "plaintext", "allow_plaintext": True, "labels": 0.5}
+    silos = federation_of(
+        tmp_path, banks(2), rounds=2, evaluation="at_home", training={"hidden": [4, 4]}, **experiment
+    )
+    assert dry_run(terms_in(silos.approved), "bank-a").alone["label"]["server"].epsilon == pytest.approx(
+        0.5, abs=1e-4
+    )
+
+
 def columns() -> dict[str, Data]:
     whole = citation(nodes=80, features=6, classes=2)
     rows = [f"customer-{number}" for number in range(80)]
@@ -148,6 +159,8 @@ def test_aligned_columns_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert len(orders) == 1
     (order,) = orders
     assert set(order) == {f"customer-{number}" for number in range(70)}
+    said = dry_run(terms_in(silos.approved), "phone")
+    assert {row["server"].epsilon for row in said.spent.values()} == {math.inf}  # it is the referee
     post = silos.start_all()
     holder = post.silos.residents["a-bank"]
     others = {"digest": silos.approved.digest, "run": silos.approved.run, "after": -1, "label": ""}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -26,7 +25,6 @@ class AlignedTable:
         place: ``[N]``, the number in its own table of each common row.
         labels: whether its labels count.
         seed: of the split, where its data have no masks.
-        order: a digest of the names of the common rows, in order.
     """
 
     name: str
@@ -34,7 +32,6 @@ class AlignedTable:
     place: torch.Tensor = field(repr=False)
     labels: bool
     seed: int
-    order: str
 
     @property
     def rows(self) -> int:
@@ -65,11 +62,6 @@ class AlignedTable:
             )
         return part_of(self.table, self.place, known, train)
 
-    def common(self, train: torch.Tensor) -> str:
-        """A digest of the common rows, in order, and of those that are trained on: the same at all owners."""
-        rows = train.to(torch.uint8).numpy().tobytes()
-        return hashlib.sha256(self.order.encode() + rows).hexdigest()
-
     def exam(self) -> dict[str, np.ndarray]:
         """The split, and the labels of validation and test rows (-1 elsewhere): for the referee alone."""
         y = self._y
@@ -83,6 +75,15 @@ class AlignedTable:
             "test": test.to(torch.uint8).numpy(),
             "labels": shown.numpy(),
         }
+
+
+def digest_of_training_rows(train: np.ndarray) -> str:
+    """What all owners and the server must have alike.
+
+    Args:
+        train: ``[N]`` uint8, which of the common rows are trained on.
+    """
+    return hashlib.sha256(b"training rows" + train.astype(np.uint8).tobytes()).hexdigest()
 
 
 def aligned(name: str, data: Data, rows: str, order: Sequence[str], labels: bool, seed: int) -> AlignedTable:
@@ -109,5 +110,4 @@ def aligned(name: str, data: Data, rows: str, order: Sequence[str], labels: bool
         raise BadInput(
             f"{name} has no labels, and the federation's file says that it has: give a column of labels"
         )
-    names = hashlib.sha256(json.dumps(list(order)).encode()).hexdigest()
-    return AlignedTable(name, table, torch.tensor([table.place[row] for row in order]), labels, seed, names)
+    return AlignedTable(name, table, torch.tensor([table.place[row] for row in order]), labels, seed)
