@@ -185,7 +185,7 @@ class Client:
 
     @property
     def rounds_ahead(self) -> tuple[int, ...]:
-        """The rounds that its ledger has charges of, and the memory that it loaded knows nothing of."""
+        """The rounds that it was charged for after the last round that its memory holds."""
         charged = self._ledger.rounds(self.name, self._run)
         return tuple(sorted(one for one in charged if one > self.last_round))
 

@@ -51,7 +51,7 @@ _LOG = logging.getLogger("secure_fedgraph.silo")
 
 
 def answered(name: str, folder: SiloFolder, work: Callable[[], bytes]) -> Letter:
-    """A silo's answer to one letter, whatever goes wrong: a silo has one thread for letters, and it stays.
+    """A silo's answer to one letter. Errors become answers too, since a silo has one thread for all letters.
 
     Args:
         name: the silo's.
@@ -228,10 +228,10 @@ class Resident:
             )
 
     def _checked_rows(self, table: AlignedTable, train: torch.Tensor) -> torch.Tensor:
-        """The training rows that the server names, where they are those of the owner of the labels.
+        """The training rows that the server gave. The owner of the labels compares them with its own.
 
         Raises:
-            HostileMessage: for others, at that owner.
+            HostileMessage: where they differ at that owner.
         """
         if self.name == self._terms.prepared.federation.names[0]:
             own = torch.from_numpy(table.exam()["train"]).bool()

@@ -319,7 +319,7 @@ KNOWN = ("torch.", "torch_geometric.", "secure_fedgraph.")
 
 
 def check_steps(model: nn.Module) -> None:
-    """Checks that noisy steps can answer for what leaves with a model.
+    """Checks that nothing leaves with a model but what noisy steps made.
 
     Layers that take statistics over several records have no gradients of their own. A model that replaces the
     methods by which it is read could write a record into its weights outside of the steps.

@@ -88,7 +88,7 @@ def _untrained(model: nn.Module, trained: Mapping[str, torch.Tensor]) -> dict[st
 def _put_back(model: nn.Module, values: Mapping[str, torch.Tensor]) -> None:
     """Undoes what a model of somebody else's wrote into itself while it computed.
 
-    No noise is on that: it would show records as they are, to whoever reads the model and to later records.
+    Such values carry no noise, so whoever reads the model would see records in them.
     """
     entries = _entries(model)
     with torch.no_grad():

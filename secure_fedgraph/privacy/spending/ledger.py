@@ -441,7 +441,7 @@ class Ledger:
             )
 
     def check_name(self, client: str, digest: str, clients: Collection[str]) -> None:
-        """Checks that a client that was never charged is none that was charged under another name.
+        """Checks that a client without charges does not hold data that were charged under another name.
 
         Args:
             digest: of the client's data, as a charge has it before it is written.
@@ -456,8 +456,8 @@ class Ledger:
         names = [name for name, known in self._data.items() if known in (digest, keyed_digest)]
         if names and not set(names) & set(clients):
             raise BadInput(
-                f"the ledger {self.path} knows the data of {client} as {min(names)}'s, and what they spent "
-                f"would not count: name the client {min(names)} again"
+                f"the ledger {self.path} knows the data of {client} as {min(names)}'s. Under a new name "
+                f"earlier charges would not count: name the client {min(names)} again"
             )
 
     def _check(self, charge: Charge, plain: str) -> None:
