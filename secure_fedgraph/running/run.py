@@ -35,6 +35,8 @@ class Run:
     evaluation: str
     budget: Budget | None = None
     evaluate_every: int = 1
+    server_scores: bool = False
+    """Whether the server is the referee, as over machines where silos hold columns of the same rows."""
 
     def __repr__(self) -> str:
         last = {k: v for k, v in self.history[-1]["accuracy"].items() if isinstance(v, float)}
@@ -110,7 +112,7 @@ class Run:
             [self.budget.unit] if self.budget else []
         )
         units = tuple(dict.fromkeys((*self.federation.units, *other_units)))
-        entries = report(self.charges, delta, self.federation.holders, units)
+        entries = report(self.charges, delta, self.federation.holders, units, self.server_scores)
         if unit is None:
             return entries
         if not isinstance(unit, str) or unit not in entries:

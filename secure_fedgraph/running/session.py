@@ -194,7 +194,13 @@ class Session:
             self.prepared.evaluation,
             self.options.budget,
             self.options.evaluate_every,
+            server_scores=self._reached is not None and self._is_examined,
         )
+
+    @property
+    def _is_examined(self) -> bool:
+        """Whether the referee reads anything of clients, beyond the released model."""
+        return any(one.channel.to == REFEREE for one in self.prepared.bound.bounds.values())
 
     @property
     def _run(self) -> str:

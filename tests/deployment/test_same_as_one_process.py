@@ -137,16 +137,17 @@ def columns() -> dict[str, Data]:
     }
 
 
-def test_aligned_columns_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tables = columns()
+def aligned(tmp_path: Path, tables: dict[str, Data], policy: str, **more: Any) -> Silos:
+    """A federation of columns whose silos have agreed on the order of their rows."""
     silos = federation_of(
         tmp_path,
         dict(tables),
         rows="id",
         algorithm="glasu-one-label-holder",
-        policy="masked",
+        policy=policy,
         rounds=2,
         training={"sampler": "public", "steps": 2},
+        **more,
     )
     for name in tables:
         folder = silos.folder(name)
@@ -155,6 +156,19 @@ def test_aligned_columns_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     way = way_to_silos.Silos(Calls(silos), silos.approved)
     way.gather(3, 0, 5)
     way.align()
+    return silos
+
+
+def test_no_epsilon_of_columns_is_finite_against_the_server_that_scores(tmp_path: Path) -> None:
+    silos = aligned(tmp_path, columns(), "plaintext", allow_plaintext=True, labels=0.5)
+    label = silos.serve(silos.start_all())["privacy"]["label"]
+    assert (label["epsilon"], label["against"], label["accountant"]) == ("inf", "server", "none")
+    assert label["readers"]["peers"] == label["readers"]["outsider"] == pytest.approx(3 * 0.5, abs=1e-4)
+
+
+def test_aligned_columns_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = columns()
+    silos = aligned(tmp_path, tables, "masked")
     orders = {common_rows(silos.folder(name), silos.approved) for name in tables}
     assert len(orders) == 1
     (order,) = orders

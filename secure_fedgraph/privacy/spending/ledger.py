@@ -679,7 +679,11 @@ def _why_infinite(charges: Iterable[Charge], unit: str, reader: str, holders: in
 
 
 def report(
-    charges: Iterable[Charge], delta: float, holders: int = 1, units: tuple[str, ...] = OF_ONE_GRAPH
+    charges: Iterable[Charge],
+    delta: float,
+    holders: int = 1,
+    units: tuple[str, ...] = OF_ONE_GRAPH,
+    server_scores: bool = False,
 ) -> dict[str, Any]:
     """The ``privacy`` entry of a result: for each unit the strictest reader, the others beside it.
 
@@ -687,16 +691,21 @@ def report(
         holders: how many clients may hold the same node or graph: 1 where they share none, all of them in a
             vertical split.
         units: those to report.
+        server_scores: whether the server is the referee. No guarantee then holds against it.
     """
     charges = list(charges)
     entries = {}
-    for unit, row in spent(charges, delta, holders, units).items():
+    for unit, by_charges in spent(charges, delta, holders, units).items():
+        row = {**by_charges, Reader.SERVER: epsilon.WITHOUT} if server_scores else by_charges
         strictest = max(Reader, key=lambda reader, row=row: row[reader].epsilon)  # type: ignore[misc]
         worst, of = row[strictest], holders if unit in HELD else 1
-        reason = "nothing left a client but what a referee examined, outside the guarantee"
-        if charges:
-            infinite = math.isinf(worst.epsilon)
-            reason = _why_infinite(charges, unit, strictest, of, delta) if infinite else ""
+        reasons = []
+        if server_scores:
+            reasons.append("the server is the referee, and reads without noise what it scores")
+        elif not charges:
+            reasons.append("nothing left a client but what a referee examined, outside the guarantee")
+        if charges and math.isinf(by_charges[strictest].epsilon):
+            reasons.append(_why_infinite(charges, unit, strictest, of, delta))
         entries[unit] = {
             "epsilon": number(worst.epsilon),
             "delta": delta,
@@ -710,7 +719,7 @@ def report(
             "holders": of,
             "computational": math.isfinite(worst.epsilon) and any(c.computational for c in charges),
             "readers": {reader: number(value.epsilon) for reader, value in row.items()},
-            "reason": reason,
+            "reason": "; ".join(reasons),
         }
     return entries
 
