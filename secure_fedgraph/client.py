@@ -524,12 +524,15 @@ class Client:
                 return Beginning(start, declares.first_round(name))
         return None
 
-    def _charge(self, bound: Bound, scope: Scope, width: int, public: bool) -> None:
+    def _charge(
+        self, bound: Bound, scope: Scope, width: int, public: bool, unavoidable: bool = False
+    ) -> None:
         """Charges an upload.
 
         Args:
             width: coordinates of the upload.
             public: whether its layout is; otherwise no noise covers it.
+            unavoidable: whether it is charged beyond the budget too.
         """
         blank = self._blank_charge(bound.channel.name, bound.unit.value, bound.relation, scope)
         self._ledger.charge(
@@ -538,7 +541,8 @@ class Client:
                 releases=bound.releases(width) if public else {},
                 steps=self._steps(bound.channel, public),
                 computational=bound.computational,
-            )
+            ),
+            unavoidable,
         )
         if self.training is not None and bound.channel.trained:
             self.training.paid()
@@ -565,9 +569,12 @@ class Client:
         )
 
     def _charge_failure(self, bound: Bound, scope: Scope) -> None:
-        """Charges an upload without noise: the server learns that foreign code failed on these data."""
+        """Charges an upload without noise: the server learns that foreign code failed on these data.
+
+        A budget cannot refuse it, since the server hears of the failure in any case.
+        """
         if self._hides_failures and bound.channel.to != REFEREE:
-            self._charge(bound, scope, 0, public=False)
+            self._charge(bound, scope, 0, public=False, unavoidable=True)
 
     def _computed(
         self, bound: Bound, answer: Answer, values: dict[str, Any], layout: Layout | None
@@ -576,7 +583,8 @@ class Client:
 
         With a public layout nothing of the data decides the layout, the width that is charged, or whether an
         answer comes: what does not fit becomes zeros, and so does the whole upload where the answer fails.
-        The client's own log says so.
+        The client's own log says so. Sums over units fail: noise for one unit does not cover what it would do
+        to the parts of all others.
         """
         channel = bound.channel
         self._coins = bound.coins(self._units(channel.unit)) if bound.samples else None
@@ -597,8 +605,9 @@ class Client:
             if channel.reveal is Reveal.NOTHING and self._hides_failures:
                 self._forget_failure(channel, "nothing is sent, as always")
                 return None
-            # zeros between the uploads of noisy steps would show that it failed; noise on the upload hides it
-            if layout is None or not bound.releases():
+            # zeros between the uploads of noisy steps would show that it failed; noise on the upload hides
+            # it, if that is for all of the client's data
+            if layout is None or not bound.releases() or bound.sums_units:
                 raise
             self._forget_failure(channel, "zeros are sent in its place")
             return bound.zeros(layout)

@@ -18,7 +18,7 @@ from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.sample.packing import pack
 from secure_fedgraph.graph.schema import NO_EDGE_ATTR, Schema
 from secure_fedgraph.models.finite import all_are_finite
-from secure_fedgraph.models.given import check_scores, check_trains, seeded
+from secure_fedgraph.models.given import check_scores, check_trains, scores_of, seeded
 from secure_fedgraph.models.gnn import GraphSage
 from secure_fedgraph.models.per_record import Gradients, check_model, graph_gradients, tree_gradients
 
@@ -173,10 +173,12 @@ def _check_finite(values: Iterable[Tensor], name: str, method: str, what: str) -
 
 
 def check_alone(model: nn.Module, schema: Schema) -> None:
-    """Checks that the gradient of a graph is the same beside others as alone, in the order of the graphs.
+    """Checks that graphs have the same scores beside others as alone, by what they would train.
 
-    The graphs are made up under a seed, from public facts only. The model is tried as it trains, with dropout
-    left out and other draws held still, at its own parameters and near them.
+    Noisy steps take each graph of somebody else's model alone, and predictions are made of several together:
+    a model that lets them meet would predict otherwise than it was trained. The graphs are made up under a
+    seed, from public facts only. The model is tried as it trains, with dropout left out and other draws held
+    still, at its own parameters and near them.
 
     Args:
         model: as :func:`~secure_fedgraph.models.per_record.graph_gradients` takes it; it is left alone.
@@ -190,9 +192,9 @@ def check_alone(model: nn.Module, schema: Schema) -> None:
     for shake in (0.0, SHAKEN):
         tried = _shaken(model, shake)
         try:
-            together = _gradients(tried, graphs)
-            alone = [_gradients(tried, [graph]) for graph in graphs]
-            again = _gradients(tried, graphs)
+            together = _together(tried, graphs)
+            alone = [_alone(tried, graph) for graph in graphs]
+            again = _together(tried, graphs)
         except BadInput:
             raise
         except Exception as error:
@@ -202,18 +204,18 @@ def check_alone(model: nn.Module, schema: Schema) -> None:
                 f"model {kind} fails on made-up graphs as noisy steps call it ({type(error).__name__}: "
                 f"{str(error).strip().partition(chr(10))[0]})"
             ) from None
-        apart = {name: torch.cat([one[name] for one in alone]) for name in together}
+        apart = {name: torch.stack([one[name] for one in alone]).sum(0) for name in together}
         if _same(together, apart):
             continue
         if not _same(together, again):
             raise BadInput(
-                f"model {kind} draws at random in a way that cannot be held still, so nobody sees whether a "
-                "graph's gradient is its own: under noisy steps draw with torch's dropout only"
+                f"model {kind} draws at random in a way that cannot be held still, so nobody sees whether "
+                "graphs meet in it: under noisy steps draw with torch's dropout only"
             )
         place = _meeting(tried, graphs)
         raise BadInput(
-            f"model {kind} mixes the graphs of a batch{place}: a graph's gradient comes out otherwise beside "
-            f"others than alone, so no graph has one of its own; {MEND}"
+            f"model {kind} mixes the graphs of a batch{place}: their scores come out otherwise beside others "
+            f"than alone, and under noise each trains alone; {MEND}"
         )
 
 
@@ -252,14 +254,28 @@ def _shaken(model: nn.Module, amount: float) -> nn.Module:
     return tried
 
 
-def _gradients(model: nn.Module, graphs: Sequence[Data]) -> Gradients:
+def _together(model: nn.Module, graphs: Sequence[Data]) -> Gradients:
+    """The gradient of the loss of all graphs, which are scored together."""
+    union = pack(graphs)
+    named = {name: p for name, p in model.named_parameters() if p.requires_grad}
     with seeded(0), _Still():
-        return graph_gradients(model, pack(graphs))
+        loss = F.cross_entropy(scores_of(model, union), union.y, reduction="sum")
+        gradients = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
+    return {
+        name: torch.zeros_like(p) if gradient is None else gradient
+        for (name, p), gradient in zip(named.items(), gradients, strict=True)
+    }
+
+
+def _alone(model: nn.Module, graph: Data) -> Gradients:
+    """The gradient of one graph's loss, as noisy steps compute it."""
+    with seeded(0), _Still():
+        return {name: rows[0] for name, rows in graph_gradients(model, pack([graph])).items()}
 
 
 def _same(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
     """Up to rounding; where the numbers are not finite, nothing is told apart."""
-    return all(_close(value, other[name]) for name, value in one.items())
+    return all(_close(value[None], other[name][None]) for name, value in one.items())
 
 
 def _close(one: Tensor, other: Tensor) -> bool:
@@ -274,11 +290,11 @@ def _close(one: Tensor, other: Tensor) -> bool:
 def _meeting(model: nn.Module, graphs: Sequence[Data]) -> str:
     """The first module whose rows come out otherwise beside others; nothing where it is none's output."""
     with _outputs(model) as together:
-        _gradients(model, graphs)
+        _together(model, graphs)
     parts: dict[str, list[Tensor]] = {}
     for graph in graphs:
         with _outputs(model) as alone:
-            _gradients(model, [graph])
+            _together(model, [graph])
         for name, value in alone.items():
             parts.setdefault(name, []).append(value)
     for name, value in together.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -13,8 +14,11 @@ from torch.nn.modules import module
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.sample.packing import select_graphs
+from secure_fedgraph.models.gin import Gin, GinLayer
 from secure_fedgraph.models.given import scores_of
 from secure_fedgraph.models.gnn import GraphSage, SageLayer
+from secure_fedgraph.models.molecules import GraphConvolution, GraphNet
 
 Gradients = dict[str, Tensor]
 """Parameter name -> one gradient a record, ``[records, ...]``."""
@@ -56,12 +60,10 @@ def check_model(model: nn.Module, whole: bool) -> None:
                 "Train under noise with training.network=sage"
             )
         return
-    covered = {f"{name}.{p}" for name, layer in _linear(model).items() for p, _ in layer.named_parameters()}
-    others = [name for name, _ in model.named_parameters() if name not in covered]
     mixing = [n for n, layer in model.named_modules() if isinstance(layer, nn.modules.batchnorm._NormBase)]
-    if others or mixing:
+    if mixing:
         raise BadInput(
-            f"{(others + mixing)[0]!r} belongs to no linear layer, so {kind} has no gradient of a single "
+            f"{mixing[0]!r} takes statistics over several graphs, so {kind} has no gradient of a single "
             "graph; train under noise with training.network=gin"
         )
 
@@ -158,26 +160,65 @@ def tree_factors(model: nn.Module, x: Tensor, trees: Tensor, answers: Tensor) ->
 
 
 def _is_plain(model: nn.Module) -> bool:
-    """Whether it is a GraphSAGE as its class makes it: no part replaced, hooked, shared, frozen or added.
+    """Whether it is a network of this package as its class makes it, all of whose parameters are linear.
 
-    A part of somebody's own may mix trees, and a record would then move more than its own gradient.
+    No part is replaced, hooked, shared, frozen or added: a part of somebody's own may mix records, and one
+    would then move more than its own gradient.
     """
-    if type(model) is not GraphSage or module._has_any_global_hook():
+    kinds = _KINDS.get(type(model))
+    if kinds is None or module._has_any_global_hook():
         return False
+    parts = dict(model.named_modules(remove_duplicate=False))
+    named = dict(model.named_parameters(remove_duplicate=False))
+    covered = {f"{name}.{p}" for name, layer in _linear(model).items() for p, _ in layer.named_parameters()}
+    own = {f"layers.{n}.bias" for n in range(len(model.layers))} if type(model) is GraphSage else set()
+    return (
+        {name: type(part) for name, part in parts.items()} == kinds(model)
+        and all(_untouched(part) for part in parts.values())
+        and len({id(part) for part in parts.values()}) == len(parts)
+        and named.keys() == covered | own
+        and len({id(p) for p in named.values()}) == len(named)
+        and all(
+            type(p) is nn.Parameter and p.requires_grad and p.dtype == torch.float32 for p in named.values()
+        )
+        and not any(True for _ in model.buffers())
+    )
+
+
+def _of_sage(model: Any) -> dict[str, type[nn.Module]]:
     kinds: dict[str, type[nn.Module]] = {"": GraphSage, "layers": nn.ModuleList, HEAD: nn.Linear}
     for layer in range(len(model.layers)):
         name = f"layers.{layer}"
         kinds |= {name: SageLayer, f"{name}.own": nn.Linear, f"{name}.neighbour": nn.Linear}
-    parts = dict(model.named_modules(remove_duplicate=False))
-    parameters = list(model.parameters())
-    return (
-        {name: type(part) for name, part in parts.items()} == kinds
-        and all(_untouched(part) for part in parts.values())
-        and len({id(part) for part in parts.values()}) == len(parts)
-        and len(parameters) == 2 + 3 * len(model.layers)  # a shared one counts once
-        and all(type(p) is nn.Parameter and p.requires_grad and p.dtype == torch.float32 for p in parameters)
-        and not any(True for _ in model.buffers())
-    )
+    return kinds
+
+
+def _of_gin(model: Any) -> dict[str, type[nn.Module]]:
+    kinds: dict[str, type[nn.Module]] = {"": Gin, "convolutions": nn.ModuleList}
+    kinds |= dict.fromkeys(("reduce", "between", HEAD), nn.Linear)
+    for layer in range(len(model.convolutions)):
+        name = f"convolutions.{layer}"
+        kinds |= {name: GinLayer, f"{name}.nn": nn.Sequential, f"{name}.nn.1": nn.ReLU}
+        kinds |= dict.fromkeys((f"{name}.nn.0", f"{name}.nn.2"), nn.Linear)
+    return kinds
+
+
+def _of_graph_net(model: Any) -> dict[str, type[nn.Module]]:
+    kinds: dict[str, type[nn.Module]] = {"": GraphNet, "layers": nn.ModuleList, "inner": nn.ModuleList}
+    kinds |= dict.fromkeys(("enter", "inner.0", "inner.1", HEAD), nn.Linear)
+    for number, layer in enumerate(model.layers):
+        kinds |= {f"layers.{number}": GraphConvolution, f"layers.{number}.sent": nn.Linear}
+        if layer.kind == "sage":
+            kinds[f"layers.{number}.own"] = nn.Linear
+    return kinds
+
+
+_KINDS: dict[type[nn.Module], Callable[[Any], dict[str, type[nn.Module]]]] = {
+    GraphSage: _of_sage,
+    Gin: _of_gin,
+    GraphNet: _of_graph_net,
+}
+"""Networks of this package -> the name and kind of every part of one as its class makes it."""
 
 
 def _untouched(part: nn.Module) -> bool:
@@ -189,7 +230,12 @@ def _untouched(part: nn.Module) -> bool:
 
 @functools.cache
 def _attributes(kind: Any) -> frozenset[str]:
-    sizes: dict[Any, tuple[int, ...]] = {GraphSage: (1, 1), SageLayer: (1, 2), nn.Linear: (1, 1)}
+    sizes: dict[Any, tuple[Any, ...]] = {
+        **dict.fromkeys((GraphSage, Gin, GraphNet, nn.Linear), (1, 1)),
+        SageLayer: (1, 2),
+        GinLayer: (1,),
+        GraphConvolution: ("gcn", 1, 1),
+    }
     return frozenset(vars(kind(*sizes.get(kind, ()))))
 
 
@@ -205,11 +251,13 @@ def _multiplied(back: Tensor, rows: Tensor) -> Tensor:
 def graph_gradients(model: nn.Module, packed: Data) -> Gradients:
     """The gradients of the cross entropy of each graph.
 
-    Every parameter belongs to a linear layer, whose gradient is a sum of outer products, one for each row;
-    rows of one graph are added up, so graphs need no padding.
+    All graphs go through a network of this package together, since none of its layers mixes them. Another
+    model may mix them, and so may a part or a hook of somebody's own: there each graph goes through alone,
+    every one with the same weights and buffers, whatever the model writes into them.
 
     Guarantees:
-        - a graph's gradient depends on that graph alone, as long as no layer of the model mixes graphs.
+        - a graph's gradient depends on that graph and the weights alone, unless the model keeps in Python
+          what it saw of another.
 
     Args:
         model: classifies the graphs of a union, and is called as
@@ -217,9 +265,55 @@ def graph_gradients(model: nn.Module, packed: Data) -> Gradients:
         packed: as :func:`~secure_fedgraph.graph.sample.packing.pack` gives it.
 
     Raises:
-        BadInput: for a model with parameters elsewhere, or with layers that mix records.
+        BadInput: for a model with layers that take statistics over several graphs.
     """
     check_model(model, whole=True)
+    if _is_plain(model):
+        return together(model, packed)
+    called = _Scored(model)
+    gradients: Gradients = {n: p.new_zeros(len(packed.y), *p.shape) for n, p in model.named_parameters()}
+    for number in range(len(packed.y)):
+        one = select_graphs(packed, torch.tensor([number]))
+        weights = {
+            n: p.detach().clone().requires_grad_(p.requires_grad) for n, p in called.named_parameters()
+        }
+        buffers = {n: b.clone() for n, b in called.named_buffers()}
+        loss = F.cross_entropy(functional_call(called, {**weights, **buffers}, (one,)), one.y)
+        trained = [name for name, weight in weights.items() if weight.requires_grad]
+        backs = torch.autograd.grad(loss, [weights[name] for name in trained], allow_unused=True)
+        for name, back in zip(trained, backs, strict=True):
+            if back is not None:
+                gradients[name.removeprefix("model.")][number] = back
+    return gradients
+
+
+class _Scored(nn.Module):
+    """A model's scores of graphs, as a module of its own, which ``torch.func`` can call."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, packed: Data) -> Tensor:
+        return scores_of(self.model, packed)
+
+
+def together(model: nn.Module, packed: Data) -> Gradients:
+    """The same of a model that is known to mix no graphs, all of them at once.
+
+    Every parameter belongs to a linear layer, whose gradient is a sum of outer products, one for each row;
+    rows of one graph are added up, so graphs need no padding.
+
+    Needs:
+        - no layer of the model mixes graphs: nothing here sees that.
+
+    Args:
+        model: as in :func:`graph_gradients`, its linear layers given a row a node or a row a graph.
+        packed: as there.
+
+    Raises:
+        BadInput: for a linear layer that is given other rows.
+    """
     layers = _linear(model)
     graphs = len(packed.y)
     inputs: dict[str, Tensor] = {}

@@ -21,7 +21,7 @@ from secure_fedgraph.privacy.linked_sums import linked_sums
 from secure_fedgraph.privacy.moments import moment_sums
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.pooling import pooled, sampled_sum
-from secure_fedgraph.privacy.pooling_trees import tree_sums, with_valid_table
+from secure_fedgraph.privacy.pooling_trees import check_table, tree_sums
 from secure_fedgraph.protocol.channel import (
     Channel,
     Reveal,
@@ -33,7 +33,6 @@ from secure_fedgraph.protocol.channel import (
 )
 from secure_fedgraph.protocol.guarantee import Reader, Relation, Unit
 from secure_fedgraph.protocol.upload import (
-    CLASSES,
     AnyUpload,
     ContributionLinks,
     ContributionMoments,
@@ -216,42 +215,34 @@ class Bound:
             )
         upload.check_types()
 
+    @property
+    def sums_units(self) -> bool:
+        """Whether an upload adds up parts of units, which are less than all of a client's data."""
+        return self.channel.unit_contribution is not None
+
     def laid_out(self, upload: AnyUpload, layout: Layout, units: int) -> AnyUpload:
         """An answer in a public layout and within the channel's declaration: what does not fit becomes zeros.
 
         Nothing is refused, so that neither the width that is charged nor whether an answer comes depends on
-        the data.
+        the data. Sums over units are the exception: noise for one unit does not cover that all other units'
+        parts become zeros because of it.
 
         Args:
             units: how many the client holds. Sums over units leave out the parts of further ones.
+
+        Raises:
+            BadInput: for sums over units that do not fit.
         """
-        contribution = self.channel.unit_contribution
-        if contribution is not None and not isinstance(upload, Upload):
-            upload = upload.of_the_first(units)
-        fitted = upload.laid_out(layout, self.channel.unit)
+        if isinstance(upload, Upload):
+            return upload.laid_out(layout, self.channel.unit)
+        fitted = upload.of_the_first(units).laid_out(layout, self.channel.unit)
         if isinstance(fitted, ContributionTrees):
-            assert isinstance(contribution, UnitContributionTrees)
-            return with_valid_table(fitted, contribution, self.channel.unit)
+            assert isinstance(self.channel.unit_contribution, UnitContributionTrees)
+            check_table(fitted.packed(self.channel.unit)[2], self.channel.unit_contribution)
         return fitted
 
-    def zeros(self, layout: Layout) -> AnyUpload:
+    def zeros(self, layout: Layout) -> Upload:
         """An upload of zeros in a public layout."""
-        contribution, values = (
-            self.channel.unit_contribution,
-            {n: torch.zeros(0, *s) for n, s in layout.fields},
-        )
-        if isinstance(contribution, UnitContributionTrees):
-            return with_valid_table(
-                ContributionTrees(values, torch.zeros(0)), contribution, self.channel.unit
-            )
-        if isinstance(contribution, UnitContributionMoments):
-            return ContributionMoments(*(torch.zeros(0, size) for size in dict(layout.fields)[CLASSES]))
-        if isinstance(contribution, UnitContributionSampled):
-            return ContributionSample(values, torch.zeros(0, dtype=torch.int64))
-        if isinstance(contribution, UnitContributionLinks):
-            return ContributionLinks(values, torch.zeros(2, 0, dtype=torch.int64))
-        if contribution is not None:
-            return ContributionRows(values, torch.zeros(0, layout.rows, dtype=torch.bool))
         return Upload({}).laid_out(layout, self.channel.unit)
 
     def smaller_and_larger(self, width: int) -> dict[str, tuple[Event, ...]]:

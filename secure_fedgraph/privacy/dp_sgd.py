@@ -145,8 +145,8 @@ class Training:
     Args:
         how: its policy's.
         relation: the neighbouring relation.
-        hides_failures: whether a gradient that fails adds nothing, so that nobody sees it: models that are
-            not of this package may fail by data.
+        hides_failures: whether a record whose gradient fails adds nothing, so that nobody sees it: models
+            that are not of this package may fail by data.
     """
 
     def __init__(self, how: PrivateSteps, relation: str, hides_failures: bool = False) -> None:
@@ -208,13 +208,20 @@ class Training:
         parameters: Mapping[str, torch.nn.Parameter],
         grid: float,
     ) -> np.ndarray | int:
-        """Of one batch; nothing, so that noise alone is left, where somebody else's model fails by data."""
+        """Of one batch; where somebody else's model fails by data, without the records that it fails on.
+
+        What fails is computed again one record at a time: a record that took the others' gradients with it
+        would move the sum by more than its own.
+        """
         try:
             return _whole_steps(gradients(batch), parameters, self.how.clip, grid)
         except (Exception, SystemExit):
             if not self.hides_failures:
                 raise
-            _LOG.exception("a model failed on a batch of noisy steps: noise alone is in its place")
+            if len(batch) > 1:
+                every = torch.split(batch, 1)
+                return sum(self._clipped_sum(gradients, one, parameters, grid) for one in every)
+            _LOG.exception("a model failed on a record of noisy steps: the record adds nothing")
             return 0
 
     def owed(self) -> dict[str, tuple[Event, ...]]:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from itertools import accumulate
 
 import numpy as np
-import torch
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.privacy.pooling import ROUNDING_MARGIN, clipped
@@ -73,24 +71,6 @@ def check_table(places: np.ndarray, contribution: UnitContributionTrees) -> None
                 f"a table of trees lets one unit stand more than {contribution.most[level]} times at level "
                 f"{level}"
             )
-
-
-def with_valid_table(
-    trees: ContributionTrees, contribution: UnitContributionTrees, unit: Unit
-) -> ContributionTrees:
-    """The same upload; with an empty table, and so sums of zeros, where the table breaks the declaration.
-
-    Nothing is refused: who sees that a client refuses would learn where its units stand. The client's own
-    log says so.
-    """
-    try:
-        check_table(trees.packed(unit)[2], contribution)
-    except BadInput as error:
-        _LOG.warning("%s: the client sends sums of zeros instead", error)
-        positions = sum(accumulate(contribution.fanout, lambda size, children: size * children, initial=1))
-        empty = torch.full((contribution.batches, contribution.trees, positions), -1)
-        return replace(trees, places=empty)
-    return trees
 
 
 def parents(fanout: tuple[int, ...]) -> np.ndarray:

@@ -210,12 +210,16 @@ class ContributionRows:
         return replace(layout, rows=self.places.shape[1]), matrix, self.places.bool().cpu().numpy()
 
     def laid_out(self, layout: Layout, unit: Unit) -> ContributionRows:
-        """As :meth:`Upload.laid_out`: places in another number of rows are in none."""
+        """These parts in a public layout.
+
+        Raises:
+            BadInput: where they have another one. Zeros in their place, as :meth:`Upload.laid_out` has them,
+                would let one unit decide on all others' parts.
+        """
         units = self.places.shape[0] if self.places.dim() else 0
-        places = self.places
-        if tuple(places.shape) != (units, layout.rows):
-            places = torch.zeros(units, layout.rows, dtype=torch.bool)
-        return ContributionRows(_fitted(self.values, {n: (units, *s) for n, s in layout.fields}), places)
+        if tuple(self.places.shape) != (units, layout.rows):
+            raise BadInput(f"places {list(self.places.shape)}, and the sums have {layout.rows} rows")
+        return ContributionRows(_in_layout(self.values, layout, units), self.places)
 
 
 @dataclass(frozen=True)
@@ -262,11 +266,9 @@ class ContributionTrees:
         return replace(layout, rows=rows), matrix, places.to(torch.int64).cpu().numpy()
 
     def laid_out(self, layout: Layout, unit: Unit) -> ContributionTrees:
-        """As :meth:`Upload.laid_out`. The number of rows is the channel's, which declares the trees."""
+        """As :meth:`ContributionRows.laid_out`. How many rows there are, the channel's trees say."""
         units = max((len(value) for value in self.values.values() if value.dim()), default=0)
-        return ContributionTrees(
-            _fitted(self.values, {n: (units, *s) for n, s in layout.fields}), self.places
-        )
+        return ContributionTrees(_in_layout(self.values, layout, units), self.places)
 
 
 SECOND, CLASSES = "second", "classes"
@@ -321,13 +323,16 @@ class ContributionMoments:
         return Layout((*triangle, (CLASSES, (width, targets)))), records, wanted
 
     def laid_out(self, layout: Layout, unit: Unit) -> ContributionMoments:
-        """As :meth:`Upload.laid_out`: records or targets of other widths are none."""
+        """As :meth:`ContributionRows.laid_out`."""
         shape = dict(layout.fields).get(CLASSES, ())
         width, targets = shape if len(shape) == 2 else (0, 0)
         units = self.records.shape[0] if self.records.dim() else 0
-        if _is_dense(self.records, (units, width)) and _is_dense(self.targets, (units, targets)):
-            return self
-        return ContributionMoments(torch.zeros(0, width), torch.zeros(0, targets))
+        if not _is_dense(self.records, (units, width)) or not _is_dense(self.targets, (units, targets)):
+            raise BadInput(
+                f"records {list(self.records.shape)} and targets {list(self.targets.shape)}, and the public "
+                f"moments are of {width} and {targets} columns"
+            )
+        return self
 
 
 @dataclass(frozen=True)
@@ -359,18 +364,25 @@ class ContributionSample:
         return self.of(torch.arange(units))
 
     def of(self, units: torch.Tensor) -> ContributionSample:
-        """The parts of these units, the first of each; nothing where rows and units do not go together."""
-        given = self.units
-        if given.dim() != 1 or given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
-            given = torch.zeros(0, dtype=torch.int64)
-        rows = min([len(given), *(len(value) if value.dim() else 0 for value in self.values.values())])
-        given = given[:rows].to(torch.int64)
+        """The parts of these units, the first of each.
+
+        Raises:
+            BadInput: for other numbers of rows than of units, and units that are no whole numbers.
+        """
+        given, rows = self.units, {len(value) if value.dim() else 0 for value in self.values.values()}
+        whole = not (given.is_floating_point() or given.is_complex() or given.dtype == torch.bool)
+        if given.dim() != 1 or not whole or rows - {len(given)}:
+            raise BadInput(
+                f"parts of units in {sorted(rows)} rows, of units {list(given.shape)} of {given.dtype}: give "
+                "one whole number a row"
+            )
+        given = given.to(torch.int64)
         order = torch.argsort(given, stable=True)
         sorted_units = given[order]
-        first = torch.ones(rows, dtype=torch.bool)
+        first = torch.ones(len(given), dtype=torch.bool)
         first[1:] = sorted_units[1:] != sorted_units[:-1]
         kept = order[first & torch.isin(sorted_units, units)].sort().values
-        return ContributionSample({n: v[kept] if v.dim() else v for n, v in self.values.items()}, given[kept])
+        return ContributionSample({n: v[kept] for n, v in self.values.items()}, given[kept])
 
     def packed(self, unit: Unit) -> tuple[Layout, np.ndarray]:
         """The layout of the sum, and the parts ``[rows, width]`` (float32)."""
@@ -383,9 +395,9 @@ class ContributionSample:
         return replace(layout, rows=1), matrix
 
     def laid_out(self, layout: Layout, unit: Unit) -> ContributionSample:
-        """As :meth:`Upload.laid_out`."""
+        """As :meth:`ContributionRows.laid_out`."""
         rows = self.units.shape[0] if self.units.dim() else 0
-        return ContributionSample(_fitted(self.values, {n: (rows, *s) for n, s in layout.fields}), self.units)
+        return ContributionSample(_in_layout(self.values, layout, rows), self.units)
 
 
 @dataclass(frozen=True)
@@ -427,10 +439,10 @@ class ContributionLinks:
         return layout, matrix, each_once(links)
 
     def laid_out(self, layout: Layout, unit: Unit) -> ContributionLinks:
-        """As :meth:`Upload.laid_out`."""
-        return ContributionLinks(
-            _fitted(self.values, {n: (layout.rows, *s) for n, s in layout.fields}), self.links
-        )
+        """As :meth:`ContributionRows.laid_out`; links have to be pairs of these nodes."""
+        laid_out = ContributionLinks(_in_layout(self.values, layout, layout.rows), self.links)
+        laid_out.packed(unit)
+        return laid_out
 
 
 def each_once(links: torch.Tensor) -> torch.Tensor:
@@ -488,6 +500,19 @@ def _warn_of(name: str) -> None:
         "lower the learning rate",
         name,
     )
+
+
+def _in_layout(values: Mapping[str, torch.Tensor], layout: Layout, rows: int) -> dict[str, torch.Tensor]:
+    """The tensors in the layout's order, so many rows each.
+
+    Raises:
+        BadInput: for tensors of other names or shapes.
+    """
+    shapes = {name: (rows, *shape) for name, shape in layout.fields}
+    misfits = [name for name in {**shapes, **values} if not _is_dense(values.get(name), shapes.get(name, ()))]
+    if misfits or values.keys() != shapes.keys():
+        raise BadInput(f"parts of units with other tensors than on stand-ins: {sorted(misfits)[:4]}")
+    return {name: values[name] for name in shapes}
 
 
 def _fitted(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from types import MethodType
 from typing import Any
 
@@ -15,10 +16,10 @@ import torch
 import secure_fedgraph as sfg
 from secure_fedgraph import Channel, Reveal, Upload
 from secure_fedgraph.client import is_foreign
-from secure_fedgraph.errors import Refused
+from secure_fedgraph.errors import BadInput, Refused
 from secure_fedgraph.models.parameters import difference
 from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
-from secure_fedgraph.privacy.spending.ledger import Ledger
+from secure_fedgraph.privacy.spending.ledger import Ledger, read_ledger
 from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.channel import UnitContribution, UnitContributionTrees
 from secure_fedgraph.protocol.message import ANSWER, Message
@@ -496,14 +497,17 @@ def test_a_model_whose_shapes_change_in_training_sends_the_shapes_that_it_was_gi
     assert difference({"w": torch.ones(2) * 3, "seen": torch.zeros(7)}, before)["seen"].shape == (1,)
 
 
-def test_a_table_that_breaks_its_declaration_is_answered_with_zeros(federation: sfg.Federation, caplog):
-    """After the charge nothing of the data decides whether a client answers: a refusal would name one."""
+def test_a_table_that_breaks_its_declaration_is_charged_as_without_noise(
+    federation: sfg.Federation, tmp_path: Path
+):
+    """Noise for one node does not cover that all nodes' parts are zero because of one."""
     graphs = {name: graph.clone() for name, graph in federation.owners.items()}
     graphs["owner-1"].x = graphs["owner-1"].x - 100.0
     data = sfg.Federation(federation.schema, federation.referee, federation.facts, graphs)
-    run = sfg.train(BreaksItsTable(), data, NOISE, rounds=1, keep=lambda *_: True)
-    assert len(run.charges) == 3 and all(charge.releases for charge in run.charges)
-    assert any(record.name == "secure_fedgraph.upload" for record in caplog.records)
+    with pytest.raises(BadInput, match="stand twice in a batch"):
+        sfg.train(BreaksItsTable(), data, NOISE, rounds=1, out=tmp_path)
+    charges = {charge.client: charge for charge in read_ledger(tmp_path / "ledger.jsonl")}
+    assert not charges["owner-1"].releases and charges["owner-0"].releases
 
 
 @pytest.mark.parametrize("value", [torch.ones(2).to_sparse(), torch.ones(2, dtype=torch.complex64)])

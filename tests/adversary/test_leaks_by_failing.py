@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,10 @@ import secure_fedgraph as sfg
 from secure_fedgraph import Channel, Reveal, Upload
 from secure_fedgraph.errors import SecureFedGraphError
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps, Training
+from secure_fedgraph.privacy.spending.ledger import read_ledger
+from secure_fedgraph.protocol.channel import UnitContribution
 from secure_fedgraph.protocol.given import like
+from secure_fedgraph.protocol.upload import ContributionRows
 
 NOISE = sfg.policies.local_dp(norm=1.0, multiplier=4.0)
 Heard = dict[str, str]
@@ -154,6 +158,38 @@ def test_a_channel_without_noise_is_charged_where_its_answer_fails() -> None:
     assert run.privacy("client")["epsilon"] == "inf"
 
 
+class InSums(Tells):
+    """One node decides that nothing of any node is sent."""
+
+    name = "in-sums"
+    SUMS = Channel("sums", Reveal.SUM, unit=sfg.Unit.NODE, unit_contribution=UnitContribution(1, 1.0))
+
+    def round(self, round: Any, state: Any) -> Any:
+        round.reduce(self.SUMS)
+        return state
+
+    @SUMS.answer
+    def sums(self, client: Any, given: Any) -> ContributionRows:
+        units = len(client.graph.y)
+        if bool(client.graph.x[0].sum() < -50):
+            raise ValueError("by data")
+        return ContributionRows({"v": torch.ones(units, 1)}, torch.ones(units, 1, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("budget", [None, sfg.Budget(50.0, unit="node")], ids=["free", "budget"])
+def test_sums_over_units_that_fail_cost_all(
+    federation: sfg.Federation, tmp_path: Path, budget: sfg.Budget | None
+) -> None:
+    owners = {name: graph.clone() for name, graph in federation.owners.items()}
+    owners["owner-1"].x[0] = -100.0
+    data = sfg.Federation(federation.schema, federation.referee, federation.facts, owners)
+    with pytest.raises(ValueError, match="by data"):
+        sfg.train(InSums(), data, NOISE, rounds=1, out=tmp_path, budget=budget)
+    ledger = read_ledger(tmp_path / "ledger.jsonl")
+    releases = {one.client: one.releases for one in ledger if one.channel == "sums"}
+    assert releases["owner-0"] and releases["owner-1"] == {}
+
+
 class FailsByData(torch.nn.Module):
     """A model of somebody else's with an honest mistake: a graph without links."""
 
@@ -204,3 +240,16 @@ class TestNoisySteps:
         assert float(self.steps(fails).abs().max()) > 0  # the noise is there
         with pytest.raises(ValueError, match="by data"):
             self.steps(fails, hides_failures=False)
+
+    def test_a_record_that_fails_takes_no_others_gradient_with_it(self) -> None:
+        def fails_on_the_last(weight: torch.nn.Parameter, chosen: torch.Tensor) -> dict[str, torch.Tensor]:
+            if 9 in chosen.tolist():
+                raise SystemExit("by data")
+            return {"w": torch.full((len(chosen), 2), 30.0)}
+
+        nearly_none = PrivateSteps(noise=1e-6, rate=1.0, steps=1, clip=50.0)
+        weight = torch.nn.Parameter(torch.zeros(2))
+        training = Training(nearly_none, "zero-out", hides_failures=True)
+        optimizer = torch.optim.SGD([weight], lr=1.0)
+        training.run(optimizer, {"w": weight}, 10, lambda chosen: fails_on_the_last(weight, chosen))
+        assert weight.tolist() == pytest.approx([-9 * 30.0 / 10] * 2, abs=1e-3)

@@ -8,13 +8,17 @@ import torch.nn.functional as F
 from opacus import GradSampleModule
 from torch import nn
 from torch_geometric.data import Data
+from torch_geometric.nn import GATConv, SAGEConv, global_add_pool
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.sample.packing import pack, select_graphs
+from secure_fedgraph.models import per_record
 from secure_fedgraph.models.gin import Gin
+from secure_fedgraph.models.given import seeded
 from secure_fedgraph.models.gnn import GraphSage
+from secure_fedgraph.models.molecules import GraphNet
 from secure_fedgraph.models.parameters import glorot
-from secure_fedgraph.models.per_record import graph_gradients, tree_factors, tree_gradients
+from secure_fedgraph.models.per_record import graph_gradients, together, tree_factors, tree_gradients
 
 
 def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -194,19 +198,69 @@ def test_against_opacus():
             return self.layers(packed.x)
 
     packed = Data(x=drawn(6, 3), y=torch.arange(6) % 2, graph=torch.arange(6))
-    mine = graph_gradients(Flat(), packed)
+    mine = together(Flat(), packed)
     theirs = GradSampleModule(layers, loss_reduction="sum")
     F.cross_entropy(theirs(packed.x), packed.y, reduction="sum").backward()
     for name, p in layers.named_parameters():
         assert mine[f"layers.{name}"] == pytest.approx(p.grad_sample, abs=1e-6)
 
 
-@pytest.mark.parametrize("layer", [nn.BatchNorm1d(3), nn.Embedding(4, 3)])
-def test_layers_whose_records_are_not_known(layer):
+class Attention(nn.Module):
+    """Parameters of many kinds; it scales by the largest value of a batch, if that is large."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter = nn.utils.parametrizations.weight_norm(nn.Linear(3, 4))
+        self.attend, self.norm, self.last = GATConv(4, 4), nn.LayerNorm(4), SAGEConv(4, 2)
+        self.register_buffer("seen", torch.zeros(1))
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor, batch: torch.Tensor) -> torch.Tensor:
+        x = x / x.abs().max().clamp(min=3.0) + self.get_buffer("seen")
+        self.get_buffer("seen").add_(1.0)
+        made = self.norm(self.attend(self.enter(x), edge_index)).relu()
+        return global_add_pool(self.last(made, edge_index), batch)
+
+
+def test_another_models_graphs_each_go_through_alone():
+    with seeded(0):
+        model = Attention()
+    packed = pack(graphs())
+    packed.x[-1] = 50.0  # one graph would scale all others
+    found = graph_gradients(model, packed)
+    assert float(model.get_buffer("seen")) == 0
+    for number in range(4):
+        one = select_graphs(packed, torch.tensor([number]))
+        model.zero_grad()
+        model.get_buffer("seen").zero_()
+        F.cross_entropy(model(one.x, one.edge_index, one.graph), one.y).backward()
+        for name, p in model.named_parameters():
+            assert found[name][number] == pytest.approx(p.grad, abs=1e-6), name
+
+
+@pytest.mark.parametrize("kind", ["gcn", "sage", "gat"])
+def test_a_changed_network_of_ours_goes_through_alone(kind, monkeypatch):
+    at_once = []
+    monkeypatch.setattr(
+        per_record, "together", lambda model, packed: at_once.append(model) or together(model, packed)
+    )
+    for changed in (False, True):
+        model = GraphNet(3, 2, (4, 4), kind, readout=4)
+        glorot(model, 0)
+        whole = graph_gradients(model, pack(graphs()))
+        if changed:
+            model.head = nn.Sequential(model.head)
+            renamed = graph_gradients(model, pack(graphs()))
+            for name, value in whole.items():
+                other = renamed[name.replace("head.", "head.0.")]
+                assert other == pytest.approx(value, abs=1e-5), name
+    assert len(at_once) == (0 if kind == "gat" else 2)
+
+
+def test_layers_whose_records_are_not_known():
     class Mixed(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.layer = layer
+            self.layer = nn.BatchNorm1d(3)
 
     with pytest.raises(BadInput, match=r"training\.network=gin"):
         graph_gradients(Mixed(), pack(graphs()))

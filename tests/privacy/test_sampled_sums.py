@@ -66,16 +66,17 @@ def test_parts_of_other_units_are_left_out_and_one_unit_has_one_part() -> None:
 
 
 @pytest.mark.parametrize(
-    "units", [torch.zeros(2, 2, dtype=torch.int64), torch.tensor([0.0, 1.0]), torch.tensor([True, False])]
+    "units",
+    [
+        torch.zeros(2, 2, dtype=torch.int64),
+        torch.tensor([0.0, 1.0]),
+        torch.tensor([True, False]),
+        torch.tensor([0]),
+    ],
 )
-def test_units_that_are_no_numbers_name_nobody(units: torch.Tensor) -> None:
-    kept = ContributionSample({"a": torch.ones(2, 1)}, units).of(torch.arange(2))
-    assert len(kept.units) == len(kept.values["a"]) == 0
-
-
-def test_more_rows_than_units_are_nobodys() -> None:
-    kept = ContributionSample({"a": torch.ones(3, 1)}, torch.tensor([0])).of(torch.arange(3))
-    assert len(kept.values["a"]) == 1
+def test_units_are_one_whole_number_a_row(units: torch.Tensor) -> None:
+    with pytest.raises(BadInput, match="whole number a row"):
+        ContributionSample({"a": torch.ones(2, 1)}, units).of(torch.arange(2))
 
 
 class Everything(Algorithm):
@@ -132,12 +133,18 @@ def test_shares_cost_what_their_sum_costs() -> None:
     assert not any(isinstance(one, GaussianRelease) for one in events)
 
 
-def test_zeros_have_the_public_layout() -> None:
+def test_parts_in_another_layout_than_the_public_one_are_refused() -> None:
     bound = local_dp(9.0, 1.0).bind([CHANNEL], NAMES)["gradient"]
     layout = Layout((("a", (3, 2)), ("b", ())))
-    assert sampled_sum(bound.zeros(layout), TAKEN, Unit.NODE)[0] == layout
-    other = ContributionSample({"c": torch.ones(2, 3)}, torch.arange(2))
-    assert not summed(bound.laid_out(other, layout, UNITS)).any()
+    fits = ContributionSample({"b": torch.ones(2), "a": torch.ones(2, 3, 2)}, torch.arange(2))
+    assert sampled_sum(bound.laid_out(fits, layout, UNITS), TAKEN, Unit.NODE)[0] == layout
+    for other in (
+        {"c": torch.ones(2, 3)},
+        {"a": torch.ones(2, 3, 2)},
+        {"a": torch.ones(2, 3), "b": torch.ones(2)},
+    ):
+        with pytest.raises(BadInput):
+            bound.laid_out(ContributionSample(other, torch.arange(2)), layout, UNITS)
     with pytest.raises(TypeError, match="ContributionSample"):
         bound.check(Upload({"a": torch.zeros(1)}))
 

@@ -272,8 +272,12 @@ class Ledger:
                 with self._locked():
                     self._catch_up()
 
-    def charge(self, charge: Charge) -> None:
+    def charge(self, charge: Charge, unavoidable: bool = False) -> None:
         """Writes one charge before the reply that it pays for.
+
+        Args:
+            unavoidable: for what leaves even if the client is silent, as a failure does: it is written beyond
+                the budget too, and the budget then refuses everything after it.
 
         Raises:
             BudgetExhausted: where the charge would exceed the budget; nothing is written then.
@@ -283,7 +287,7 @@ class Ledger:
         with self._locked():
             self._catch_up()
             plain, charge = charge.data, replace(charge, data=self._keyed(charge.data))
-            self._check(charge, plain)
+            self._check(charge, plain, None if unavoidable else self.budget)
             if self._file is not None:
                 line = charge.to_line().encode()
                 together = get_ident() in self._in_exchange
@@ -460,14 +464,14 @@ class Ledger:
                 f"earlier charges would not count: name the client {min(names)} again"
             )
 
-    def _check(self, charge: Charge, plain: str) -> None:
+    def _check(self, charge: Charge, plain: str, budget: Budget | None) -> None:
         if charge.releases or charge.steps:
             self.check_relation(charge.relation)
         self.check_data(charge.client, plain)
-        if self.budget is not None:
+        if budget is not None:
             costs = self.costs_of(charge.client)
             costs[charge.cost] += 1
-            self.budget.check(events_for(self.budget, costs), charge.client, charge.channel)
+            budget.check(events_for(budget, costs), charge.client, charge.channel)
 
     def _count(self, charge: Charge) -> None:
         if charge.releases or charge.steps:  # what left without noise costs the same under each
