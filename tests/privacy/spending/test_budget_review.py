@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -111,16 +113,20 @@ class TestBeforeRoundOne:
             sfg.train(algorithm, federation(name), policy, rounds=1, on_start=lambda: asked.append(1))
         assert not asked
 
-    @pytest.mark.parametrize(
-        ("changes", "message"), [({"network": "gat"}, "training.network=gin"), ({"dropout": 0.5}, "dropout")]
-    )
-    def test_networks_of_graphs_without_gradients_of_records(self, changes, message):
+    @pytest.mark.parametrize("network", ["gin", "gat"])
+    def test_dropout_draws_for_whole_batches_of_graphs(self, network):
         policy = replace(sfg.policies.plaintext(), steps=PrivateSteps(1.0, unit="graph"))
-        algorithm = sfg.FedAvg(**{"hidden": (8, 8), "network": "gin", **changes})
+        settings = {"hidden": (8, 8), "network": network}
         asked = []
-        with pytest.raises(BadInput, match=message):
-            sfg.train(algorithm, federation("gin-fedavg"), policy, rounds=1, on_start=lambda: asked.append(1))
-        assert not asked
+
+        def trained(dropout: float) -> sfg.Run:
+            algorithm = sfg.FedAvg(**settings, dropout=dropout)
+            on_start = partial(asked.append, dropout)
+            return sfg.train(algorithm, federation("gin-fedavg"), policy, rounds=1, on_start=on_start)
+
+        with pytest.raises(BadInput, match="dropout"):
+            trained(0.5)
+        assert math.isfinite(trained(0.0).privacy("graph")["epsilon"]) and asked == [0.0]
 
     def test_noise_by_hand_beside_planned_steps_is_no_endless_search(self):
         by_hand = {"norm": 1.0, "multiplier": 0.05}
