@@ -174,9 +174,7 @@ class Reproduction:
         while waiting or pool.working:
             while waiting and pool.free:
                 case, seed = waiting.pop(0)
-                folder = folder_of(case, seed, self.out)
-                config = experiment_of(case, seed).model_dump(mode="json")
-                pool.start((case, seed), _run, config, folder, self._keys[case.name, seed])
+                pool.start((case, seed), _run, case, seed, self.out)
             for (case, seed), made in pool.finished():
                 if not isinstance(made, float):
                     self.failures.setdefault(case.name, made.reason)
@@ -206,11 +204,18 @@ class Reproduction:
         return True
 
 
-def _run(config: Mapping[str, Any], folder: Path, key: str) -> float:
+def _run(case: Case, seed: int, out: Path) -> float:
+    """Makes one run, unless another call makes it meanwhile: that one is waited for. Returns its seconds."""
     from secure_fedgraph.experiment.results import write_json
 
-    if kept(folder, key) is not None:  # a result of other settings: it would be in the way
-        files.remove_folder(folder, folder.parents[2])
-    took = run_point(dict(config), folder, key)
-    write_json(folder / CODE, {"code": of_rooms()}, folder.parents[2])
+    folder, key = folder_of(case, seed, out), run_key(case, seed)
+    files.private_folder(folder.parent, out)
+    with files.lock(Path(f"{folder}.lock")):
+        made = kept(folder, key)
+        if made is not None and "reason" not in made and is_of(made, case, seed):
+            return float(made["seconds"])
+        if made is not None:  # a result of other settings: it would be in the way
+            files.remove_folder(folder, out)
+        took = run_point(experiment_of(case, seed).model_dump(mode="json"), folder, key)
+        write_json(folder / CODE, {"code": of_rooms()}, out)
     return took
