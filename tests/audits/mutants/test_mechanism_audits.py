@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from parties import NAMES, session
+from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.audits.empirical_dp.mechanisms import Audit, Transparent, audit, centred, claims, view
@@ -214,6 +215,10 @@ def test_the_claim_is_the_ledgers():
     ):
         layouts = {channel.name: Layout((("w", (3,)),), rows=4 if channel is SUMS else 1)}
         made = session(policy, (channel,), algorithm=_answering(channel, upload), layouts=layouts).set_up()
+        for client in made.clients.values():  # of two nodes
+            client.graph = client._own = Data(
+                x=torch.zeros(2, 1), edge_index=torch.zeros(2, 0, dtype=torch.long)
+            )
         made.round().reduce(channel, {})
         (unit,) = {channel.unit.value}
         told = spent([made.ledger.charges[0]], DELTA, units=(unit,))[unit]
