@@ -498,7 +498,9 @@ class Client:
         except HostileMessage as error:
             self._charge_failure(bound, scope)
             raise HostileMessage(f"{offerer}'s offer: {error}" if offerer else str(error)) from None
-        except (Exception, SystemExit):
+        except KeyboardInterrupt:  # the owner's, who learns nothing by it
+            raise
+        except BaseException:
             self._charge_failure(bound, scope)
             raise
         finally:
@@ -581,10 +583,11 @@ class Client:
     ) -> AnyUpload | None:
         """What the algorithm answers, of the kind that the channel declares; None on a channel of no answers.
 
-        With a public layout nothing of the data decides the layout, the width that is charged, or whether an
+        Sums over units fail where their answer does, or has another layout than the public one: their noise
+        is for one unit, and does not cover that all parts are zeros because of one. Of every other channel
+        with a public layout nothing of the data decides the layout, the width that is charged, or whether an
         answer comes: what does not fit becomes zeros, and so does the whole upload where the answer fails.
-        The client's own log says so. Sums over units fail: noise for one unit does not cover what it would do
-        to the parts of all others.
+        The client's own log says so.
         """
         channel = bound.channel
         self._coins = bound.coins(self._units(channel.unit)) if bound.samples else None

@@ -333,7 +333,12 @@ def check_steps(model: nn.Module) -> None:
                 f"{name or 'the model'!r} replaces {own}() of torch.nn.Module, by which its weights are read "
                 "or written around noisy steps: leave that method as it is, or train without noisy steps"
             )
-        if isinstance(module, nn.modules.batchnorm._NormBase):
+        if any(isinstance(value, torch.Generator) for value in vars(module).values()):
+            raise BadInput(
+                f"{name or 'the model'!r} keeps a torch.Generator, so what is drawn for one record follows "
+                "from others' draws: under noisy steps draw without one, as torch's dropout does"
+            )
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
             raise BadInput(
                 f"{name or 'the model'!r} is of type {type(module).__name__}, which mixes the records of a "
                 "batch, so no record has a gradient of its own: under noisy steps use LayerNorm or GroupNorm"

@@ -1,10 +1,10 @@
-"""Trials of a model on made-up graphs and trees: gradients of their own, and finite scores."""
+"""Trials of a model on made-up graphs and trees: scores and gradients of their own, and finite ones."""
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,9 +18,9 @@ from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.sample.packing import pack
 from secure_fedgraph.graph.schema import NO_EDGE_ATTR, Schema
 from secure_fedgraph.models.finite import all_are_finite
-from secure_fedgraph.models.given import check_scores, check_trains, scores_of, seeded
+from secure_fedgraph.models.given import check_scores, check_trains, seeded
 from secure_fedgraph.models.gnn import GraphSage
-from secure_fedgraph.models.per_record import Gradients, check_model, graph_gradients, tree_gradients
+from secure_fedgraph.models.per_record import check_model, graph_gradients, scores_of_copy, tree_gradients
 
 SIZES = (3, 6, 4, 5)
 """Nodes of the made-up graphs, in no order by which a model could sort them and leave them where they are."""
@@ -173,7 +173,7 @@ def _check_finite(values: Iterable[Tensor], name: str, method: str, what: str) -
 
 
 def check_alone(model: nn.Module, schema: Schema) -> None:
-    """Checks that graphs have the same scores beside others as alone, by what they would train.
+    """Checks that a graph has the same scores alone as beside others.
 
     Noisy steps take each graph of somebody else's model alone, and predictions are made of several together:
     a model that lets them meet would predict otherwise than it was trained. The graphs are made up under a
@@ -190,11 +190,11 @@ def check_alone(model: nn.Module, schema: Schema) -> None:
     graphs = _made_up(schema)
     kind = type(model).__name__
     for shake in (0.0, SHAKEN):
-        tried = _shaken(model, shake)
         try:
-            together = _together(tried, graphs)
-            alone = [_alone(tried, graph) for graph in graphs]
-            again = _together(tried, graphs)
+            tried = _shaken(model, shake)
+            together, again = _scores(tried, graphs), _scores(tried, graphs)
+            alone = torch.cat([_scores(tried, [graph]) for graph in graphs])
+            graph_gradients(tried, pack(graphs))
         except BadInput:
             raise
         except Exception as error:
@@ -204,10 +204,9 @@ def check_alone(model: nn.Module, schema: Schema) -> None:
                 f"model {kind} fails on made-up graphs as noisy steps call it ({type(error).__name__}: "
                 f"{str(error).strip().partition(chr(10))[0]})"
             ) from None
-        apart = {name: torch.stack([one[name] for one in alone]).sum(0) for name in together}
-        if _same(together, apart):
+        if _close(together, alone):
             continue
-        if not _same(together, again):
+        if not _close(together, again):
             raise BadInput(
                 f"model {kind} draws at random in a way that cannot be held still, so nobody sees whether "
                 "graphs meet in it: under noisy steps draw with torch's dropout only"
@@ -254,31 +253,14 @@ def _shaken(model: nn.Module, amount: float) -> nn.Module:
     return tried
 
 
-def _together(model: nn.Module, graphs: Sequence[Data]) -> Gradients:
-    """The gradient of the loss of all graphs, which are scored together."""
-    union = pack(graphs)
-    named = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    with seeded(0), _Still():
-        loss = F.cross_entropy(scores_of(model, union), union.y, reduction="sum")
-        gradients = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
-    return {
-        name: torch.zeros_like(p) if gradient is None else gradient
-        for (name, p), gradient in zip(named.items(), gradients, strict=True)
-    }
-
-
-def _alone(model: nn.Module, graph: Data) -> Gradients:
-    """The gradient of one graph's loss, as noisy steps compute it."""
-    with seeded(0), _Still():
-        return {name: rows[0] for name, rows in graph_gradients(model, pack([graph])).items()}
-
-
-def _same(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
-    """Up to rounding; where the numbers are not finite, nothing is told apart."""
-    return all(_close(value[None], other[name][None]) for name, value in one.items())
+def _scores(model: nn.Module, graphs: Sequence[Data]) -> Tensor:
+    """The scores of some graphs together."""
+    with torch.no_grad(), seeded(0), _Still():
+        return scores_of_copy(model, pack(graphs))[0]
 
 
 def _close(one: Tensor, other: Tensor) -> bool:
+    """Up to rounding; where the numbers are not finite, nothing is told apart."""
     if one.shape != other.shape:
         return False
     if not one.numel() or not bool(torch.isfinite(one).all() & torch.isfinite(other).all()):
@@ -290,11 +272,11 @@ def _close(one: Tensor, other: Tensor) -> bool:
 def _meeting(model: nn.Module, graphs: Sequence[Data]) -> str:
     """The first module whose rows come out otherwise beside others; nothing where it is none's output."""
     with _outputs(model) as together:
-        _together(model, graphs)
+        _scores(model, graphs)
     parts: dict[str, list[Tensor]] = {}
     for graph in graphs:
         with _outputs(model) as alone:
-            _together(model, [graph])
+            _scores(model, [graph])
         for name, value in alone.items():
             parts.setdefault(name, []).append(value)
     for name, value in together.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import secrets
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -16,10 +17,12 @@ from torch_geometric.data import Data
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.sample.packing import select_graphs
 from secure_fedgraph.models.gin import Gin, GinLayer
-from secure_fedgraph.models.given import scores_of
+from secure_fedgraph.models.given import scores_of, seeded
 from secure_fedgraph.models.gnn import GraphSage, SageLayer
 from secure_fedgraph.models.molecules import GraphConvolution, GraphNet
 
+Parts = dict[type[nn.Module], Callable[[Any], dict[str, type[nn.Module]]]]
+"""Networks of this package -> the name and kind of every part of one as its class makes it."""
 Gradients = dict[str, Tensor]
 """Parameter name -> one gradient a record, ``[records, ...]``."""
 Factors = tuple[Tensor, Tensor]
@@ -60,7 +63,7 @@ def check_model(model: nn.Module, whole: bool) -> None:
                 "Train under noise with training.network=sage"
             )
         return
-    mixing = [n for n, layer in model.named_modules() if isinstance(layer, nn.modules.batchnorm._NormBase)]
+    mixing = [n for n, layer in model.named_modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
     if mixing:
         raise BadInput(
             f"{mixing[0]!r} takes statistics over several graphs, so {kind} has no gradient of a single "
@@ -89,7 +92,7 @@ def tree_gradients(model: nn.Module, x: Tensor, trees: Tensor, answers: Tensor) 
             of many rows.
     """
     check_model(model, whole=False)
-    if _is_plain(model):
+    if _is_plain(model, OF_TREES):
         factors = tree_factors(model, x, trees, answers)
         return {name: g if isinstance(g, Tensor) else _multiplied(*g) for name, g in factors.items()}
     rooted = _Rooted(model)
@@ -115,7 +118,7 @@ def tree_factors(model: nn.Module, x: Tensor, trees: Tensor, answers: Tensor) ->
     may mix them, and so may a part or a hook of somebody's own: there each tree goes through alone.
     """
     check_model(model, whole=False)
-    if not _is_plain(model):
+    if not _is_plain(model, OF_TREES):
         return {**tree_gradients(model, x, trees, answers)}
     present = trees >= 0
     values = x[trees.clamp(min=0)]
@@ -159,13 +162,13 @@ def tree_factors(model: nn.Module, x: Tensor, trees: Tensor, answers: Tensor) ->
     return {name: found[name] for name, _ in model.named_parameters()}
 
 
-def _is_plain(model: nn.Module) -> bool:
-    """Whether it is a network of this package as its class makes it, all of whose parameters are linear.
+def _is_plain(model: nn.Module, known: Parts) -> bool:
+    """Whether it is a known network as its class makes it, all of whose parameters are linear.
 
     No part is replaced, hooked, shared, frozen or added: a part of somebody's own may mix records, and one
     would then move more than its own gradient.
     """
-    kinds = _KINDS.get(type(model))
+    kinds = known.get(type(model))
     if kinds is None or module._has_any_global_hook():
         return False
     parts = dict(model.named_modules(remove_duplicate=False))
@@ -213,12 +216,9 @@ def _of_graph_net(model: Any) -> dict[str, type[nn.Module]]:
     return kinds
 
 
-_KINDS: dict[type[nn.Module], Callable[[Any], dict[str, type[nn.Module]]]] = {
-    GraphSage: _of_sage,
-    Gin: _of_gin,
-    GraphNet: _of_graph_net,
-}
-"""Networks of this package -> the name and kind of every part of one as its class makes it."""
+OF_TREES: Parts = {GraphSage: _of_sage}
+OF_GRAPHS: Parts = {Gin: _of_gin, GraphNet: _of_graph_net}
+"""Networks of this package, for trees and for whole graphs."""
 
 
 def _untouched(part: nn.Module) -> bool:
@@ -253,7 +253,8 @@ def graph_gradients(model: nn.Module, packed: Data) -> Gradients:
 
     All graphs go through a network of this package together, since none of its layers mixes them. Another
     model may mix them, and so may a part or a hook of somebody's own: there each graph goes through alone,
-    every one with the same weights and buffers, whatever the model writes into them.
+    every one with the same weights and buffers, whatever the model writes into them, and with draws of its
+    own from the operating system's randomness.
 
     Guarantees:
         - a graph's gradient depends on that graph and the weights alone, unless the model keeps in Python
@@ -268,23 +269,33 @@ def graph_gradients(model: nn.Module, packed: Data) -> Gradients:
         BadInput: for a model with layers that take statistics over several graphs.
     """
     check_model(model, whole=True)
-    if _is_plain(model):
+    if _is_plain(model, OF_GRAPHS):
         return together(model, packed)
-    called = _Scored(model)
     gradients: Gradients = {n: p.new_zeros(len(packed.y), *p.shape) for n, p in model.named_parameters()}
     for number in range(len(packed.y)):
         one = select_graphs(packed, torch.tensor([number]))
-        weights = {
-            n: p.detach().clone().requires_grad_(p.requires_grad) for n, p in called.named_parameters()
-        }
-        buffers = {n: b.clone() for n, b in called.named_buffers()}
-        loss = F.cross_entropy(functional_call(called, {**weights, **buffers}, (one,)), one.y)
-        trained = [name for name, weight in weights.items() if weight.requires_grad]
-        backs = torch.autograd.grad(loss, [weights[name] for name in trained], allow_unused=True)
+        with seeded(secrets.randbits(63)):  # else what is dropped here would follow from other graphs' draws
+            scores, weights = scores_of_copy(model, one)
+            trained = {name: weight for name, weight in weights.items() if weight.requires_grad}
+            loss = F.cross_entropy(scores, one.y)
+            backs = torch.autograd.grad(loss, list(trained.values()), allow_unused=True)
         for name, back in zip(trained, backs, strict=True):
             if back is not None:
-                gradients[name.removeprefix("model.")][number] = back
+                gradients[name][number] = back
     return gradients
+
+
+def scores_of_copy(model: nn.Module, packed: Data) -> tuple[Tensor, dict[str, Tensor]]:
+    """Scores by copies of a model's weights and buffers: what it writes into them is gone afterwards.
+
+    Returns:
+        The scores, and the copies of the parameters by name.
+    """
+    called = _Scored(model)
+    weights = {n: p.detach().clone().requires_grad_(p.requires_grad) for n, p in called.named_parameters()}
+    buffers = {n: b.clone() for n, b in called.named_buffers()}
+    scores: Tensor = functional_call(called, {**weights, **buffers}, (packed,))
+    return scores, {name.removeprefix("model."): weight for name, weight in weights.items()}
 
 
 class _Scored(nn.Module):
@@ -299,7 +310,7 @@ class _Scored(nn.Module):
 
 
 def together(model: nn.Module, packed: Data) -> Gradients:
-    """The same of a model that is known to mix no graphs, all of them at once.
+    """The gradients of each graph's cross entropy, all graphs at once.
 
     Every parameter belongs to a linear layer, whose gradient is a sum of outer products, one for each row;
     rows of one graph are added up, so graphs need no padding.

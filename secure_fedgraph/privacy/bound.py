@@ -221,11 +221,11 @@ class Bound:
         return self.channel.unit_contribution is not None
 
     def laid_out(self, upload: AnyUpload, layout: Layout, units: int) -> AnyUpload:
-        """An answer in a public layout and within the channel's declaration: what does not fit becomes zeros.
+        """An answer in a public layout and within the channel's declaration.
 
-        Nothing is refused, so that neither the width that is charged nor whether an answer comes depends on
-        the data. Sums over units are the exception: noise for one unit does not cover that all other units'
-        parts become zeros because of it.
+        Except for sums over units, what does not fit becomes zeros and nothing is refused, so that neither
+        the width that is charged nor whether an answer comes depends on the data. Sums over units are
+        refused: their noise is for one unit, and does not cover that all parts are zeros because of one.
 
         Args:
             units: how many the client holds. Sums over units leave out the parts of further ones.

@@ -213,12 +213,12 @@ class ContributionRows:
         """These parts in a public layout.
 
         Raises:
-            BadInput: where they have another one. Zeros in their place, as :meth:`Upload.laid_out` has them,
+            WrongType: where they have another one. Zeros in their place, as :meth:`Upload.laid_out` has them,
                 would let one unit decide on all others' parts.
         """
         units = self.places.shape[0] if self.places.dim() else 0
-        if tuple(self.places.shape) != (units, layout.rows):
-            raise BadInput(f"places {list(self.places.shape)}, and the sums have {layout.rows} rows")
+        if not _is_dense(self.places, (units, layout.rows)):
+            raise WrongType(f"places {list(self.places.shape)}, and the sums have {layout.rows} rows")
         return ContributionRows(_in_layout(self.values, layout, units), self.places)
 
 
@@ -266,7 +266,9 @@ class ContributionTrees:
         return replace(layout, rows=rows), matrix, places.to(torch.int64).cpu().numpy()
 
     def laid_out(self, layout: Layout, unit: Unit) -> ContributionTrees:
-        """As :meth:`ContributionRows.laid_out`. How many rows there are, the channel's trees say."""
+        """As :meth:`ContributionRows.laid_out`; the channel says how many rows there are."""
+        if unlike_real_numbers(self.places):
+            raise WrongType(f"places are {unlike_real_numbers(self.places)}")
         units = max((len(value) for value in self.values.values() if value.dim()), default=0)
         return ContributionTrees(_in_layout(self.values, layout, units), self.places)
 
@@ -328,7 +330,7 @@ class ContributionMoments:
         width, targets = shape if len(shape) == 2 else (0, 0)
         units = self.records.shape[0] if self.records.dim() else 0
         if not _is_dense(self.records, (units, width)) or not _is_dense(self.targets, (units, targets)):
-            raise BadInput(
+            raise WrongType(
                 f"records {list(self.records.shape)} and targets {list(self.targets.shape)}, and the public "
                 f"moments are of {width} and {targets} columns"
             )
@@ -367,12 +369,12 @@ class ContributionSample:
         """The parts of these units, the first of each.
 
         Raises:
-            BadInput: for other numbers of rows than of units, and units that are no whole numbers.
+            WrongType: for other numbers of rows than of units, and units that are no whole numbers.
         """
         given, rows = self.units, {len(value) if value.dim() else 0 for value in self.values.values()}
         whole = not (given.is_floating_point() or given.is_complex() or given.dtype == torch.bool)
-        if given.dim() != 1 or not whole or rows - {len(given)}:
-            raise BadInput(
+        if given.dim() != 1 or given.is_meta or not whole or rows - {len(given)}:
+            raise WrongType(
                 f"parts of units in {sorted(rows)} rows, of units {list(given.shape)} of {given.dtype}: give "
                 "one whole number a row"
             )
@@ -440,6 +442,8 @@ class ContributionLinks:
 
     def laid_out(self, layout: Layout, unit: Unit) -> ContributionLinks:
         """As :meth:`ContributionRows.laid_out`; links have to be pairs of these nodes."""
+        if unlike_real_numbers(self.links):
+            raise WrongType(f"links are {unlike_real_numbers(self.links)}")
         laid_out = ContributionLinks(_in_layout(self.values, layout, layout.rows), self.links)
         laid_out.packed(unit)
         return laid_out
@@ -506,12 +510,15 @@ def _in_layout(values: Mapping[str, torch.Tensor], layout: Layout, rows: int) ->
     """The tensors in the layout's order, so many rows each.
 
     Raises:
-        BadInput: for tensors of other names or shapes.
+        WrongType: for tensors of other names or shapes.
     """
     shapes = {name: (rows, *shape) for name, shape in layout.fields}
-    misfits = [name for name in {**shapes, **values} if not _is_dense(values.get(name), shapes.get(name, ()))]
+    misfits = [name for name, shape in shapes.items() if not _is_dense(values.get(name), shape)]
     if misfits or values.keys() != shapes.keys():
-        raise BadInput(f"parts of units with other tensors than on stand-ins: {sorted(misfits)[:4]}")
+        raise WrongType(
+            f"parts of units with other tensors than on stand-ins, which gave {sorted(shapes)[:4]}: "
+            f"{len(misfits)} of {len(shapes)} are missing or of other shapes"
+        )
     return {name: values[name] for name in shapes}
 
 
@@ -543,12 +550,7 @@ def _check_plain(values: Mapping[str, torch.Tensor], *more: torch.Tensor) -> Non
 
 def _is_dense(value: object, shape: tuple[int, ...]) -> bool:
     """Whether it is a tensor of real numbers, of this shape, that holds every value."""
-    return (
-        isinstance(value, torch.Tensor)
-        and tuple(value.shape) == shape
-        and value.layout == torch.strided
-        and not value.is_complex()
-    )
+    return isinstance(value, torch.Tensor) and tuple(value.shape) == shape and not unlike_real_numbers(value)
 
 
 def _check_text(layout: Layout) -> None:

@@ -194,13 +194,14 @@ class Session:
             self.prepared.evaluation,
             self.options.budget,
             self.options.evaluate_every,
-            server_scores=self._reached is not None and self._is_examined,
+            server_scores=self._reached is not None and self._server_reads,
         )
 
     @property
-    def _is_examined(self) -> bool:
-        """Whether the referee reads anything of clients, beyond the released model."""
-        return any(one.channel.to == REFEREE for one in self.prepared.bound.bounds.values())
+    def _server_reads(self) -> bool:
+        """Whether a server that is the referee reads anything of clients: answers, or labels of columns."""
+        examined = any(one.channel.to == REFEREE for one in self.prepared.bound.bounds.values())
+        return examined or self.prepared.federation.holders > 1
 
     @property
     def _run(self) -> str:

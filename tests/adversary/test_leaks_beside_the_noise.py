@@ -510,7 +510,14 @@ def test_a_table_that_breaks_its_declaration_is_charged_as_without_noise(
     assert not charges["owner-1"].releases and charges["owner-0"].releases
 
 
-@pytest.mark.parametrize("value", [torch.ones(2).to_sparse(), torch.ones(2, dtype=torch.complex64)])
+@pytest.mark.parametrize(
+    "value",
+    [
+        torch.ones(2).to_sparse(),
+        torch.ones(2, dtype=torch.complex64),
+        torch.ones(2, device="meta"),
+    ],
+)
 def test_a_tensor_that_cannot_be_packed_travels_as_zeros(value: torch.Tensor):
     upload = Upload({"v": value}).laid_out(Layout((("v", (2,)),)), sfg.Unit.CLIENT)
     assert not upload.packed(sfg.Unit.CLIENT)[1].any()

@@ -158,10 +158,15 @@ def test_a_channel_without_noise_is_charged_where_its_answer_fails() -> None:
     assert run.privacy("client")["epsilon"] == "inf"
 
 
+class Stop(BaseException):
+    """Nobody else's."""
+
+
 class InSums(Tells):
     """One node decides that nothing of any node is sent."""
 
     name = "in-sums"
+    error: type[BaseException] = ValueError
     SUMS = Channel("sums", Reveal.SUM, unit=sfg.Unit.NODE, unit_contribution=UnitContribution(1, 1.0))
 
     def round(self, round: Any, state: Any) -> Any:
@@ -172,19 +177,25 @@ class InSums(Tells):
     def sums(self, client: Any, given: Any) -> ContributionRows:
         units = len(client.graph.y)
         if bool(client.graph.x[0].sum() < -50):
-            raise ValueError("by data")
+            raise self.error("by data")
         return ContributionRows({"v": torch.ones(units, 1)}, torch.ones(units, 1, dtype=torch.bool))
 
 
-@pytest.mark.parametrize("budget", [None, sfg.Budget(50.0, unit="node")], ids=["free", "budget"])
+@pytest.mark.parametrize(
+    ("error", "budget"),
+    [(ValueError, None), (ValueError, sfg.Budget(50.0, unit="node")), (Stop, None)],
+    ids=["free", "budget", "another-class"],
+)
 def test_sums_over_units_that_fail_cost_all(
-    federation: sfg.Federation, tmp_path: Path, budget: sfg.Budget | None
+    federation: sfg.Federation, tmp_path: Path, error: type[BaseException], budget: sfg.Budget | None
 ) -> None:
     owners = {name: graph.clone() for name, graph in federation.owners.items()}
     owners["owner-1"].x[0] = -100.0
     data = sfg.Federation(federation.schema, federation.referee, federation.facts, owners)
-    with pytest.raises(ValueError, match="by data"):
-        sfg.train(InSums(), data, NOISE, rounds=1, out=tmp_path, budget=budget)
+    algorithm = InSums()
+    algorithm.error = error
+    with pytest.raises(error, match="by data"):
+        sfg.train(algorithm, data, NOISE, rounds=1, out=tmp_path, budget=budget)
     ledger = read_ledger(tmp_path / "ledger.jsonl")
     releases = {one.client: one.releases for one in ledger if one.channel == "sums"}
     assert releases["owner-0"] and releases["owner-1"] == {}

@@ -530,7 +530,11 @@ def test_a_model_that_replaces_how_it_is_read_takes_no_noisy_steps() -> None:
     layer.train = lambda mode=True: layer  # type: ignore[method-assign]
     with pytest.raises(BadInput, match="'0' replaces train"):
         given.check_steps(nn.Sequential(layer))
-    given.check_steps(nn.Sequential(nn.Linear(4, 2), nn.LSTM(2, 2), GCNConv(2, 2)))
+    given.check_steps(nn.Sequential(nn.Linear(4, 2), nn.LSTM(2, 2), GCNConv(2, 2), nn.InstanceNorm1d(2)))
+    drawing = nn.Linear(4, 2)
+    drawing.of_its_own = torch.Generator()  # type: ignore[assignment]
+    with pytest.raises(BadInput, match=r"'0' keeps a torch\.Generator"):
+        given.check_steps(nn.Sequential(drawing))
 
 
 class WidensInTraining(OwnTrees):

@@ -118,6 +118,7 @@ class WithoutLinks(nn.Module):
         lambda: Net(nn.Dropout(0.5)),
         lambda: Net(nn.AlphaDropout(0.5)),
         lambda: Net(Dropping()),
+        lambda: Net(nn.utils.parametrizations.spectral_norm(nn.Linear(8, 8))),
         WithoutLinks,
     ],
 )

@@ -237,6 +237,21 @@ def test_another_models_graphs_each_go_through_alone():
             assert found[name][number] == pytest.approx(p.grad, abs=1e-6), name
 
 
+def test_what_is_dropped_in_a_graph_follows_from_no_other(monkeypatch):
+    class Dropping(Attention):
+        def forward(self, x: torch.Tensor, edge_index: torch.Tensor, batch: torch.Tensor) -> torch.Tensor:
+            return super().forward(F.dropout(x, 0.5), edge_index, batch)
+
+    drawn_each = []
+    monkeypatch.setattr(per_record.secrets, "randbits", lambda bits: drawn_each.append(bits) or 7)
+    model, packed = Dropping(), pack(graphs())
+    found = graph_gradients(model, packed)
+    alone = graph_gradients(model, select_graphs(packed, torch.tensor([2])))
+    assert len(drawn_each) == 5
+    for name, value in alone.items():
+        assert torch.equal(found[name][2], value[0]), name
+
+
 @pytest.mark.parametrize("kind", ["gcn", "sage", "gat"])
 def test_a_changed_network_of_ours_goes_through_alone(kind, monkeypatch):
     at_once = []
