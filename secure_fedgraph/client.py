@@ -919,13 +919,18 @@ def _is_model_of_this_package(model: object) -> bool:
     if not isinstance(model, torch.nn.Module):
         return _stands_here(model)
     kinds = {type(one) for one in model.modules()}
-    replaced = any(
-        callable(value) and not isinstance(value, torch.nn.Module) for value in vars(model).values()
-    )
     return (
-        not replaced
+        not any(map(_has_code_of_its_own, model.modules()))
         and _is_of_this_package(type(model))
         and all(_is_of_this_package(kind) or kind.__module__.startswith("torch.nn.") for kind in kinds)
+    )
+
+
+def _has_code_of_its_own(module: torch.nn.Module) -> bool:
+    """Whether a method was replaced on an instance, or a hook was registered on it."""
+    return any(
+        bool(value) if key.endswith("_hooks") else callable(value) and not isinstance(value, torch.nn.Module)
+        for key, value in vars(module).items()
     )
 
 

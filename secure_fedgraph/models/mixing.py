@@ -202,14 +202,16 @@ def check_alone(model: nn.Module, schema: Schema) -> None:
                 continue
             raise BadInput(
                 f"model {kind} fails on made-up graphs as noisy steps call it ({type(error).__name__}: "
-                f"{str(error).strip().partition(chr(10))[0]})"
+                f"{str(error).strip().partition(chr(10))[0]}); their features are drawn from a normal "
+                "distribution, and may be negative where yours are numbers of categories"
             ) from None
         if _close(together, alone):
             continue
         if not _close(together, again):
             raise BadInput(
-                f"model {kind} draws at random in a way that cannot be held still, so nobody sees whether "
-                "graphs meet in it: under noisy steps draw with torch's dropout only"
+                f"model {kind} gives the same graphs other scores the second time, so nobody sees whether "
+                "graphs meet in it: under noisy steps let it keep nothing from one call to the next, and "
+                "draw with torch's dropout only"
             )
         place = _meeting(tried, graphs)
         raise BadInput(

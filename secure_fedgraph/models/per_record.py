@@ -96,18 +96,18 @@ def tree_gradients(model: nn.Module, x: Tensor, trees: Tensor, answers: Tensor) 
         factors = tree_factors(model, x, trees, answers)
         return {name: g if isinstance(g, Tensor) else _multiplied(*g) for name, g in factors.items()}
     rooted = _Rooted(model)
-    parameters = {name: p.detach() for name, p in rooted.named_parameters()}
+    parameters = {name: p.detach() for name, p in model.named_parameters()}
 
     def loss(params: Any, values: Tensor, filled: Tensor, answer: Tensor) -> Tensor:
-        scores = functional_call(rooted, params, (values[None], filled[None]))
+        scores = called_with(rooted, params, values[None], filled[None])
         return F.cross_entropy(scores, answer[None])
 
     present = trees >= 0
     values = x[trees.clamp(min=0)] * present.unsqueeze(-1)
-    gradients = vmap(grad(loss), in_dims=(None, 0, 0, 0), chunk_size=CHUNK)(
+    gradients: Gradients = vmap(grad(loss), in_dims=(None, 0, 0, 0), chunk_size=CHUNK)(
         parameters, values, present, answers
     )
-    return {name.removeprefix("model."): value for name, value in gradients.items()}
+    return gradients
 
 
 def tree_factors(model: nn.Module, x: Tensor, trees: Tensor, answers: Tensor) -> dict[str, Tensor | Factors]:
@@ -291,11 +291,41 @@ def scores_of_copy(model: nn.Module, packed: Data) -> tuple[Tensor, dict[str, Te
     Returns:
         The scores, and the copies of the parameters by name.
     """
-    called = _Scored(model)
-    weights = {n: p.detach().clone().requires_grad_(p.requires_grad) for n, p in called.named_parameters()}
-    buffers = {n: b.clone() for n, b in called.named_buffers()}
-    scores: Tensor = functional_call(called, {**weights, **buffers}, (packed,))
-    return scores, {name.removeprefix("model."): weight for name, weight in weights.items()}
+    weights = {n: p.detach().clone().requires_grad_(p.requires_grad) for n, p in model.named_parameters()}
+    buffers = {n: b.clone() for n, b in model.named_buffers()}
+    scores: Tensor = called_with(_Scored(model), {**weights, **buffers}, packed)
+    return scores, weights
+
+
+def called_with(wrapped: _Rooted | _Scored, values: dict[str, Tensor], *given: Any) -> Any:
+    """What a wrapped model gives by other parameters and buffers; afterwards it is as it was.
+
+    ``functional_call`` leaves its values in a module that a model has under two names. So each module is
+    named once, and what several modules share is given to each of them.
+
+    Args:
+        wrapped: around the model.
+        values: by the model's names.
+        given: what it is called with.
+    """
+    model = wrapped.model
+    held = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    of = {id(held[name]): value for name, value in values.items()}
+    every = {
+        f"model.{path}.{key}".replace("..", "."): of[id(one)]
+        for path, part in model.named_modules()
+        for key, one in (*part._parameters.items(), *part._buffers.items())
+        if one is not None and id(one) in of
+    }
+    modes = [(part, part.training) for part in model.modules()]
+    dtype = torch.get_default_dtype()
+    try:
+        with torch.set_grad_enabled(torch.is_grad_enabled()):  # what fails inside may leave it changed
+            return functional_call(wrapped, every, given, tie_weights=False)
+    finally:
+        torch.set_default_dtype(dtype)
+        for part, training in modes:
+            part.training = training
 
 
 class _Scored(nn.Module):

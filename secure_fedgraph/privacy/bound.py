@@ -231,7 +231,8 @@ class Bound:
             units: how many the client holds. Sums over units leave out the parts of further ones.
 
         Raises:
-            BadInput: for sums over units that do not fit.
+            WrongType: for sums over units in another layout.
+            BadInput: for a table of trees that breaks its declaration.
         """
         if isinstance(upload, Upload):
             return upload.laid_out(layout, self.channel.unit)

@@ -68,8 +68,8 @@ class UnitContribution:
     """How much of an upload one unit touches, where rows are sums over units. This bounds its sensitivity.
 
     The client enforces rows and norm on :class:`~secure_fedgraph.protocol.upload.ContributionRows`, and that
-    there are no more parts than units; that row i of them is unit i, and
-    ``independent``, are promises of the algorithm.
+    there are no more parts than units; that row i of them is unit i, that nothing but a unit's own data
+    decides whether its row is there, and ``independent``, are promises of the algorithm.
 
     Args:
         rows: how many rows at most one unit is part of.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -250,6 +252,48 @@ def test_what_is_dropped_in_a_graph_follows_from_no_other(monkeypatch):
     assert len(drawn_each) == 5
     for name, value in alone.items():
         assert torch.equal(found[name][2], value[0]), name
+
+
+class Twice(nn.Module):
+    """One layer under two names, and a weight that another layer shares; fails where a graph has no links."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(3, 3)
+        self.again, self.shares, self.last = self.first, nn.Linear(3, 3), nn.Linear(3, 2)
+        self.shares.weight = self.first.weight
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor, batch: torch.Tensor) -> torch.Tensor:
+        self.eval()
+        torch.set_grad_enabled(False)
+        edge_index.max()
+        torch.set_grad_enabled(True)
+        x = self.shares(self.again(self.first(x)).relu()).relu()
+        scores = global_add_pool(self.last(x), batch)
+        self.last.bias.data.add_(1.0)
+        return scores
+
+
+def test_a_model_is_afterwards_what_it_was():
+    with seeded(0):
+        model = Twice().train()
+    before = {name: (p, p.detach().clone()) for name, p in model.named_parameters(remove_duplicate=False)}
+    packed = pack([one for one in graphs() if one.edge_index.numel()])
+    found = graph_gradients(model, packed)
+    without_links = select_graphs(packed, torch.tensor([0]))
+    without_links.edge_index = without_links.edge_index[:, :0]
+    with pytest.raises(RuntimeError):
+        graph_gradients(model, without_links)
+    assert torch.is_grad_enabled() and all(part.training for part in model.modules())
+    for name, p in model.named_parameters(remove_duplicate=False):
+        assert p is before[name][0] and torch.equal(p, before[name][1]), name
+    one = select_graphs(packed, torch.tensor([1]))
+    rest = copy.deepcopy(model)
+    x = rest.shares(rest.again(rest.first(one.x)).relu()).relu()
+    F.cross_entropy(global_add_pool(rest.last(x), one.graph), one.y).backward()
+    assert found.keys() == dict(rest.named_parameters()).keys()
+    for name, p in rest.named_parameters():
+        assert found[name][1] == pytest.approx(p.grad, abs=1e-6), name
 
 
 @pytest.mark.parametrize("kind", ["gcn", "sage", "gat"])
