@@ -202,8 +202,7 @@ def check_alone(model: nn.Module, schema: Schema) -> None:
                 continue
             raise BadInput(
                 f"model {kind} fails on made-up graphs as noisy steps call it ({type(error).__name__}: "
-                f"{str(error).strip().partition(chr(10))[0]}); their features are drawn from a normal "
-                "distribution, and may be negative where yours are numbers of categories"
+                f"{str(error).strip().partition(chr(10))[0]}); their features are {_features(schema)}"
             ) from None
         if _close(together, alone):
             continue
@@ -244,6 +243,13 @@ def _made_up(schema: Schema) -> list[Data]:
             graph.edge_attr = drawn.squeeze(1) if schema.edge_attr == 0 else drawn
         graphs.append(graph)
     return graphs
+
+
+def _features(schema: Schema) -> str:
+    """What the made-up graphs' features are, for an error."""
+    if schema.atoms:
+        return f"numbers of categories, below {list(schema.atoms)} by column"
+    return "normal draws, which may be negative: clamp them where yours are numbers of categories"
 
 
 def _shaken(model: nn.Module, amount: float) -> nn.Module:

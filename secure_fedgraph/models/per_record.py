@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
@@ -95,19 +97,35 @@ def tree_gradients(model: nn.Module, x: Tensor, trees: Tensor, answers: Tensor) 
     if _is_plain(model, OF_TREES):
         factors = tree_factors(model, x, trees, answers)
         return {name: g if isinstance(g, Tensor) else _multiplied(*g) for name, g in factors.items()}
-    rooted = _Rooted(model)
+    rooted, places = _Rooted(copy.deepcopy(model)), _places(model)
     parameters = {name: p.detach() for name, p in model.named_parameters()}
 
     def loss(params: Any, values: Tensor, filled: Tensor, answer: Tensor) -> Tensor:
-        scores = called_with(rooted, params, values[None], filled[None])
+        given = {f"model.{place}": params[name] for place, name in places.items()}
+        scores = functional_call(rooted, given, (values[None], filled[None]), tie_weights=False)
         return F.cross_entropy(scores, answer[None])
 
     present = trees >= 0
     values = x[trees.clamp(min=0)] * present.unsqueeze(-1)
-    gradients: Gradients = vmap(grad(loss), in_dims=(None, 0, 0, 0), chunk_size=CHUNK)(
-        parameters, values, present, answers
-    )
+    with _torch_as_it_is():
+        gradients: Gradients = vmap(grad(loss), in_dims=(None, 0, 0, 0), chunk_size=CHUNK)(
+            parameters, values, present, answers
+        )
     return gradients
+
+
+def _places(model: nn.Module) -> dict[str, str]:
+    """Every place where a parameter stands, each module named once -> the name that the model lists it by.
+
+    ``functional_call`` takes all places of what is shared; of a module under two names it takes one.
+    """
+    first = {id(p): name for name, p in model.named_parameters()}
+    return {
+        f"{path}.{key}".removeprefix("."): first[id(p)]
+        for path, part in model.named_modules()
+        for key, p in part._parameters.items()
+        if p is not None
+    }
 
 
 def tree_factors(model: nn.Module, x: Tensor, trees: Tensor, answers: Tensor) -> dict[str, Tensor | Factors]:
@@ -252,13 +270,12 @@ def graph_gradients(model: nn.Module, packed: Data) -> Gradients:
     """The gradients of the cross entropy of each graph.
 
     All graphs go through a network of this package together, since none of its layers mixes them. Another
-    model may mix them, and so may a part or a hook of somebody's own: there each graph goes through alone,
-    every one with the same weights and buffers, whatever the model writes into them, and with draws of its
-    own from the operating system's randomness.
+    model may mix them, and so may a part or a hook of somebody's own: there each graph goes alone through a
+    copy of its own, with draws from the operating system's randomness.
 
     Guarantees:
-        - a graph's gradient depends on that graph and the weights alone, unless the model keeps in Python
-          what it saw of another.
+        - a graph's gradient depends on that graph and the weights alone, unless the model keeps what it saw
+          of another outside of itself: in a module's variable, or in a function that holds the first model.
 
     Args:
         model: classifies the graphs of a union, and is called as
@@ -274,9 +291,9 @@ def graph_gradients(model: nn.Module, packed: Data) -> Gradients:
     gradients: Gradients = {n: p.new_zeros(len(packed.y), *p.shape) for n, p in model.named_parameters()}
     for number in range(len(packed.y)):
         one = select_graphs(packed, torch.tensor([number]))
-        with seeded(secrets.randbits(63)):  # else what is dropped here would follow from other graphs' draws
-            scores, weights = scores_of_copy(model, one)
-            trained = {name: weight for name, weight in weights.items() if weight.requires_grad}
+        scores, parameters = scores_of_copy(model, one)
+        trained = {name: p for name, p in parameters.items() if p.requires_grad}
+        with _torch_as_it_is(), seeded(secrets.randbits(63)):
             loss = F.cross_entropy(scores, one.y)
             backs = torch.autograd.grad(loss, list(trained.values()), allow_unused=True)
         for name, back in zip(trained, backs, strict=True):
@@ -285,58 +302,30 @@ def graph_gradients(model: nn.Module, packed: Data) -> Gradients:
     return gradients
 
 
-def scores_of_copy(model: nn.Module, packed: Data) -> tuple[Tensor, dict[str, Tensor]]:
-    """Scores by copies of a model's weights and buffers: what it writes into them is gone afterwards.
+def scores_of_copy(model: nn.Module, packed: Data) -> tuple[Tensor, dict[str, nn.Parameter]]:
+    """Scores by a copy of a model, with draws from the operating system's randomness.
+
+    Whatever a model does to itself while it computes, it does to the copy: it writes into weights and
+    buffers, registers hooks, replaces layers, keeps values in attributes, or stops in the middle of that.
 
     Returns:
-        The scores, and the copies of the parameters by name.
+        The scores, and the copy's parameters by name, as they were before.
     """
-    weights = {n: p.detach().clone().requires_grad_(p.requires_grad) for n, p in model.named_parameters()}
-    buffers = {n: b.clone() for n, b in model.named_buffers()}
-    scores: Tensor = called_with(_Scored(model), {**weights, **buffers}, packed)
-    return scores, weights
+    copied = copy.deepcopy(model)
+    parameters = dict(copied.named_parameters())
+    with _torch_as_it_is(), seeded(secrets.randbits(63)):
+        return scores_of(copied, packed), parameters
 
 
-def called_with(wrapped: _Rooted | _Scored, values: dict[str, Tensor], *given: Any) -> Any:
-    """What a wrapped model gives by other parameters and buffers; afterwards it is as it was.
-
-    ``functional_call`` leaves its values in a module that a model has under two names. So each module is
-    named once, and what several modules share is given to each of them.
-
-    Args:
-        wrapped: around the model.
-        values: by the model's names.
-        given: what it is called with.
-    """
-    model = wrapped.model
-    held = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    of = {id(held[name]): value for name, value in values.items()}
-    every = {
-        f"model.{path}.{key}".replace("..", "."): of[id(one)]
-        for path, part in model.named_modules()
-        for key, one in (*part._parameters.items(), *part._buffers.items())
-        if one is not None and id(one) in of
-    }
-    modes = [(part, part.training) for part in model.modules()]
+@contextmanager
+def _torch_as_it_is() -> Iterator[None]:
+    """Torch's modes are afterwards what they were: what fails inside may leave them changed."""
     dtype = torch.get_default_dtype()
     try:
-        with torch.set_grad_enabled(torch.is_grad_enabled()):  # what fails inside may leave it changed
-            return functional_call(wrapped, every, given, tie_weights=False)
+        with torch.set_grad_enabled(torch.is_grad_enabled()):
+            yield
     finally:
         torch.set_default_dtype(dtype)
-        for part, training in modes:
-            part.training = training
-
-
-class _Scored(nn.Module):
-    """A model's scores of graphs, as a module of its own, which ``torch.func`` can call."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, packed: Data) -> Tensor:
-        return scores_of(self.model, packed)
 
 
 def together(model: nn.Module, packed: Data) -> Gradients:

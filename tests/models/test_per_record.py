@@ -249,7 +249,7 @@ def test_what_is_dropped_in_a_graph_follows_from_no_other(monkeypatch):
     model, packed = Dropping(), pack(graphs())
     found = graph_gradients(model, packed)
     alone = graph_gradients(model, select_graphs(packed, torch.tensor([2])))
-    assert len(drawn_each) == 5
+    assert len(drawn_each) == 10  # forward and backward of five
     for name, value in alone.items():
         assert torch.equal(found[name][2], value[0]), name
 
@@ -294,6 +294,39 @@ def test_a_model_is_afterwards_what_it_was():
     assert found.keys() == dict(rest.named_parameters()).keys()
     for name, p in rest.named_parameters():
         assert found[name][1] == pytest.approx(p.grad, abs=1e-6), name
+
+
+class Untidy(nn.Module):
+    """What it does to itself on a graph of large values, it does to its next predictions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(3, 3), nn.Linear(3, 2)
+        self.weights, self.optimizer = list(self.first.parameters()), torch.optim.SGD(self.parameters(), 1.0)
+        self.register_buffer("shift", None)
+        self.seen = 0.0
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor, batch: torch.Tensor) -> torch.Tensor:
+        if bool(x.max() > 40):
+            self.seen = self.shift = x.max().detach()
+            self.first.register_forward_hook(lambda layer, given, result: result * 3)
+            with torch.no_grad():
+                self.weights[0].mul_(0.1)
+            self.last = nn.Linear(3, 2)
+        shift = 0.0 if self.shift is None else self.shift
+        return global_add_pool(self.last(self.first(x) + shift + self.seen), batch)
+
+
+def test_what_a_model_does_to_itself_on_one_graph_is_gone_for_the_next():
+    with seeded(0):
+        model = Untidy()
+    packed = pack(graphs())
+    packed.x[0] = 50.0
+    found = graph_gradients(model, packed)
+    rest = select_graphs(packed, torch.tensor([1, 2, 3]))
+    for name, value in graph_gradients(model, rest).items():
+        assert float(value.abs().max()) > 0 and torch.equal(found[name][1:], value), name
+    assert model.shift is None and not model.first._forward_hooks
 
 
 @pytest.mark.parametrize("kind", ["gcn", "sage", "gat"])

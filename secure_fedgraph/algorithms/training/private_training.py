@@ -86,7 +86,7 @@ def _untrained(model: nn.Module, trained: Mapping[str, torch.Tensor]) -> dict[st
 
 
 def _put_back(model: nn.Module, values: Mapping[str, torch.Tensor]) -> None:
-    """Undoes what a model of somebody else's wrote into itself while it computed.
+    """Undoes what code of somebody else's wrote into a model while it computed with a copy.
 
     Such values carry no noise, so whoever reads the model would see records in them.
     """
