@@ -107,7 +107,8 @@ class FedSgc(Algorithm):
         graph, s = client.graph, self.settings
         nodes = graph.train_mask.nonzero().flatten()
         z, y = self._smoothed(graph)[nodes], graph.y[nodes]
-        shares = F.softmax(s.sharpness * z @ torch.nan_to_num(given[WEIGHTS]), dim=1)
+        weights = torch.nan_to_num(given[WEIGHTS]).to(z.dtype)  # a server may send doubles
+        shares = F.softmax(s.sharpness * z @ weights, dim=1)
         down = z.T @ (F.one_hot(y, client.schema.classes).float() - shares)
         return Upload({WEIGHTS: s.length * down / down.norm().clamp(min=1e-12)})
 

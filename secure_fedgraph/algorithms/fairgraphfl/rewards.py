@@ -100,8 +100,9 @@ def rewarded(before: State, after: State, reward: Reward, reading: Literal["fill
     moved = flatten(after) - flatten(before)
     if reading == "revert":
         moved = torch.zeros_like(moved)
+    amounts = reward.amounts.to(moved.dtype)  # a server may send doubles
     if reading == "add":
-        moved[reward.places] += reward.amounts
+        moved[reward.places] += amounts
     else:
-        moved[reward.places] = reward.amounts
+        moved[reward.places] = amounts
     return all_finite(add_vector(before, moved))
