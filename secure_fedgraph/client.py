@@ -583,11 +583,12 @@ class Client:
     ) -> AnyUpload | None:
         """What the algorithm answers, of the kind that the channel declares; None on a channel of no answers.
 
-        Sums over units fail where their answer does, or has another layout than the public one: their noise
-        is for one unit, and does not cover that all parts are zeros because of one. Of every other channel
-        with a public layout nothing of the data decides the layout, the width that is charged, or whether an
-        answer comes: what does not fit becomes zeros, and so does the whole upload where the answer fails.
-        The client's own log says so.
+        On a channel with a public layout, data decide neither the layout, nor the width that is charged, nor
+        whether an answer comes: tensors that do not fit become zeros, and so does an upload whose answer
+        fails. The client's own log says so.
+
+        Sums over units are the exception, and fail. Their noise hides what one unit changes; it does not hide
+        that one unit turned the parts of all others into zeros.
         """
         channel = bound.channel
         self._coins = bound.coins(self._units(channel.unit)) if bound.samples else None

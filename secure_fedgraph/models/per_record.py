@@ -94,30 +94,31 @@ def tree_gradients(model: nn.Module, x: Tensor, trees: Tensor, answers: Tensor) 
             of many rows.
     """
     check_model(model, whole=False)
-    if _is_plain(model, OF_TREES):
+    if _is_plain(model, TREE_NETWORKS):
         factors = tree_factors(model, x, trees, answers)
         return {name: g if isinstance(g, Tensor) else _multiplied(*g) for name, g in factors.items()}
-    rooted, places = _Rooted(copy.deepcopy(model)), _places(model)
+    rooted, paths = _Rooted(copy.deepcopy(model)), _paths(model)
     parameters = {name: p.detach() for name, p in model.named_parameters()}
 
     def loss(params: Any, values: Tensor, filled: Tensor, answer: Tensor) -> Tensor:
-        given = {f"model.{place}": params[name] for place, name in places.items()}
+        given = {f"model.{path}": params[name] for path, name in paths.items()}
         scores = functional_call(rooted, given, (values[None], filled[None]), tie_weights=False)
         return F.cross_entropy(scores, answer[None])
 
     present = trees >= 0
     values = x[trees.clamp(min=0)] * present.unsqueeze(-1)
-    with _torch_as_it_is():
+    with _restored_modes():
         gradients: Gradients = vmap(grad(loss), in_dims=(None, 0, 0, 0), chunk_size=CHUNK)(
             parameters, values, present, answers
         )
     return gradients
 
 
-def _places(model: nn.Module) -> dict[str, str]:
-    """Every place where a parameter stands, each module named once -> the name that the model lists it by.
+def _paths(model: nn.Module) -> dict[str, str]:
+    """Path of a parameter -> the name by which ``named_parameters`` lists it.
 
-    ``functional_call`` takes all places of what is shared; of a module under two names it takes one.
+    A parameter that two modules share has two paths. A module under two names has one: given two,
+    ``functional_call`` would leave its temporary values in the module.
     """
     first = {id(p): name for name, p in model.named_parameters()}
     return {
@@ -136,7 +137,7 @@ def tree_factors(model: nn.Module, x: Tensor, trees: Tensor, answers: Tensor) ->
     may mix them, and so may a part or a hook of somebody's own: there each tree goes through alone.
     """
     check_model(model, whole=False)
-    if not _is_plain(model, OF_TREES):
+    if not _is_plain(model, TREE_NETWORKS):
         return {**tree_gradients(model, x, trees, answers)}
     present = trees >= 0
     values = x[trees.clamp(min=0)]
@@ -234,8 +235,8 @@ def _of_graph_net(model: Any) -> dict[str, type[nn.Module]]:
     return kinds
 
 
-OF_TREES: Parts = {GraphSage: _of_sage}
-OF_GRAPHS: Parts = {Gin: _of_gin, GraphNet: _of_graph_net}
+TREE_NETWORKS: Parts = {GraphSage: _of_sage}
+GRAPH_NETWORKS: Parts = {Gin: _of_gin, GraphNet: _of_graph_net}
 """Networks of this package, for trees and for whole graphs."""
 
 
@@ -286,14 +287,14 @@ def graph_gradients(model: nn.Module, packed: Data) -> Gradients:
         BadInput: for a model with layers that take statistics over several graphs.
     """
     check_model(model, whole=True)
-    if _is_plain(model, OF_GRAPHS):
-        return together(model, packed)
+    if _is_plain(model, GRAPH_NETWORKS):
+        return linear_graph_gradients(model, packed)
     gradients: Gradients = {n: p.new_zeros(len(packed.y), *p.shape) for n, p in model.named_parameters()}
     for number in range(len(packed.y)):
         one = select_graphs(packed, torch.tensor([number]))
         scores, parameters = scores_of_copy(model, one)
         trained = {name: p for name, p in parameters.items() if p.requires_grad}
-        with _torch_as_it_is(), seeded(secrets.randbits(63)):
+        with _restored_modes(), seeded(secrets.randbits(63)):
             loss = F.cross_entropy(scores, one.y)
             backs = torch.autograd.grad(loss, list(trained.values()), allow_unused=True)
         for name, back in zip(trained, backs, strict=True):
@@ -313,12 +314,12 @@ def scores_of_copy(model: nn.Module, packed: Data) -> tuple[Tensor, dict[str, nn
     """
     copied = copy.deepcopy(model)
     parameters = dict(copied.named_parameters())
-    with _torch_as_it_is(), seeded(secrets.randbits(63)):
+    with _restored_modes(), seeded(secrets.randbits(63)):
         return scores_of(copied, packed), parameters
 
 
 @contextmanager
-def _torch_as_it_is() -> Iterator[None]:
+def _restored_modes() -> Iterator[None]:
     """Torch's modes are afterwards what they were: what fails inside may leave them changed."""
     dtype = torch.get_default_dtype()
     try:
@@ -328,7 +329,7 @@ def _torch_as_it_is() -> Iterator[None]:
         torch.set_default_dtype(dtype)
 
 
-def together(model: nn.Module, packed: Data) -> Gradients:
+def linear_graph_gradients(model: nn.Module, packed: Data) -> Gradients:
     """The gradients of each graph's cross entropy, all graphs at once.
 
     Every parameter belongs to a linear layer, whose gradient is a sum of outer products, one for each row;

@@ -223,9 +223,9 @@ class Bound:
     def laid_out(self, upload: AnyUpload, layout: Layout, units: int) -> AnyUpload:
         """An answer in a public layout and within the channel's declaration.
 
-        Except for sums over units, what does not fit becomes zeros and nothing is refused, so that neither
-        the width that is charged nor whether an answer comes depends on the data. Sums over units are
-        refused: their noise is for one unit, and does not cover that all parts are zeros because of one.
+        Tensors that do not fit become zeros. Nothing is refused, so neither the width that is charged nor
+        whether an answer comes depends on the data. Sums over units are the exception, and are refused: their
+        noise does not hide that one unit turned the parts of all others into zeros.
 
         Args:
             units: how many the client holds. Sums over units leave out the parts of further ones.

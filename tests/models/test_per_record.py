@@ -20,7 +20,12 @@ from secure_fedgraph.models.given import seeded
 from secure_fedgraph.models.gnn import GraphSage
 from secure_fedgraph.models.molecules import GraphNet
 from secure_fedgraph.models.parameters import glorot
-from secure_fedgraph.models.per_record import graph_gradients, together, tree_factors, tree_gradients
+from secure_fedgraph.models.per_record import (
+    graph_gradients,
+    linear_graph_gradients,
+    tree_factors,
+    tree_gradients,
+)
 
 
 def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -200,7 +205,7 @@ def test_against_opacus():
             return self.layers(packed.x)
 
     packed = Data(x=drawn(6, 3), y=torch.arange(6) % 2, graph=torch.arange(6))
-    mine = together(Flat(), packed)
+    mine = linear_graph_gradients(Flat(), packed)
     theirs = GradSampleModule(layers, loss_reduction="sum")
     F.cross_entropy(theirs(packed.x), packed.y, reduction="sum").backward()
     for name, p in layers.named_parameters():
@@ -332,9 +337,12 @@ def test_what_a_model_does_to_itself_on_one_graph_is_gone_for_the_next():
 @pytest.mark.parametrize("kind", ["gcn", "sage", "gat"])
 def test_a_changed_network_of_ours_goes_through_alone(kind, monkeypatch):
     at_once = []
-    monkeypatch.setattr(
-        per_record, "together", lambda model, packed: at_once.append(model) or together(model, packed)
-    )
+
+    def counted(model, packed):
+        at_once.append(model)
+        return linear_graph_gradients(model, packed)
+
+    monkeypatch.setattr(per_record, "linear_graph_gradients", counted)
     for changed in (False, True):
         model = GraphNet(3, 2, (4, 4), kind, readout=4)
         glorot(model, 0)

@@ -15,7 +15,7 @@ from secure_fedgraph.graph.descriptors import DEGREES
 from secure_fedgraph.graph.sample.packing import select_graphs
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.parameters import load, parameters_of
-from secure_fedgraph.models.per_record import together
+from secure_fedgraph.models.per_record import linear_graph_gradients
 
 DEPTH = 2
 """Aggregations."""
@@ -119,7 +119,7 @@ class GinHead:
         """One a graph: sums of outer products over its nodes."""
         model = self._loaded(weights, schema)
         found = [
-            together(model, labelled(select_graphs(graph, some), schema))
+            linear_graph_gradients(model, labelled(select_graphs(graph, some), schema))
             for some in chosen.split(CHUNK)  # of none there is one empty part
         ]
         return {name: torch.cat([one[name] for one in found]) for name in weights}
