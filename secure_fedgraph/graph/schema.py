@@ -3,8 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 NO_EDGE_ATTR = -1
+
+
+class Task(StrEnum):
+    """What is learned about a node, a whole graph or a link."""
+
+    CLASSES = "classes"
+    """One of several classes: ``y [n]`` whole numbers, -1 where there is none."""
+    LABELS = "labels"
+    """Several yes/no labels: ``y [n, labels]`` of 0 and 1, NaN where there is none."""
+    NUMBER = "number"
+    """A number: ``y [n]`` real numbers, NaN where there is none."""
+    LINKS = "links"
+    """Whether two nodes are linked: the links themselves are the answers."""
+    LINK_CLASSES = "link-classes"
+    """One of several classes of each link."""
+
+
+OF_LINKS = (Task.LINKS, Task.LINK_CLASSES)
+"""The tasks whose answers are of links."""
 
 
 @dataclass(frozen=True)
@@ -13,7 +33,8 @@ class Schema:
 
     Args:
         features: columns of the feature matrix.
-        classes: number of classes, of nodes or of whole graphs.
+        classes: how many outputs a model has: the classes of nodes, graphs or links; the labels; 1 for a
+            number, and 1 for whether two nodes are linked.
         kind: of the data, as ``graph.kinds`` has it: ``node``, ``graph`` or ``ratings``.
         atoms: where a node's columns are categories, how many values each can take; empty where they are
             numbers.
@@ -21,6 +42,9 @@ class Schema:
         edge_weight: whether each edge has a weight.
         edge_attr: columns of ``edge_attr``; 0 where it is one number an edge, ``[edges]``, and -1 where edges
             have none.
+        task: what is learned.
+        positive: of two classes, the one that scores are of.
+        low, high: public ends of a number that is learned; both 0 where none is.
     """
 
     features: int
@@ -30,6 +54,10 @@ class Schema:
     bonds: tuple[int, ...] = ()
     edge_weight: bool = False
     edge_attr: int = NO_EDGE_ATTR
+    task: str = Task.CLASSES
+    positive: int = 1
+    low: float = 0.0
+    high: float = 0.0
 
     @property
     def edge_fields(self) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.answers import answered
 
 MASKS = ("train_mask", "val_mask", "test_mask")
 """Which nodes are which, booleans ``[N]``."""
@@ -25,7 +26,8 @@ def stratified(y: Tensor, seed: int, train: float = 0.6, val: float = 0.2) -> tu
     - the same ``y`` and ``seed`` give the same masks on every machine.
 
     Args:
-        y: ``[N]`` integer labels of the owner's nodes, -1 where there is none.
+        y: ``[N]`` integer labels of the owner's nodes, -1 where there is none; of numbers and of several
+            labels a node, ``[N]`` or ``[N, labels]`` and NaN, all that have one are split together.
         seed: of the shuffle inside the classes.
         train: share of training nodes, in ``(0, 1]``.
         val: share of validation nodes; the rest is test.
@@ -44,7 +46,7 @@ def stratified(y: Tensor, seed: int, train: float = 0.6, val: float = 0.2) -> tu
         raise BadInput(
             f"split shares train={train}, val={val}: give train > 0, val >= 0 and a sum of at most 1."
         )
-    labels = y.cpu().numpy()
+    labels = (answered(y).long() - 1 if y.is_floating_point() else y).cpu().numpy()
     shares = np.array([train, val, max(0.0, 1 - train - val)])
     part_of = np.full(len(labels), -1, dtype=np.int64)
     rng = np.random.default_rng(seed)
