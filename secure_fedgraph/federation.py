@@ -204,6 +204,9 @@ class Federation:
             "algorithm": algorithm_text(algorithm),
             "policy": policy_text(policy, self.names),
             "channels": list(policy.bounds),
+            "scores_by_item": any(
+                name == algorithm.SCORES.name and one.sums_units for name, one in policy.bounds.items()
+            ),
             "schema": asdict(self.schema),
             "run": run,
             "ledger": str(ledger.absolute()),

@@ -20,6 +20,7 @@ from secure_fedgraph.audits.grid.options import checked_attacks
 from secure_fedgraph.audits.probes.rows import probe_rows
 from secure_fedgraph.errors import BadInput, wrong_type
 from secure_fedgraph.experiment.config import Experiment, experiment_of
+from secure_fedgraph.experiment.protect import budget_of
 from secure_fedgraph.experiment.results import (
     PLANNED,
     make_federation,
@@ -121,7 +122,8 @@ def _as_run(
 ) -> Run:
     """The run as far as its folder holds it: no state; the policy is bound again."""
     algorithm, federation = finished.algorithm, finished.federation
-    channels = channels_of(algorithm, federation, experiment.evaluation)
+    budget = budget_of(experiment, federation)
+    channels = channels_of(algorithm, federation, experiment.evaluation, policy, budget)
     bound = policy.bind(channels, federation.names)
     rounds = result.get("rounds") or []
     return Run(

@@ -45,7 +45,7 @@ from secure_fedgraph.privacy.policies import (
     takes_multiplier,
 )
 from secure_fedgraph.privacy.policies.strictest import LADDER, strictest
-from secure_fedgraph.privacy.policy import Policy
+from secure_fedgraph.privacy.policy import SCORES, Policy
 from secure_fedgraph.privacy.spending.planning import TRAINING
 from secure_fedgraph.protocol.guarantee import Reader, Relation, Unit
 from secure_fedgraph.protocol.text import printable
@@ -59,6 +59,8 @@ DEEPEST = 40
 """Tables in tables of an experiment."""
 EPSILON = 8.0
 """The budget of a policy of noise that is asked for by name alone."""
+SCORES_BY_HAND = 5.0
+"""The noise multiplier of counted scores, where noise is set by hand and no budget plans it."""
 PLACEHOLDER_MULTIPLIER = 1.0
 """The noise of a policy that is made to learn its channels, before a plan decides: nothing runs with it."""
 OPTIONS = ("norm", "multiplier")
@@ -113,6 +115,7 @@ class Experiment(BaseModel):
         protection: the policy's settings, e.g. ``protection.norm``.
         dataset: the data set's settings, e.g. ``dataset.nodes`` of ``synthetic-citation``.
         split: the partition's settings, e.g. ``split.delta`` of ``louvain``.
+        metric: the metric at the head of results; by default the one that says most on the data.
         silos: owners with data of their own, in place of ``data``, ``clients``, ``partition``: name -> files
             or a function, as :func:`~secure_fedgraph.graph.silos.reading.read_silo` takes them.
         rows: the column that names the rows, where these owners have columns of the same rows.
@@ -157,6 +160,7 @@ class Experiment(BaseModel):
     protection: dict[str, Any] = {}
     dataset: dict[str, Any] = {}
     split: dict[str, Any] = {}
+    metric: str | None = None
     silos: dict[str, str] = {}
     rows: str | None = None
     classes: int | None = Field(None, ge=1)
@@ -301,7 +305,7 @@ class Experiment(BaseModel):
             BadInput: for an unknown policy or setting, or one for a channel that the algorithm does not have.
         """
         noises, protection = dict(multipliers or {}), self.protection
-        steps = {"unit": self._record, **self.steps}
+        steps, scores = {"unit": self._record, **self.steps}, SCORES_BY_HAND
         _check_steps_are_known(steps)
         if self.trains_under_noise and "noise" not in steps:
             if not (self.planned and self._steps_carry_budget):
@@ -310,7 +314,8 @@ class Experiment(BaseModel):
                     f"{steps['unit']}"
                 )
             steps["noise"] = noises.pop(TRAINING, PLACEHOLDER_MULTIPLIER)
-            if noises and self.policy == "strictest":  # of what is sent besides, sums over single units
+            scores = noises.setdefault(SCORES, PLACEHOLDER_MULTIPLIER)
+            if self.policy == "strictest":  # of what is sent besides, sums over single units
                 protection = {"norm": NORM, **protection, "multiplier": noises}
         elif self.planned and not self._inputs_carry_budget:
             protection = {"norm": NORM, **protection, "multiplier": planned_amount(self.policy, noises)}
@@ -330,7 +335,10 @@ class Experiment(BaseModel):
             policy = replace(policy, randomizers=randomizers, relation=self.relation)
         if self.trains_under_noise:
             check_on_cpu(self.device)
-            policy = replace(policy, steps=_private_steps(steps), relation=self.relation)
+            counted = None if is_noised(self.policy) or self.policy == "strictest" else scores
+            policy = replace(
+                policy, steps=_private_steps(steps), relation=self.relation, scores_noise=counted
+            )
         if self.broadcast:
             policy = replace(policy, broadcasts=_broadcast_limits(self.broadcast))
         return policy

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from secure_fedgraph.graph.answers import stand_in_answers
 from secure_fedgraph.graph.data.splits import MASKS
-from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.graph.seeds import sub_seed
 
 
@@ -85,7 +86,8 @@ def _ratings(graph: Data, variant: int) -> dict[str, Tensor | int]:
 
 def _labels(graph: Data, items: int, schema: Schema, variant: int) -> Tensor:
     present = max(schema.classes - variant % 2, 1)
-    labels = torch.arange(items) % present
+    numbers = torch.arange(items) % present if schema.task == Task.CLASSES else torch.arange(items)
+    labels = stand_in_answers(numbers, schema)
     return labels.to(graph.y.dtype) if "y" in graph else labels
 
 

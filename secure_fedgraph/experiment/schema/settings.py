@@ -58,6 +58,7 @@ class Settings(Part):
     protection: JsonTable = {}
     dataset: JsonTable = {}
     split: JsonTable = {}
+    metric: str | None = None
     silos: dict[str, str] = {}
     rows: str | None = None
     classes: AtLeastOne | None = None
