@@ -335,7 +335,8 @@ def in_band(
     """
     figures: dict[str, Any] = {}
     released = algorithm.released(state)
-    if round.opens(algorithm.METRICS.name):
+    bounds = round.policy.bounds
+    if algorithm.METRICS.name in bounds:
         opened = round.reduce(algorithm.METRICS, given=released)
         tested = float(opened.total[TESTED])
         for name, score in opened.total.items():
@@ -346,8 +347,8 @@ def in_band(
                 figures["local"] = share
             else:
                 figures[name] = share * (schema.high - schema.low) if schema.task == Task.NUMBER else share
-    if final and round.opens(algorithm.SCORES.name):
-        bound = round.bound(algorithm.SCORES.name)
+    if final and algorithm.SCORES.name in bounds:
+        bound = bounds[algorithm.SCORES.name]
         opened = round.reduce(bound.channel, given=released)
         noise = opened.deviation * ITEMS
         cells = Counting(schema, FEW if noise else MANY)

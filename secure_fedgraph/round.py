@@ -101,13 +101,10 @@ class Round:
         self._courier = courier
         self._reader = reader
 
-    def opens(self, name: str) -> bool:
-        """Whether the run has a channel of this name."""
-        return name in self._policy.bounds
-
-    def bound(self, name: str) -> Bound:
-        """A channel of the run with its protection."""
-        return self._policy[name]
+    @property
+    def policy(self) -> BoundPolicy:
+        """Every channel of the run with its protection."""
+        return self._policy
 
     def reduce(self, channel: Channel, given: Given | None = None) -> Sum:
         """The sum over the cohort of what the clients answer.

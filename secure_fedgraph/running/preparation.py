@@ -322,28 +322,28 @@ def _scores(
     Where noise is for one node, graph or link, items are counted, each in few cells. Where it is for a client
     the mean of their accuracies is asked for; without noise both are.
     """
-    schema, counts = federation.schema, federation.schema.kind != "ratings"
+    if federation.schema.kind == "ratings":
+        return (algorithm.METRICS,)
+    counted = algorithm.scores_channel(federation.schema, by_item=True)
+    noised = _adds_noise(policy, counted, federation.names)
     if budget is not None:
-        randomised = budget.unit in {one.unit for one in policy.randomizers}
-        by_item, whole = budget.unit != Unit.CLIENT and not randomised, budget.unit == Unit.CLIENT
+        whole = budget.unit == Unit.CLIENT
+        by_item = noised and not whole and budget.unit not in {one.unit for one in policy.randomizers}
     else:
-        noised = policy.steps is not None or _is_noised(policy, algorithm, federation.names)
         records = policy.steps is not None or any(
             one.unit_contribution is not None and not one.kept for one in algorithm.in_use
         )
         by_item, whole = noised and records, noised and not records
-    if not counts or whole:
+    if whole:
         return (algorithm.METRICS,)
-    counted = algorithm.scores_channel(schema, by_item)
-    return (counted,) if by_item else (algorithm.METRICS, counted)
+    return (counted,) if by_item else (algorithm.METRICS, algorithm.SCORES)
 
 
-def _is_noised(policy: Policy, algorithm: Algorithm, clients: tuple[str, ...]) -> bool:
-    """Whether a policy adds noise to clients' scores, as its recipe is."""
+def _adds_noise(policy: Policy, channel: Channel, clients: tuple[str, ...]) -> bool:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            bound = policy.bind((algorithm.METRICS,), clients)[algorithm.METRICS.name]
+            bound = policy.bind((channel,), clients)[channel.name]
         except SecureFedGraphError:
             return False
     return any(stage.noise() for stage in bound.stages)

@@ -129,8 +129,8 @@ def loss_on(
 
 def _weighed(client: ClientContext, settings: TrainingSettings) -> Loss:
     """The loss of an item, with the weights of classes that the settings ask for."""
-    own = client.graph
-    weights = class_weights(settings.class_weight, own.y[own.train_mask], client.schema.classes)
+    own, given = client.graph, settings.class_weight
+    weights = class_weights(given, own.y[own.train_mask], client.schema.classes) if given else None
     return loss_of(client.schema, weights)
 
 
