@@ -24,6 +24,7 @@ from secure_fedgraph.errors import BadInput, BrokenClaim, SecureFedGraphError
 from secure_fedgraph.experiment.compare import forget
 from secure_fedgraph.experiment.config import OPTIONS, Experiment
 from secure_fedgraph.experiment.intent import check_intent
+from secure_fedgraph.experiment.kept_schema import keep_schema
 from secure_fedgraph.experiment.results import (
     check_can_start,
     dropped_charges,
@@ -126,6 +127,7 @@ def audit(
         audited, experiment, policies, seeds, time.perf_counter() - started, command_line(), more
     )
     write_json(out / "audit.json", result)
+    keep_schema(experiment, out)
     page = write_report(out)
     screen.finish(result, tables.audit_tables(as_read(AuditResult, result)), page)
     if result["broken"]:

@@ -25,6 +25,7 @@ from secure_fedgraph.experiment import released
 from secure_fedgraph.experiment.compare import forget
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.intent import check_intent
+from secure_fedgraph.experiment.kept_schema import in_folder, keep_schema
 from secure_fedgraph.experiment.results import (
     begin,
     begun,
@@ -106,6 +107,7 @@ def resume(
         screen.say(f"{folder} is finished: nothing to resume", result)
         return
     experiment, seeds, command = begun(folder, ledger, logging, algorithm, silos, data)
+    experiment = experiment.model_copy(update=in_folder({"tables": experiment.tables}, folder))
     if epsilon is not None:
         experiment = _with_budget(experiment, epsilon)
     if device is not None:
@@ -196,12 +198,14 @@ def _folder_of(out: Path, seed: int, seeds: list[int]) -> Path:
 def _begin(asked: dict[Path, tuple[Experiment, list[int]]], command: str) -> None:
     for folder, (experiment, seeds) in asked.items():
         begin(folder, experiment, seeds, command)
+        keep_schema(experiment, folder)
 
 
 def _run_seeds(
     out: Path, experiment: Experiment, seeds: list[int], command: str, screen: Screen, note: str = ""
 ) -> None:
     results: list[dict[str, Any]] = []
+    said: set[str] = set()
 
     def first_line(text: str) -> None:
         if not results:  # of several seeds the first says it
@@ -218,7 +222,7 @@ def _run_seeds(
         rounds = one.rounds or one.make_algorithm().rounds
         with (
             screen.bar(f"{one.algorithm} under policy {one.policy}, seed {seed}", rounds) as advance,
-            plain_warnings(),
+            plain_warnings(said),
         ):
             started = partial(_begin, {out: (experiment, seeds), folder: (one, [seed])}, command)
             with logged(one, folder.name) as log:
@@ -240,6 +244,7 @@ def _run_seeds(
             finish(folder)
     result = results[0] if len(seeds) == 1 else mean_result(results)
     write_json(out / "result.json", result)
+    keep_schema(experiment, out)
     finish(out)
     page = write_report(out)
     screen.finish(result, tables.run_tables(as_read(RunResult, result)), page)

@@ -101,9 +101,26 @@ def read_silo(name: str, place: str, rows: str | None = None, schema: TableSchem
     Warns:
         DataWarning: counts and names what was repaired or left out.
     """
-    read = _all_read({name: place}, rows, schema, alone=True)
+    read = silo_read(name, place, rows, schema)
     read.say()
     return read.data[name]
+
+
+def silo_read(name: str, place: str, rows: str | None = None, schema: TableSchema | None = None) -> ReadSilos:
+    """As :func:`read_silo`, with what there is to say in place of a warning."""
+    return _all_read({name: place}, rows, schema, alone=True)
+
+
+def tables_at(who: str, place: str) -> OwnTables:
+    """An owner's tables as they are, before anything is made of them.
+
+    Raises:
+        BadInput: for a place that holds no tables.
+    """
+    made = _opened(who, place)
+    if not isinstance(made, OwnTables):
+        raise BadInput(f"{place[:200]} holds no table: give a folder, NODES.csv or NODES.csv,EDGES.csv")
+    return made
 
 
 def _all_read(

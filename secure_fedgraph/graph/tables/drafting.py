@@ -236,6 +236,8 @@ def rounded(values: np.ndarray) -> tuple[float, float]:
     given = values[np.isfinite(values)]
     least, most = float(given.min()), float(given.max())
     step = _nice((most - least) / 10 or max(abs(most), 1.0) / 10)
+    if (given == np.round(given)).all():
+        step = max(step, 1.0)
     low, high = (np.ceil(least / step) - 1) * step, (np.floor(most / step) + 1) * step
     if least >= 0:
         low = max(low, 0.0)

@@ -134,12 +134,12 @@ def _each_once(
     notes: list[str],
 ) -> np.ndarray:
     """The rows where a link stands for the first time, in order."""
-    low, high = (
-        (source, target) if links.directed else (np.minimum(source, target), np.maximum(source, target))
-    )
+    low, high = source, target
+    if not links.directed:  # a link that stands in both directions is one
+        low, high = np.minimum(source, target), np.maximum(source, target)
     _, first, which = np.unique(low * nodes + high, return_index=True, return_inverse=True)
     before = first[which]
-    if repeated := len(low) - len(first):
+    if len(first) < len(low):
         other = (values != values[before]).any(axis=1)
         if other.any():
             index = int(other.argmax())
@@ -148,6 +148,7 @@ def _each_once(
                 f"{_word(table, links.target, index)!r} stands in row {int(table.rows[before[index]])} with "
                 "other values: keep one of them, or their sum"
             )
-        said = "links that stood before are" if repeated > 1 else "link that stood before is"
-        notes.append(f"{repeated:,} {said} left out")
+        if repeated := len(low) - len(np.unique(source * nodes + target)):
+            said = "links that stood before are" if repeated > 1 else "link that stood before is"
+            notes.append(f"{repeated:,} {said} left out")
     return np.sort(first)

@@ -17,7 +17,7 @@ from secure_fedgraph.graph.tables import cells
 from secure_fedgraph.graph.tables.encoding import Fit, answers, encode
 from secure_fedgraph.graph.tables.linking import encode_links
 from secure_fedgraph.graph.tables.reading import read_table, readable
-from secure_fedgraph.graph.tables.schema import CONSTANT, TableSchema
+from secure_fedgraph.graph.tables.schema import CONSTANT, TableSchema, feature_names
 from secure_fedgraph.graph.tables.splitting import SPLIT, masks_in
 from secure_fedgraph.graph.tables.table import Table, empty_cells
 from secure_fedgraph.loading import postponed
@@ -130,16 +130,16 @@ def _graph_of(tables: OwnTables, schema: TableSchema, rows: str | None) -> OwnGr
     extra = [f"{_listed(left)} not in the schema and left out"] if left and tables.x is None else []
     ids = cells.words(nodes, key) if key else pc.cast(pa.array(np.arange(len(nodes))), pa.string())
     more: tuple[str, ...] = ()
-    data.edge_index = torch.zeros(2, 0, dtype=torch.long)
+    data.update(_no_links(schema))
     if tables.links is not None:
         fields, of_links, more = _links(tables.links, schema, ids)
         data.update(fields)
         fits = (*fits, *of_links)
-    if rows is None or "y" in data:
+    if rows is None:
         data.task = str(schema.task.value)
     if schema.class_names and ("y" in data or "edge_label" in data):
         data.class_names = list(schema.class_names)
-        if len(schema.class_names) == 2 and schema.task != Task.LABELS:
+        if len(schema.class_names) == 2 and schema.task != Task.LABELS and rows is None:
             data.positive = schema.positive
     if schema.task == Task.NUMBER and schema.label and schema.label.low is not None:
         data.low, data.high = schema.label.low, schema.label.high
@@ -165,6 +165,19 @@ def _features(
             f"{nodes.where} has no column of features: the schema names none but {CONSTANT!r} that is used"
         )
     return torch.from_numpy(made.x), made.fits, made.notes
+
+
+def _no_links(schema: TableSchema) -> dict[str, torch.Tensor]:
+    """What an owner without links has: the fields of the others', with nothing in them."""
+    fields = {"edge_index": torch.zeros(2, 0, dtype=torch.long)}
+    if schema.links is not None and schema.links.weight:
+        fields["edge_weight"] = torch.zeros(0)
+    if schema.links is not None and (wide := len(feature_names(schema.links.columns, constant=False))):
+        fields["edge_attr"] = torch.zeros(0, wide)
+    if schema.task == Task.LINK_CLASSES:
+        fields["edge_label_index"] = torch.zeros(2, 0, dtype=torch.long)
+        fields["edge_label"] = torch.zeros(0, dtype=torch.long)
+    return fields
 
 
 def _links(

@@ -392,8 +392,8 @@ def check_learnable(schema: TableSchema, where: str) -> None:
     """
     if schema.task in (Task.CLASSES, Task.LINK_CLASSES) and len(schema.class_names) < 2:
         raise BadInput(
-            f"{where}: label.classes = {list(schema.class_names)}: one class only cannot be learned; name two "
-            "or more, in order"
+            f"{where}: label.classes = {list(schema.class_names)}: one class only cannot be learned; name "
+            "two or more, in order"
         )
 
 
@@ -410,22 +410,19 @@ def write_schema(schema: TableSchema, path: Path, private: bool = False) -> None
 
 def _lines(values: Mapping[str, Any], at: tuple[str, ...]) -> Iterator[str]:
     """A table: its values, then the tables in it."""
-    tables = {key: one for key, one in values.items() if isinstance(one, dict)}
-    lists = {
-        key: one for key, one in values.items() if isinstance(one, tuple | list) and any(map(_is_table, one))
-    }
-    for key, value in values.items():
-        if key not in tables and key not in lists:
-            yield f"{key} = {_written(value)}"
+    given = {key: one for key, one in values.items() if one != ()}
+    first = [key for key in ("name", "kind") if key in given]  # as people look for them
+    tables = {key: one for key, one in given.items() if _holds_tables(one)}
+    for key in [*first, *(key for key in given if key not in (*first, *tables))]:
+        yield f"{key} = {_written(given[key])}"
     for key, one in tables.items():
-        yield from ("", f"[{'.'.join((*at, key))}]", *_lines(one, (*at, key)))
-    for key, several in lists.items():
-        for one in several:
-            yield from ("", f"[[{'.'.join((*at, key))}]]", *_lines(one, (*at, key)))
+        head = ".".join((*at, key))
+        for table in [one] if isinstance(one, dict) else one:
+            yield from ("", f"[{head}]" if table is one else f"[[{head}]]", *_lines(table, (*at, key)))
 
 
-def _is_table(value: object) -> bool:
-    return isinstance(value, dict)
+def _holds_tables(value: object) -> bool:
+    return isinstance(value, dict) or (isinstance(value, tuple) and isinstance(value[0], dict))
 
 
 def _written(value: Any) -> str:
