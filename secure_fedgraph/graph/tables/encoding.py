@@ -194,10 +194,10 @@ def scale(values: np.ndarray, column: NumberColumn | DateColumn) -> tuple[np.nda
         return np.clip(made, -1, 1), np.abs(made) > 1
     ends = np.array([column.low, column.high], dtype=float)
     outside = (values < ends[0]) | (values > ends[1])
+    values = np.clip(values, *ends)
     if isinstance(column, NumberColumn) and column.scale == "log":
         values, ends = _signed_log(values), _signed_log(ends)
-    made = 2 * (values - ends[0]) / (ends[1] - ends[0]) - 1
-    return np.clip(made, -1, 1), outside
+    return np.clip(2 * (values - ends[0]) / (ends[1] - ends[0]) - 1, -1, 1), outside
 
 
 def _signed_log(values: np.ndarray) -> np.ndarray:

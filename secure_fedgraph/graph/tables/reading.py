@@ -194,6 +194,7 @@ def _closed_up(source: Any, letters: str, separator: str, skip: bool) -> io.Byte
     csv.writer(made, delimiter=separator, lineterminator="\n").writerows(
         csv.reader(text, delimiter=separator, skipinitialspace=True)
     )
+    text.detach()  # whoever opened it closes it
     return io.BytesIO(made.getvalue().encode())
 
 

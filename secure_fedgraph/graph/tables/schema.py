@@ -249,7 +249,7 @@ class TableSchema(_Part):
         _check_different("features", feature_names(self.columns))
         if self.links is not None:
             _check_different("features of links", feature_names(self.links.columns, constant=False))
-        label = self.links.label if self.links and self.task == Task.LINK_CLASSES else self.label
+        label = self.answers
         if label is None and self.task != Task.LINKS:
             where = "[links.label]" if self.task == Task.LINK_CLASSES else "[label]"
             raise ValueError(f"task = {self.task.value!r} needs {where} with its columns")
@@ -272,7 +272,9 @@ class TableSchema(_Part):
     @property
     def answers(self) -> Label | None:
         """The label that is learned, of nodes or of links."""
-        return self.links.label if self.links and self.task in OF_LINKS else self.label
+        if self.task not in OF_LINKS:
+            return self.label
+        return self.links.label if self.links else None
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -369,6 +371,8 @@ def checked(values: Mapping[str, Any], where: str) -> TableSchema:
     Raises:
         BadInput: naming the key, the value and the mend.
     """
+    if "schema" not in values:
+        raise BadInput(f"{where}: schema is missing: write schema = {SCHEMA!r} first")
     try:
         schema = TableSchema.model_validate(values)
         check_learnable(schema, where)
