@@ -78,9 +78,10 @@ def audit(
             attacks = (
                 choices.readers(folders.read_folder(folder, own, flags["silos"], of)[1], attacks) or attacks
             )
-        experiment, audited = folders.audit_folder(
-            folder, attacks, adversary, effort, own, flags["silos"], of, flags["ledger"]
-        )
+        with plain_warnings():
+            experiment, audited = folders.audit_folder(
+                folder, attacks, adversary, effort, own, flags["silos"], of, flags["ledger"]
+            )
         if out != folder:
             if flags["overwrite"] and (dropped := dropped_charges(out)):
                 warn(dropped)

@@ -19,7 +19,7 @@ from secure_fedgraph.cli import tables
 from secure_fedgraph.cli.budgets.planning import settled
 from secure_fedgraph.cli.options import asked_for, command_line, default_folder, read_experiment
 from secure_fedgraph.cli.own_algorithm import check_own
-from secure_fedgraph.cli.screen import Screen, plain_warnings, warn
+from secure_fedgraph.cli.screen import Screen, plain_warnings, said_later, warn
 from secure_fedgraph.errors import BadInput, SecureFedGraphError, Terminated
 from secure_fedgraph.experiment import released
 from secure_fedgraph.experiment.compare import forget
@@ -66,7 +66,8 @@ def run(experiment_file: Path | None, policy: str | None, **flags: Any) -> None:
     check_own(experiment)
     if flags["overwrite"]:
         dropped = "" if flags["out"] is None else dropped_charges(flags["out"], experiment.ledger)
-        check_can_start(experiment)  # an earlier result goes only for a run that starts
+        with said_later():
+            check_can_start(experiment)  # an earlier result goes only for a run that starts
         if dropped:
             warn(dropped)
         if flags["out"] is not None:

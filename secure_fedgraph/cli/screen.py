@@ -150,6 +150,16 @@ def warn(text: str) -> None:
 
 
 @contextmanager
+def said_later() -> Iterator[None]:
+    """In it, nothing is said about data that are read: whatever runs on them says it."""
+    from secure_fedgraph.graph.data.own_graph import DataWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        yield
+
+
+@contextmanager
 def plain_warnings(said: set[str] | None = None) -> Iterator[None]:
     """Channels in plaintext, deltas, budgets, data, cut uploads, clients left out: each once, in one line.
 

@@ -89,7 +89,9 @@ def _show_fits(fits: Sequence[Fit], notes: Sequence[str], as_json: bool) -> None
         warn(note)
 
 
-def keygen(folder: Path, name: str, data: str, rows: str | None, tables: str | None, debug: bool) -> None:
+def keygen(
+    folder: Path, name: str, data: str, rows: str | None, debug: bool, tables: str | None = None
+) -> None:
     """Make this silo's keys, and card.toml for the operator."""
     check_name(name)
     with plain_warnings():

@@ -91,9 +91,9 @@ class Held(_Table):
     rows_at_most: int = Field(default=1_000_000, ge=1, le=2**24)
     holders: int = Field(1, ge=1)
     task: Task = Task.CLASSES
-    positive: int = Field(1, ge=0)
-    low: float = Field(0.0, allow_inf_nan=False)
-    high: float = Field(0.0, allow_inf_nan=False)
+    positive: int = Field(default=1, ge=0)
+    low: float = Field(default=0.0, allow_inf_nan=False)
+    high: float = Field(default=0.0, allow_inf_nan=False)
 
     @property
     def schema_of_data(self) -> Schema:
@@ -393,7 +393,9 @@ def read_card(path: Path) -> Card:
 def _of_tables(schema: TableSchema, holders: int) -> Held:
     """What data are like that are made of tables by a schema."""
     links, label = schema.links, schema.answers
-    number = schema.task == Task.NUMBER and label is not None and label.low is not None
+    ends = (0.0, 0.0)
+    if schema.task == Task.NUMBER and label is not None and label.low is not None and label.high is not None:
+        ends = (label.low, label.high)
     return Held(
         features=len(schema.feature_names),
         classes=len(schema.class_names) or 1,
@@ -406,8 +408,8 @@ def _of_tables(schema: TableSchema, holders: int) -> Held:
         holders=holders,
         task=schema.task,
         positive=schema.positive if len(schema.class_names) == 2 else 1,
-        low=label.low if number and label else 0.0,
-        high=label.high if number and label else 0.0,
+        low=ends[0],
+        high=ends[1],
     )
 
 

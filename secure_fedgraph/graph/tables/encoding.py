@@ -127,8 +127,10 @@ def encode(table: Table, columns: Sequence[Column], constant: bool = True) -> En
         check_there(table, column.name)
         wide = len(feature_names([column], constant=False))
         part = x[:, at : at + wide]
-        made = _category if isinstance(column, CategoryColumn) else _measured
-        fits.append(made(table, column, part))
+        if isinstance(column, CategoryColumn):
+            fits.append(_category(table, column, part))
+        else:
+            fits.append(_measured(table, column, part))
         at += wide
     return Encoded(x, tuple(fits))
 
@@ -311,8 +313,8 @@ def answers(table: Table, label: Label, task: Task) -> tuple[np.ndarray, tuple[F
         if label.low is not None and label.high is not None:
             clipped = (values < label.low) | (values > label.high)
             values = np.clip(values, label.low, label.high)
-        fits = int((~none & ~clipped).sum())
-        fit = Fit(name, "label", fits, clipped=int(clipped.sum()), empty=int(none.sum()), said=_mended(one))
+        inside = int((~none & ~clipped).sum())
+        fit = Fit(name, "label", inside, clipped=int(clipped.sum()), empty=int(none.sum()), said=_mended(one))
         return values.astype(np.float32), (fit,)
     words = cells.words(table, name)
     places, cased = place_of(words, label.classes)

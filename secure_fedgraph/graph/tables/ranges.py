@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph.tables.schema import DateColumn, NumberColumn, TableSchema
+from secure_fedgraph.graph.tables.schema import Column, DateColumn, NumberColumn, TableSchema
 
 CELLS = 512
 """Cells of the grid."""
@@ -109,11 +109,11 @@ def with_ranges(schema: TableSchema, quantiles: Mapping[str, Sequence[float]]) -
         if len(cuts) < 2 or not finite or any(a >= b for a, b in pairwise(cuts)):
             raise BadInput(f"column {name!r}: give two cut points or more, in increasing order")
 
-    def ranged(column: object) -> object:
+    def ranged(column: Column) -> Column:
         if not isinstance(column, NumberColumn | DateColumn) or column.name not in quantiles:
             return column
         cuts = [float(one) for one in quantiles[column.name]]
-        ends = {"low": cuts[0], "high": cuts[-1]}
+        ends: dict[str, object] = {"low": cuts[0], "high": cuts[-1]}
         if isinstance(column, NumberColumn) and len(cuts) > 2:
             ends |= {"scale": "quantiles", "quantiles": tuple(cuts)}
         return column.model_copy(update=ends)
