@@ -24,6 +24,7 @@ from secure_fedgraph.errors import BadInput, BrokenClaim, SecureFedGraphError
 from secure_fedgraph.experiment.compare import forget
 from secure_fedgraph.experiment.config import OPTIONS, Experiment
 from secure_fedgraph.experiment.intent import check_intent
+from secure_fedgraph.experiment.kept_schema import keep_schema
 from secure_fedgraph.experiment.results import (
     check_can_start,
     dropped_charges,
@@ -77,9 +78,10 @@ def audit(
             attacks = (
                 choices.readers(folders.read_folder(folder, own, flags["silos"], of)[1], attacks) or attacks
             )
-        experiment, audited = folders.audit_folder(
-            folder, attacks, adversary, effort, own, flags["silos"], of, flags["ledger"]
-        )
+        with plain_warnings():
+            experiment, audited = folders.audit_folder(
+                folder, attacks, adversary, effort, own, flags["silos"], of, flags["ledger"]
+            )
         if out != folder:
             if flags["overwrite"] and (dropped := dropped_charges(out)):
                 warn(dropped)
@@ -126,6 +128,7 @@ def audit(
         audited, experiment, policies, seeds, time.perf_counter() - started, command_line(), more
     )
     write_json(out / "audit.json", result)
+    keep_schema(experiment, out)
     page = write_report(out)
     screen.finish(result, tables.audit_tables(as_read(AuditResult, result)), page)
     if result["broken"]:

@@ -29,6 +29,7 @@ from secure_fedgraph.errors import BadInput, Refused, SecureFedGraphError
 from secure_fedgraph.experiment import compare as comparison
 from secure_fedgraph.experiment.compare.eta import Traffic
 from secure_fedgraph.experiment.intent import check_intent
+from secure_fedgraph.experiment.kept_schema import keep_schema
 from secure_fedgraph.experiment.results import dropped_charges, fresh_folder, write_json
 from secure_fedgraph.experiment.schema import CompareResult, as_read
 from secure_fedgraph.privacy.policies import is_noised
@@ -100,6 +101,7 @@ def compare(
     seconds = time.perf_counter() - started
     result = comparison.compare_result(base, rows, seeds, seconds, command_line(), attacks)
     write_json(out / "compare.json", result)
+    keep_schema(base, out)
     comparison.write_tables(rows, out)
     page = write_report(out)
     screen.finish(result, tables.compare_tables(as_read(CompareResult, result)), page)

@@ -150,14 +150,29 @@ def warn(text: str) -> None:
 
 
 @contextmanager
-def plain_warnings() -> Iterator[None]:
-    """Channels in plaintext, deltas, budgets, cut uploads, clients left out: each once, in one line."""
+def said_later() -> Iterator[None]:
+    """In it, nothing is said about data that are read: whatever runs on them says it."""
+    from secure_fedgraph.graph.data.own_graph import DataWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        yield
+
+
+@contextmanager
+def plain_warnings(said: set[str] | None = None) -> Iterator[None]:
+    """Channels in plaintext, deltas, budgets, data, cut uploads, clients left out: each once, in one line.
+
+    Args:
+        said: what was said before, which is not said again.
+    """
+    from secure_fedgraph.graph.data.own_graph import DataWarning
     from secure_fedgraph.privacy.bound import CutWarning
     from secure_fedgraph.privacy.policy import PlaintextWarning
     from secure_fedgraph.privacy.spending.budget import DeltaWarning, EarlyStopWarning
     from secure_fedgraph.protocol.courier import LeftOutWarning
 
-    shown: set[str] = set()
+    shown = set() if said is None else said
 
     def say(message: Warning | str, *_: Any, **__: Any) -> None:
         if str(message) not in shown:
@@ -165,6 +180,7 @@ def plain_warnings() -> Iterator[None]:
             warn(str(message))
 
     with warnings.catch_warnings():
+        warnings.simplefilter("always", DataWarning)
         warnings.simplefilter("always", PlaintextWarning)
         warnings.simplefilter("always", DeltaWarning)
         warnings.simplefilter("always", EarlyStopWarning)

@@ -28,7 +28,8 @@ from secure_fedgraph.graph.partition.registry import BY_KIND, names
 from secure_fedgraph.graph.partition.result import owner_names
 from secure_fedgraph.graph.silos.agreement import check_names
 from secure_fedgraph.graph.silos.places import check_loadable, is_place, published
-from secure_fedgraph.graph.silos.reading import digest_of_places, read_silos
+from secure_fedgraph.graph.silos.reading import digest_of_places, one_read, silos_read
+from secure_fedgraph.graph.tables.schema import TableSchema, read_schema
 from secure_fedgraph.privacy.binding import PRESENCE
 from secure_fedgraph.privacy.broadcasts import BroadcastLimits
 from secure_fedgraph.privacy.contracts import MAJORITY
@@ -121,6 +122,7 @@ class Experiment(BaseModel):
         rows: the column that names the rows, where these owners have columns of the same rows.
         classes: how many there are, where it may be more than the silos' labels show.
         holders: how many silos may hold the same node or graph.
+        tables: the file of the schema that says what the columns of silos' tables, or of own data, mean.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -165,6 +167,7 @@ class Experiment(BaseModel):
     rows: str | None = None
     classes: int | None = Field(None, ge=1)
     holders: int = Field(1, ge=1)
+    tables: str | None = None
 
     def __init__(self, **values: Any) -> None:
         """Checks every value.
@@ -203,6 +206,11 @@ class Experiment(BaseModel):
                     f"{key} = {values[key]!r} is for owners with data of their own; give --silo NAME=FILE"
                 )
         filled = {"data": kind.data, **values}
+        if values.get("tables") is not None and not is_place(filled["data"]):
+            raise BadInput(
+                f"tables = {_short(values['tables'])}: a schema is of tables of your own; give --silo "
+                "NAME=FILE or --data FILE"
+            )
         filled.setdefault("clients", kind.clients.get(filled["data"], cls.model_fields["clients"].default))
         if is_place(filled["data"]) and filled.get("dataset"):
             raise BadInput(
@@ -255,13 +263,31 @@ class Experiment(BaseModel):
         """The kind of the data, as ``graph.kinds`` has it; empty where nothing has that name."""
         if not self.silos:
             return kind_of(self.data)
-        first = next(iter(read_silos(self.silos, self.rows).values()))
+        first = next(iter(silos_read(self.silos, self.rows, self.given_schema).data.values()))
         return GraphDataset.kind if isinstance(first, Data) else GraphSetDataset.kind
 
     @property
     def digest_of_silos(self) -> str:
         """Of the files of silos, or of own data, so that a result of other data is not taken for its own."""
-        return digest_of_places({"": self.data} if self.own_data else self.silos)
+        schema = self.given_schema
+        files_of = digest_of_places({"": self.data} if self.own_data else self.silos)
+        return files_of if schema is None else f"{files_of} {schema.digest}"
+
+    @property
+    def given_schema(self) -> TableSchema | None:
+        """What the columns of tables mean, as the file ``tables`` says; None where none is named.
+
+        Raises:
+            BadInput: for a file that is missing or holds something else.
+        """
+        return None if self.tables is None else read_schema(Path(self.tables))
+
+    @property
+    def used_schema(self) -> TableSchema | None:
+        """The given schema, or what owners declare about their tables; None where no data are in tables."""
+        if self.silos:
+            return silos_read(self.silos, self.rows, self.given_schema).schema
+        return one_read(self.data, self.given_schema).schema if self.own_data else None
 
     @property
     def own_data(self) -> bool:

@@ -56,7 +56,7 @@ from secure_fedgraph.storage.party_store import read_json as read_checked
 from secure_fedgraph.storage.party_store import write_json as write_checked
 
 WRITTEN = ("result.json", "audit.json", "compare.json", "demo.json")
-BESIDE = ("compare.csv", "compare.parquet", "report.html", "released.model")
+BESIDE = ("compare.csv", "compare.parquet", "report.html", "released.model", "schema.toml")
 """Files that commands write beside their results, and remove together with them."""
 OUTSIDE = {"ledger": "--ledger", "logging": "--log"}
 """Keys of an experiment that name where a run writes besides its folder, and their options."""
@@ -270,21 +270,29 @@ def noted_noise(note: Path | None) -> dict[str, float] | None:
 
 def make_federation(experiment: Experiment) -> Federation:
     """The federation that an experiment names."""
+    given = experiment.given_schema
     if experiment.silos:
-        return federate(
-            read_silos(experiment.silos, experiment.rows),
+        federation = federate(
+            read_silos(experiment.silos, experiment.rows, given, experiment.holders),
             seed=experiment.seed,
             rows=experiment.rows,
             classes=experiment.classes,
             holders=experiment.holders,
         )
-    return federate(
-        read_one(experiment.data) if experiment.own_data else experiment.data,
-        experiment.clients,
-        experiment.partition,
-        experiment.seed,
-        experiment.split,
-        **experiment.dataset,
+    else:
+        federation = federate(
+            read_one(experiment.data, given) if experiment.own_data else experiment.data,
+            experiment.clients,
+            experiment.partition,
+            experiment.seed,
+            experiment.split,
+            **experiment.dataset,
+        )
+    schema = experiment.used_schema
+    return (
+        federation
+        if schema is None
+        else replace(federation, facts={**federation.facts, "tables": schema.digest})
     )
 
 

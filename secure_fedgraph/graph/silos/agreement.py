@@ -100,13 +100,16 @@ def agreed(declared: Mapping[str, Declaration], kind: str, classes: int | None) 
 
 
 def class_names(declared: Mapping[str, Declaration]) -> tuple[str, ...]:
-    """The names of all owners' classes, sorted; empty where labels are numbers.
+    """The names of all owners' classes: in their order where it is the same everywhere, else sorted.
+
+    They are empty where labels are numbers.
 
     >>> one, other = (Declaration(1, 1, class_names=(name,)) for name in ("yes", "no"))
     >>> class_names({"a": one, "b": other})
     ('no', 'yes')
     """
-    return tuple(sorted({name for one in declared.values() for name in one.class_names}))
+    orders = {one.class_names for one in declared.values()}
+    return orders.pop() if len(orders) == 1 else tuple(sorted({name for one in orders for name in one}))
 
 
 def _check_feature_names(first: str, one: Declaration, name: str, other: Declaration) -> None:
