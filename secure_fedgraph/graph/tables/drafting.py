@@ -10,6 +10,7 @@ import numpy as np
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.schema import OF_LINKS, Task
+from secure_fedgraph.graph.tables import cells
 from secure_fedgraph.graph.tables.content import (
     DATE,
     NUMBER,
@@ -23,6 +24,7 @@ from secure_fedgraph.graph.tables.content import (
     looks_like_a_label,
     positive_of,
 )
+from secure_fedgraph.graph.tables.encoding import place_of, scale
 from secure_fedgraph.graph.tables.schema import (
     INDICATOR,
     SCHEMA,
@@ -34,6 +36,7 @@ from secure_fedgraph.graph.tables.schema import (
     Label,
     NumberColumn,
     TableSchema,
+    YesNoColumn,
     checked,
 )
 from secure_fedgraph.graph.tables.splitting import SPLIT
@@ -196,12 +199,28 @@ def _column(table: Table, name: str) -> dict[str, Any]:
     given = held.values[np.isfinite(held.values)]
     if held.kind == NUMBER:
         made |= _ranged(given)
+        made |= _usual(given, NumberColumn.model_validate(made))
     elif held.kind == DATE:
         latest = date(1970, 1, 1) + timedelta(days=int(given.max()))
         day = date(min(latest.year + 1, 9999), 1, 1)
         low, high = rounded((day - date(1970, 1, 1)).days - given)
         made |= {"day": day, "low": max(low, 0.0), "high": high}
+        made |= _usual((day - date(1970, 1, 1)).days - given, DateColumn.model_validate(made))
+    if held.kind in (ZERO_ONE, YES_NO):
+        made["share"] = float(np.clip(round(float(given.mean()), 1), 0.05, 0.95))
+    if held.kind == WORDS:
+        words = cells.words(table, name)
+        places, _ = place_of(words, made["values"])
+        counts = np.bincount(places[places >= 0], minlength=len(made["values"]))
+        made["shares"] = [float(one) for one in np.round(counts / max(counts.sum(), 1), 1)]
     return made
+
+
+def _usual(values: np.ndarray, column: NumberColumn | DateColumn) -> dict[str, float]:
+    """Where cells usually are on their scale, and how far from there: to a tenth of it."""
+    scaled = scale(values, column)[0]
+    spread = float(np.clip(round(float(scaled.std()), 1), 0.1, 1.0))
+    return {"middle": round(float(scaled.mean()), 1) + 0.0, "spread": spread}
 
 
 def declared(name: str, held: Content) -> dict[str, Any]:
@@ -294,14 +313,22 @@ def gives_away(schema: TableSchema) -> tuple[str, ...]:
 
 def _given_away(column: Column) -> Iterable[str]:
     if isinstance(column, CategoryColumn):
-        yield f"{len(column.values)} words of {column.name}: {_shown(column.values)}"
+        shares = ", and about how often each stands" if column.shares else ""
+        yield f"{len(column.values)} words of {column.name}: {_shown(column.values)}{shares}"
     if isinstance(column, NumberColumn) and column.quantiles:
         yield f"{len(column.quantiles)} quantiles of {column.name}"
     elif isinstance(column, NumberColumn | DateColumn) and column.low is not None:
         unit = f" days before {column.day}" if isinstance(column, DateColumn) else ""
-        yield f"the range of {column.name} ({column.low:g} to {column.high:g}{unit})"
+        yield f"the range of {column.name} ({column.low:g} to {column.high:g}{unit}){_usually(column)}"
+    if isinstance(column, YesNoColumn) and column.share != 0.5:
+        yield f"that about {column.share:.0%} of {column.name} are yes"
     if not isinstance(column, IgnoredColumn) and column.empty == INDICATOR:
         yield f"that {column.name} has empty cells"
+
+
+def _usually(column: NumberColumn | DateColumn) -> str:
+    plain = column.middle == 0 and column.spread == 1
+    return "" if plain else ", and about where in it cells are"
 
 
 def _shown(words: tuple[str, ...]) -> str:

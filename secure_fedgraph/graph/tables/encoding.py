@@ -34,6 +34,10 @@ PUBLIC_REACH = 1e6
 """What a number without a range is measured by: ``log1p`` of it is 1."""
 MOST = 2**33
 """Bytes of what a table becomes."""
+REACH = 5.0
+"""How far a number is from its middle, in spreads, at most."""
+LEAST = 0.2
+"""The spread of a column of words or of yes and no, at least: rare words would be far from all others."""
 _DAYS = np.datetime64(0, "D")
 
 
@@ -101,7 +105,7 @@ def encode(table: Table, columns: Sequence[Column], constant: bool = True) -> En
 
     Guarantees:
         - a row becomes the same numbers whatever other rows are beside it, and at every owner;
-        - every number is finite and in [-1, 1];
+        - every number is finite and in [-REACH, REACH];
         - what is clipped, unknown or empty is counted.
 
     Args:
@@ -161,10 +165,11 @@ def _measured(table: Table, column: NumberColumn | DateColumn | YesNoColumn, par
     clipped = np.zeros(len(values), dtype=bool)
     if isinstance(column, YesNoColumn):
         filled = {"yes": 1.0, "no": 0.0}.get(column.empty)
-        scaled = 2 * (values if filled is None else np.where(gone, filled, values)) - 1
+        scaled = _from_usual(values if filled is None else np.where(gone, filled, values), column.share)
     else:
         scaled, clipped = scale(values, column)
-    part[:, 0] = np.nan_to_num(scaled)
+        scaled = (scaled - column.middle) / column.spread
+    part[:, 0] = np.nan_to_num(scaled).clip(-REACH, REACH)
     if column.empty == INDICATOR:
         part[:, 1] = gone
     clipped &= ~gone
@@ -176,6 +181,17 @@ def _measured(table: Table, column: NumberColumn | DateColumn | YesNoColumn, par
         empty=int(gone.sum()),
         said=_mended(read),
     )
+
+
+def _from_usual(values: np.ndarray, share: np.ndarray | float, least: float = LEAST / 2) -> np.ndarray:
+    """0 and 1 as distances from a share, in its spread.
+
+    >>> _from_usual(np.array([0.0, 1.0]), 0.5).tolist()
+    [-1.0, 1.0]
+    """
+    spread = np.sqrt(np.asarray(share) * (1 - np.asarray(share)))
+    made: np.ndarray = ((values - share) / np.maximum(spread, least)).clip(-REACH, REACH)
+    return made
 
 
 def scale(values: np.ndarray, column: NumberColumn | DateColumn) -> tuple[np.ndarray, np.ndarray]:
@@ -231,6 +247,10 @@ def _category(table: Table, column: CategoryColumn, part: np.ndarray) -> Fit:
     part[rows, found[rows]] = 1.0
     if column.empty == INDICATOR:
         part[:, -1] = gone
+    if column.shares:
+        known = part[:, : len(listed)]
+        shares = np.asarray(column.shares, dtype=np.float32)
+        known[:] = np.where((found >= 0)[:, None], _from_usual(known, shares, LEAST), 0.0)
     return Fit(
         column.name,
         column.kind,

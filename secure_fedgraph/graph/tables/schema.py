@@ -39,6 +39,8 @@ class _Ranged(_Part):
     low: _Number | None = None
     high: _Number | None = None
     empty: _Number | Literal["indicator", "zeros", "refuse"] = "zeros"
+    middle: float = Field(0.0, ge=-1, le=1)
+    spread: float = Field(1.0, ge=0.05, le=1)
 
     @model_validator(mode="after")
     def _is_a_range(self) -> _Ranged:
@@ -63,8 +65,10 @@ class NumberColumn(_Ranged):
         scale: how it is spread over [-1, 1]: ``linear``; ``log``, of ``log1p`` with the number's sign; or
             ``quantiles``, linear between each two of ``quantiles``.
         quantiles: cut points in increasing order.
-        empty: what an empty cell is: a number; ``zeros``, the middle of the scale; ``indicator``, the same
-            with one more column that says so; or ``refuse``.
+        empty: what an empty cell is: a number; ``zeros``, the middle; ``indicator``, the same with one more
+            column that says so; or ``refuse``.
+        middle, spread: where on the scale cells usually are, and how far from there: owners learn from the
+            distance from the middle, in spreads. Public, and rounded where a draft names them.
     """
 
     kind: Literal["number"] = "number"
@@ -92,7 +96,7 @@ class DateColumn(_Ranged):
     """A date, as its age in days on a public day.
 
     Args:
-        name, low, high, empty: as :class:`NumberColumn` has them, in days.
+        name, low, high, empty, middle, spread: as :class:`NumberColumn` has them, in days.
         day: the public day.
     """
 
@@ -110,6 +114,7 @@ class CategoryColumn(_Part):
             them; or ``refuse``.
         empty: what an empty cell is: one of the words; ``zeros``, none of them; ``indicator``, a column of
             its own; or ``refuse``.
+        shares: how often each word stands, about; public. Owners learn from the distance from it.
     """
 
     kind: Literal["category"] = "category"
@@ -117,10 +122,15 @@ class CategoryColumn(_Part):
     values: tuple[_Name, ...] = Field(min_length=1, max_length=MOST_WORDS)
     unknown: str = OTHER
     empty: str = ZEROS
+    shares: tuple[Annotated[float, Field(ge=0, le=1)], ...] = Field((), max_length=MOST_WORDS)
 
     @model_validator(mode="after")
     def _knows_its_words(self) -> CategoryColumn:
         _check_different(f"column {self.name!r}: values", self.values)
+        if self.shares and len(self.shares) != len(self.values):
+            raise ValueError(
+                f"column {self.name!r}: {len(self.shares)} shares, {len(self.values)} values: give one each"
+            )
         for key, also in (("unknown", (OTHER, ZEROS, REFUSE)), ("empty", (INDICATOR, ZEROS, REFUSE))):
             if getattr(self, key) not in (*also, *self.values):
                 raise ValueError(
@@ -131,17 +141,19 @@ class CategoryColumn(_Part):
 
 
 class YesNoColumn(_Part):
-    """Yes (1) or no (-1).
+    """Yes or no: 1 or -1, or how far that is from the usual share.
 
     Args:
         name: the column's.
         empty: what an empty cell is: ``yes``; ``no``; ``zeros``, between the two; ``indicator``, the same
             with one more column that says so; or ``refuse``.
+        share: how often it is yes, about; public. Owners learn from the distance from it.
     """
 
     kind: Literal["yes-no"] = "yes-no"
     name: _Name
     empty: Literal["yes", "no", "indicator", "zeros", "refuse"] = "zeros"
+    share: float = Field(0.5, ge=0, le=1)
 
 
 class IgnoredColumn(_Part):
