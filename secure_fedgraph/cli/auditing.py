@@ -19,7 +19,7 @@ from secure_fedgraph.cli.options import (
     read_experiment,
 )
 from secure_fedgraph.cli.own_algorithm import check_own
-from secure_fedgraph.cli.screen import Screen, plain_warnings, warn
+from secure_fedgraph.cli.screen import Screen, plain_warnings, said_later, say_of_data, warn
 from secure_fedgraph.errors import BadInput, BrokenClaim, SecureFedGraphError
 from secure_fedgraph.experiment.compare import forget
 from secure_fedgraph.experiment.config import OPTIONS, Experiment
@@ -103,11 +103,12 @@ def audit(
             canaries,
         )  # fmt: skip
         check_own(*rows)
+        said = say_of_data(experiment)
         out = _folder_for_grid(flags, experiments, policies, seeds, controls, effort)
         total = len(
             grid.planned_runs(experiments, policies, attacks, seeds, adversary, controls, effort, canaries)
         )
-        with screen.bar("auditing", total) as advance, plain_warnings():
+        with screen.bar("auditing", total) as advance, plain_warnings(said):
             audited = grid.audit(
                 experiments,
                 policies,
@@ -199,7 +200,8 @@ def _folder_for_grid(
     out: Path = flags["out"] or default_folder(experiments[0], "audit")
     cells = out / "cells"
     if flags["overwrite"]:
-        check_can_start(experiments[0].with_policy("plaintext"))
+        with said_later():
+            check_can_start(experiments[0].with_policy("plaintext"))
         if dropped := dropped_charges(out):
             warn(dropped)
         forget(out)

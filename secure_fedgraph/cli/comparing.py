@@ -24,7 +24,7 @@ from secure_fedgraph.cli.options import (
     read_experiment,
 )
 from secure_fedgraph.cli.own_algorithm import check_own
-from secure_fedgraph.cli.screen import Screen, warn
+from secure_fedgraph.cli.screen import Screen, say_of_data, warn
 from secure_fedgraph.errors import BadInput, Refused, SecureFedGraphError
 from secure_fedgraph.experiment import compare as comparison
 from secure_fedgraph.experiment.compare.eta import Traffic
@@ -71,6 +71,7 @@ def compare(
     if not flags["overwrite"]:
         comparison.check_folder(out, base, chosen, seeds)
     check_own(*compared)
+    say_of_data(base)
     with Pool(workers) as pool:
         # a reference is checked where it runs: nobody asked for it by name, and its row says what is wrong
         todo = chosen if flags["overwrite"] else comparison.unfinished(chosen, seeds, out)

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -19,6 +19,9 @@ from rich.table import Table
 from rich.text import Text
 
 from secure_fedgraph.protocol.text import printable
+
+if TYPE_CHECKING:
+    from secure_fedgraph.experiment.config import Experiment
 
 
 class PlainConsole(Console):
@@ -147,6 +150,17 @@ def leave_the_pipe() -> None:
 def warn(text: str) -> None:
     """A warning in one line on standard error."""
     click.echo(f"secure-fedgraph: warning: {visible(text)}", err=True)
+
+
+def say_of_data(experiment: Experiment) -> set[str]:
+    """Says once what there is to say of own data, which many runs read; returns what was said."""
+    from secure_fedgraph.experiment.results import make_federation
+
+    said: set[str] = set()
+    if experiment.silos or experiment.own_data:
+        with plain_warnings(said):
+            make_federation(experiment)
+    return said
 
 
 @contextmanager

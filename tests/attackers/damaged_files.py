@@ -659,6 +659,9 @@ def _said(path: Path, raw: bytes) -> tuple[Any, Callable[[Any, Random], bytes]] 
             return tomllib.loads(text), lambda value, rng: toml(value)
         if path.suffix == ".yaml":
             return yaml.safe_load(text), lambda value, rng: yaml.safe_dump(value).encode()
+        if path.suffix == ".csv":
+            sign = ";" if ";" in text else ","
+            return [line.split(sign) for line in text.splitlines()], lambda value, rng: _cells(value, sign)
         if path.suffix == ".jsonl":
             rows = [json.loads(line) for line in text.splitlines()]
             return rows, lambda value, rng: b"".join(
@@ -670,6 +673,13 @@ def _said(path: Path, raw: bytes) -> tuple[Any, Callable[[Any, Random], bytes]] 
                 return json.loads(rest), _checked
             return json.loads(text), lambda value, rng: json.dumps(value).encode(errors="surrogatepass")
     return None
+
+
+def _cells(value: Any, sign: str) -> bytes:
+    """A table of cells, whatever became of it."""
+    rows = value if isinstance(value, list) else [value]
+    lines = [sign.join(map(str, row)) if isinstance(row, list) else str(row) for row in rows]
+    return "\n".join(lines).encode(errors="surrogatepass")
 
 
 def _checked(value: Any, rng: Random) -> bytes:

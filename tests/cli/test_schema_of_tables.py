@@ -9,10 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from click.testing import CliRunner, Result
+from torch_geometric.data import Data
 
+import secure_fedgraph as sfg
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.deployment.federation_file import read_federation
+from secure_fedgraph.deployment.own_data import own_part
+from secure_fedgraph.deployment.terms import terms_in
+from secure_fedgraph.graph.silos.reading import read_silos
 from secure_fedgraph.graph.tables.schema import read_schema
 
 pytest.importorskip("pyarrow")
@@ -90,10 +96,24 @@ def test_a_run_uses_it_and_leaves_it_with_the_result(schema: Path) -> None:
     used = read_schema(Path("out/schema.toml"))
     assert used == read_schema(schema) and result("out")["data"]["tables"] == used.digest
     assert result("out")["data"]["class_names"] == ["-1", "1"]
-    schema.unlink()  # whoever goes on reads the folder's own
-    assert call("resume", "out", *SILOS).exit_code in (0, 2)
+    schema.unlink()  # whoever looks at the run reads the folder's own
     audited = call("audit", "out", "--attack", "a4", *SILOS)
     assert audited.exit_code == 0, audited.output
+
+
+def test_a_run_that_goes_on_reads_the_schema_of_its_folder(
+    schema: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def leave(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("secure_fedgraph.experiment.released.keep", leave)
+        assert call("run", *RUN, *SILOS, "--schema", "schema.toml", "--out", "out").exit_code != 0
+    kept = read_schema(schema)
+    schema.write_text("schema = 'of somebody else'")
+    done = call("resume", "out", *SILOS)
+    assert done.exit_code == 0 and result("out")["data"]["tables"] == kept.digest, done.output
 
 
 def test_without_one_it_is_made_and_said() -> None:
@@ -121,6 +141,7 @@ def test_what_does_not_go_together(arguments: list[str], named: str, schema: Pat
     assert done.exit_code == 2 and named in done.stderr and not Path("out").exists()
 
 
+@pytest.mark.filterwarnings("ignore::secure_fedgraph.graph.data.own_graph.DataWarning")
 def test_silos_approve_it_with_the_file_of_their_federation(schema: Path) -> None:
     pytest.importorskip("tomlkit")
     for name in BANKS:
@@ -141,6 +162,12 @@ def test_silos_approve_it_with_the_file_of_their_federation(schema: Path) -> Non
     )
     assert both.exit_code == 2 and "--schema" in both.stderr
     assert call("silo", "approve", "at-bank-b", "federation.toml", "--digest", file.digest).exit_code == 0
+    # at home a silo's data become what one process makes of them
+    together = sfg.federate(read_silos({name: name for name in BANKS}, schema=read_schema(schema)))
+    alone = own_part(terms_in(file), "bank-b", "bank-b/")
+    assert isinstance(alone, Data)
+    for key in ("x", "y", "edge_index", "train_mask", "test_mask"):
+        assert torch.equal(alone[key], together.owners["bank-b"][key])
     # another schema is another file, and one that its data do not follow from is none
     text = Path("federation.toml").read_text()
     assert tomllib.loads(text)["tables"]["schema"] == "secure-fedgraph/tables/1"

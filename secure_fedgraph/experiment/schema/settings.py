@@ -63,6 +63,7 @@ class Settings(Part):
     rows: str | None = None
     classes: AtLeastOne | None = None
     holders: AtLeastOne = 1
+    tables: str | None = None
 
     @model_validator(mode="before")
     @classmethod

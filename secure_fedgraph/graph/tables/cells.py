@@ -195,10 +195,10 @@ def words(table: Table, name: str) -> Any:
         return _whole_words(column, pc.cast(column, pa.string()))
     if not kinds.is_string(column.type):
         return pc.cast(column, pa.string())
+    if not pc.any(pc.match_substring(column, ".")).as_py():
+        return column
     coded = column.dictionary_encode()
     distinct = coded.dictionary
-    if not len(distinct) or not pc.any(pc.match_substring(distinct, ".")).as_py():
-        return column
     if not pc.all(pc.match_substring_regex(distinct, _PLAIN)).as_py():
         return column
     return _whole_words(pc.cast(distinct, pa.float64()), distinct).take(coded.indices)

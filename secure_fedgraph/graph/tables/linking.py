@@ -148,7 +148,8 @@ def _each_once(
                 f"{_word(table, links.target, index)!r} stands in row {int(table.rows[before[index]])} with "
                 "other values: keep one of them, or their sum"
             )
-        if repeated := len(low) - len(np.unique(source * nodes + target)):
+        one_way = np.sort(source * nodes + target)
+        if repeated := int((one_way[1:] == one_way[:-1]).sum()):
             said = "links that stood before are" if repeated > 1 else "link that stood before is"
             notes.append(f"{repeated:,} {said} left out")
     return np.sort(first)

@@ -75,7 +75,8 @@ def readable(where: str) -> Iterator[None]:
     except Exception as error:  # parsers raise what they like
         why = (str(error).splitlines() or [""])[0][:160]
         kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
-        raise BadInput(f"{where} cannot be read: {kind}{why}") from None
+        mend = "; save it as UTF-8" if isinstance(error, UnicodeError) else ""
+        raise BadInput(f"{where} cannot be read: {kind}{why}{mend}") from None
 
 
 # --- text ---------------------------------------------------------------------------------------------------
