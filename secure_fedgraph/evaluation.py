@@ -354,8 +354,8 @@ def in_band(
         cells = Counting(schema, FEW if noise else MANY)
         rounded = float(bound.public.get("grid", 0.0)) * math.sqrt(len(opened.contributors) / 12) * ITEMS
         noise = noise or (rounded if rounded > ROUNDED else 0.0)
-        sums = [opened.total[name].double().reshape(-1).numpy() * ITEMS for name in PARTS]
-        found = measured(cells, *sums, noise=noise)
+        counted = {name: one.double().reshape(-1).numpy() * ITEMS for name, one in opened.total.items()}
+        found = measured(cells, counted["test"], counted.get("validation"), noise)
         figures |= _in_words(found)
         if "accuracy" in found.figures:
             figures["global"] = found.figures["accuracy"].value

@@ -474,7 +474,8 @@ class Algorithm:
     def counted_scores(self, client: ClientContext, given: State) -> Upload | ContributionSample:
         """The client's own test and validation items, counted by what the model says of them.
 
-        :class:`~secure_fedgraph.metrics.counting.Counting` has the cells. Under noise one item is one part.
+        :class:`~secure_fedgraph.metrics.counting.Counting` has the cells. Under noise one item is one part,
+        and all that was not trained on is counted together: nothing of a shared model is chosen by it.
         """
         graph, schema = client.graph, client.schema
         outputs = self._detached_scores(client, given or self.own_model(client))
@@ -485,14 +486,7 @@ class Algorithm:
         items = items[(graph.test_mask | graph.val_mask)[items]]
         if len(items) > MOST_ITEMS:
             items = items[client.secret_order(len(items))[:MOST_ITEMS]]
-        parts = cells.parts(outputs[items], graph.y[items]) / ITEMS
-        return ContributionSample(
-            {
-                "test": parts * graph.test_mask[items, None],
-                "validation": parts * graph.val_mask[items, None],
-            },
-            items,
-        )
+        return ContributionSample({"test": cells.parts(outputs[items], graph.y[items]) / ITEMS}, items)
 
     @OWN_SCORES.answer
     def own_counted_scores(self, client: ClientContext, given: State) -> Upload:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.metrics.counting import RANKS, SPAN, Counting
-from secure_fedgraph.metrics.smoothing import smoothed
+from secure_fedgraph.metrics.smoothing import smoothed_pairs
 
 Array = NDArray[np.float64]
 Figures = dict[str, float]
@@ -36,6 +36,8 @@ NAMES = {
     "threshold": "threshold",
 }
 """Metrics, and what pages call them."""
+RANGES = {"mae": (0.0, math.inf), "rmse": (0.0, math.inf), "r2": (-1.0, 1.0), "brier": (0.0, 2.0)}
+"""Where a metric can lie, unless from 0 to 1."""
 RARE = 0.35
 """Below this share of the rarer of two classes the AUC says more than the accuracy."""
 
@@ -87,8 +89,8 @@ def measured(
     Args:
         cells: what the cells are.
         tested: of the test items, ``[size]``.
-        held_out: of the validation items: they choose the threshold of two classes. Under noise they count
-            for what needs no threshold too, since nothing of a shared model is chosen by them.
+        held_out: of the validation items: they choose the threshold of two classes. Without any it is where
+            calibrated scores have it for the best balanced accuracy, the share of the positive class.
         noise: the standard deviation of the noise on each cell.
         seed: of the draws for intervals.
         intervals: whether these are asked for; else both ends are the figure.
@@ -97,7 +99,7 @@ def measured(
     held = np.zeros_like(tested) if held_out is None else np.asarray(held_out, dtype=np.float64)
     parts = np.stack([tested, held])
     kept = _likely(cells, parts[None], noise)
-    figures = _figures(cells, kept, noise)
+    figures = _figures(cells, kept)
     now = {name: float(value[0]) for name, value in figures.items()}
     again: dict[str, Array] = {}
     if intervals:
@@ -105,7 +107,7 @@ def measured(
         drawn = _drawn(cells, kept[0], rng)
         if noise:
             drawn = _likely(cells, drawn + rng.normal(0.0, noise, drawn.shape), noise)
-        again = _figures(cells, drawn, noise)
+        again = _figures(cells, drawn)
     found = {}
     for name, value in now.items():
         if math.isnan(value):
@@ -113,10 +115,20 @@ def measured(
         low = high = value
         ends = again.get(name)
         if ends is not None and not np.isnan(ends).all():
-            low, high = (float(end) for end in np.nanpercentile(ends, ENDS))
-        found[name] = Figure(value, min(low, value), max(high, value))
-    items, shares = _shares(cells, kept[0].sum(axis=0) if noise else kept[0][0])
+            low, high = _ends(name, value, np.nanpercentile(ends, ENDS))
+        found[name] = Figure(value, low, high)
+    items, shares = _shares(cells, kept[0][0])
     return Measured(found, items, shares, headline(cells.schema, shares))
+
+
+def _ends(name: str, value: float, drawn: Array) -> tuple[float, float]:
+    """An interval from figures of items drawn again, as they are and mirrored at the figure itself.
+
+    What is drawn again is off as the figure is, so the truth may be as far on the other side.
+    """
+    low, high = RANGES.get(name, (0.0, 1.0))
+    ends = (float(drawn[0]), float(drawn[1]), 2 * value - float(drawn[1]), 2 * value - float(drawn[0]), value)
+    return max(min(ends), low), min(max(ends), high)
 
 
 def headline(schema: Schema, shares: tuple[float, ...] = ()) -> str:
@@ -150,8 +162,9 @@ def _likely(cells: Counting, parts: Array, noise: float) -> Array:
     first, bins = cells._confused, cells.bins
     last = first + cells._histograms * 2 * bins
     kept = np.maximum(parts, 0.0)
-    rows = parts[..., first:last].reshape(-1, bins)
-    kept[..., first:last] = smoothed(rows, noise).reshape(*parts.shape[:-1], last - first)
+    pairs = parts[..., first:last].reshape(-1, 2, bins)
+    likely = np.stack(smoothed_pairs(pairs[:, 0], pairs[:, 1], noise), axis=1)
+    kept[..., first:last] = likely.reshape(*parts.shape[:-1], last - first)
     return kept
 
 
@@ -180,15 +193,13 @@ def _drawn_numbers(kept: Array, rng: np.random.Generator) -> Array:
     return kept + pairs * slopes * np.sqrt(variance * items)
 
 
-def _figures(cells: Counting, kept: Array, noise: float) -> dict[str, Array]:
+def _figures(cells: Counting, kept: Array) -> dict[str, Array]:
     """Metrics of many cells, ``[many]`` each; NaN where nothing can be said."""
     with np.errstate(divide="ignore", invalid="ignore"):
         test, held = kept[:, 0], kept[:, 1]
         if cells.schema.task == Task.NUMBER:
-            return _of_numbers(cells.schema, test + held if noise else test)
-        both = test + held if noise else test
-        made: Callable[..., dict[str, Array]] = _of_two if cells.two else _of_many
-        return made(cells, both, test, held)
+            return _of_numbers(cells.schema, test)
+        return _of_two(cells, test, held) if cells.two else _of_many(cells, test)
 
 
 def _of_numbers(schema: Schema, sums: Array) -> dict[str, Array]:
@@ -244,13 +255,13 @@ def _f1(right: Array, named: Array, true: Array) -> Array:
     return np.where(true > 0, 2 * right / np.where(total > 0, total, 1), np.nan)
 
 
-def _of_two(cells: Counting, both: Array, test: Array, held: Array) -> dict[str, Array]:
-    ones, zeros = (one[:, 0] for one in _histogram(cells, both))
+def _of_two(cells: Counting, test: Array, held: Array) -> dict[str, Array]:
+    ones, zeros = (one[:, 0] for one in _histogram(cells, test))
     brier, error = _calibration(cells, ones, zeros)
     figures = {"auc": _auc(ones, zeros), "average_precision": _average_precision(ones, zeros)}
     if cells.schema.task == Task.LINKS:
         # cells of ranks: how many of the wrong links stand before the right one
-        ranks = both[:, 2 * cells.bins :]
+        ranks = test[:, 2 * cells.bins :]
         total = ranks.sum(axis=-1)
         hits = ranks[:, :HITS].sum(axis=-1) / np.where(total > 0, total, np.nan)
         return {**figures, "hits": hits}
@@ -258,10 +269,8 @@ def _of_two(cells: Counting, both: Array, test: Array, held: Array) -> dict[str,
     n1, n0 = ones.sum(axis=-1), zeros.sum(axis=-1)
     items = np.where(n1 + n0 > 0, n1 + n0, np.nan)
     figures["accuracy"] = (ones[:, middle:].sum(axis=-1) + zeros[:, :middle].sum(axis=-1)) / items
-    at = _threshold(cells, held)
-    ones, zeros = (one[:, 0] for one in _histogram(cells, test))
+    at = _threshold(cells, held, n1 / items)
     above = np.arange(cells.bins)[None] >= at[:, None]
-    n1, n0 = ones.sum(axis=-1), zeros.sum(axis=-1)
     hit, false = (ones * above).sum(axis=-1), (zeros * above).sum(axis=-1)
     recall, kept_out = hit / np.where(n1 > 0, n1, np.nan), (n0 - false) / np.where(n0 > 0, n0, np.nan)
     figures |= {
@@ -281,10 +290,10 @@ def _edges(cells: Counting) -> Array:
     return np.arange(cells.bins) / cells.bins * 2 * span - span
 
 
-def _threshold(cells: Counting, held: Array) -> NDArray[np.int64]:
+def _threshold(cells: Counting, held: Array, share: Array) -> NDArray[np.int64]:
     """The bin from which on the positive class is named: the best balanced accuracy of validation items.
 
-    Where validation items have one class only, or none are there, the middle.
+    Where validation items have one class only, or none are there, the share of the positive class.
     """
     ones, zeros = (one[:, 0] for one in _histogram(cells, held))
     n1, n0 = ones.sum(axis=-1, keepdims=True), zeros.sum(axis=-1, keepdims=True)
@@ -293,11 +302,13 @@ def _threshold(cells: Counting, held: Array) -> NDArray[np.int64]:
     kept_out = (np.cumsum(zeros, axis=-1) - zeros) / np.where(n0 > 0, n0, 1)
     # of equally good ones the nearest to the middle
     near = np.abs(np.arange(cells.bins) - cells.bins // 2) * 1e-9
-    return np.where(known, (recall + kept_out - near).argmax(axis=-1), cells.bins // 2)
+    share = np.clip(np.nan_to_num(share, nan=0.5), 0.02, 0.98)
+    usual = np.searchsorted(_edges(cells), np.log(share / (1 - share)))
+    return np.where(known, (recall + kept_out - near).argmax(axis=-1), usual)
 
 
-def _of_many(cells: Counting, both: Array, test: Array, held: Array) -> dict[str, Array]:
-    ones, zeros = _histogram(cells, both)
+def _of_many(cells: Counting, test: Array) -> dict[str, Array]:
+    ones, zeros = _histogram(cells, test)
     brier, error = _calibration(cells, ones, zeros)
     figures = {
         "auc": _mean(_auc(ones, zeros)),
@@ -311,7 +322,7 @@ def _of_many(cells: Counting, both: Array, test: Array, held: Array) -> dict[str
         figures["accuracy"] = _mean((hit + n0 - false) / np.where(n1 + n0 > 0, n1 + n0, np.nan))
         figures["f1"] = figures["f1_macro"] = _mean(_f1(hit, hit + false, n1))
         return {**figures, "brier": _mean(brier)}
-    named = both[:, : cells._confused].reshape(len(both), cells.classes, cells.classes)
+    named = test[:, : cells._confused].reshape(len(test), cells.classes, cells.classes)
     right = np.diagonal(named, axis1=1, axis2=2)
     true, said = named.sum(axis=2), named.sum(axis=1)
     total = true.sum(axis=1)

@@ -241,8 +241,7 @@ def _limited(
 
 def _suited(algorithm: Algorithm, bound: BoundPolicy, federation: Federation) -> Algorithm:
     """The form that suits the noise of a policy."""
-    # silos know no sizes but what the federation's file says
-    sizes = {} if federation.silos else federation.sizes
+    sizes = federation.sizes  # of silos on machines of their own nobody knows them
     for name, one in bound.bounds.items():
         noise = one.deviation(len(federation.names))
         if name in algorithm.channel_names():
