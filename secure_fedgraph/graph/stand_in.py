@@ -7,7 +7,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.graph.data.splits import MASKS
-from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.graph.seeds import sub_seed
 
 
@@ -41,7 +41,8 @@ def _nodes(graph: Data, schema: Schema, variant: int) -> dict[str, Tensor | int]
     nodes = int(graph.num_nodes or 0)
     graphs = len(graph.y) if "graph" in graph else 0
     of = torch.arange(nodes) * graphs // max(nodes, 1)
-    items = graphs or nodes
+    answers = len(graph.edge_label) if "edge_label" in graph else 0
+    items = graphs or answers or nodes
     here = torch.arange(max(nodes - 1, 0))
     here = here[of[here] == of[here + 1]][:: 1 + variant % 2]
     links = torch.stack([torch.cat([here, here + 1]), torch.cat([here + 1, here])])
@@ -59,6 +60,10 @@ def _nodes(graph: Data, schema: Schema, variant: int) -> dict[str, Tensor | int]
     }
     if "x" in graph:
         fields["x"] = _columns(nodes, graph.x.shape[1], schema.atoms, variant)
+    if answers:
+        each = torch.arange(answers)
+        fields["edge_label_index"] = torch.stack([each % nodes, (each + 1 + each // nodes) % nodes])
+        fields["edge_label"], fields["link_id"] = fields["y"], each
     if "edge_attr" in graph:
         whole = graph.edge_attr.dim() == 1
         columns = _columns(links.shape[1], 1 if whole else graph.edge_attr.shape[1], schema.bonds, variant)
@@ -84,8 +89,13 @@ def _ratings(graph: Data, variant: int) -> dict[str, Tensor | int]:
 
 
 def _labels(graph: Data, items: int, schema: Schema, variant: int) -> Tensor:
-    present = max(schema.classes - variant % 2, 1)
-    labels = torch.arange(items) % present
+    """Of classes each in turn; of several labels both values in each column; numbers from end to end."""
+    each = torch.arange(items)
+    if schema.task == Task.LABELS:
+        return ((each[:, None] + torch.arange(schema.classes)) % 2).float()
+    if schema.task == Task.NUMBER:
+        return schema.low + (schema.high - schema.low) * ((each + variant) % 5) / 4
+    labels = each % (2 if schema.task == Task.LINKS else max(schema.classes - variant % 2, 1))
     return labels.to(graph.y.dtype) if "y" in graph else labels
 
 

@@ -100,7 +100,7 @@ def test_a_pickle_is_not_run() -> None:
         ("edge_index", torch.tensor([[0], [60]]), "names node 60"),
         ("x", torch.full((60, 6), torch.nan), "not finite"),
         ("x", torch.zeros(1, 1).expand(2**20, 2**14), "contiguous"),
-        ("y", torch.zeros(60), "type torch.float32"),
+        ("y", torch.zeros(60), "every label is class 0"),
         ("y", torch.zeros(59, dtype=torch.long), "shape"),
         ("train_mask", torch.ones(60), "bool"),
     ],
