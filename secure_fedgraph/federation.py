@@ -267,15 +267,15 @@ def federate(
             a PyG ``Data``, a list of graphs that are classified whole (with ``clients``), a data set object
             of PyG or OGB, or a graph of NetworkX. A ``Data`` has ``edge_index`` (or ``adj_t``), ``x`` where
             nodes have features, and ``y``: classes, -1 where a node has none; or 0 and 1 in several columns;
-            or numbers; NaN where there is none. Its ``train_mask``, ``val_mask`` and ``test_mask`` are used as
-            they are; ``edge_weight`` and ``edge_attr`` go to models that take them. Of owners' own data
+            or numbers; NaN where there is none. Its ``train_mask``, ``val_mask`` and ``test_mask`` are used
+            as they are; ``edge_weight`` and ``edge_attr`` go to models that take them. Of owners' own data
             ``feature_names`` and ``class_names`` are compared, where they are given.
         clients: how many owners one data set is split among; 3 by default.
         partition: how one data set is split, ``louvain`` by default, ``random`` of a set of graphs;
             ``graph.partition.registry.BY_KIND`` lists the ways.
         seed: for the partition and the split, each from a sub-seed of its own.
-        split: the partition's own settings, e.g. ``{"local_share": 0.3}`` of ``label_skew``; or, of masks with
-            several splits ``[N, splits]``, the number of the one that is used, from 0.
+        split: the partition's own settings, e.g. ``{"local_share": 0.3}`` of ``label_skew``; or, of masks
+            with several splits ``[N, splits]``, the number of the one that is used, from 0.
         owners: who has which node of one ``Data``: a number or a name a node. The referee tests on the whole
             graph, and the links between owners are nobody's.
         rows: of owners of columns: the field that names an owner's rows. Each ``Data`` then has the features
@@ -329,8 +329,8 @@ def federate(
         raise wrong_type(
             "split",
             split,
-            "give the partition's settings as a dict, such as {'local_share': 0.3}, or the number of a split of "
-            "masks",
+            "give the partition's settings as a dict, such as {'local_share': 0.3}, or the number of a split "
+            "of masks",
         )
     check_whole("clients", clients, 1)
     dataset = _dataset(data, seed, settings, task, column)
@@ -453,8 +453,8 @@ def _dataset(
     made, notes = _own(data)
     if made is None:
         raise BadInput(
-            f"data is of type {type(data).__name__}: give a data set's name, a PyG Data, a list of graphs, or "
-            "a dict of owners' Data"
+            f"data is of type {type(data).__name__}: give a data set's name, a PyG Data, a list of graphs, "
+            "or a dict of owners' Data"
         )
     if settings:
         raise unknown_name(
@@ -478,7 +478,7 @@ def _own(data: object) -> tuple[Data | list[Data] | None, list[str]]:
     if not all(isinstance(one, Data) for one in graphs):
         odd = next(n for n, one in enumerate(graphs) if not isinstance(one, Data))
         raise wrong_type(f"data of graph {odd}", data[odd], "give a PyG Data")
-    return graphs, sorted({note for _, notes in found for note in notes})  # type: ignore[return-value]
+    return graphs, sorted({note for _, notes in found for note in notes})
 
 
 def _with_task(dataset: Dataset, task: str | None) -> Dataset:

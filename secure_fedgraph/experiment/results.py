@@ -270,6 +270,7 @@ def make_federation(experiment: Experiment) -> Federation:
             rows=experiment.rows,
             classes=experiment.classes,
             holders=experiment.holders,
+            split=experiment.split if isinstance(experiment.split, int) else None,
         )
     return federate(
         read_one(experiment.data) if experiment.own_data else experiment.data,

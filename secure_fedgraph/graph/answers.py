@@ -17,6 +17,8 @@ from secure_fedgraph.graph.schema import OF_LINKS, Task
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 """Types of features and of answers; torch computes almost nothing on others, such as float8 and uint64."""
+MASKS = ("train_mask", "val_mask", "test_mask")
+"""Which nodes (or links, or graphs) are which, booleans ``[N]``."""
 MOST_CLASSES = 100
 """Of answers that are floating: with more, whole numbers are numbers."""
 NOT_SAID = -1
@@ -58,7 +60,8 @@ class Target:
         """
         if self.positive != NOT_SAID and self.outputs != 2:
             raise BadInput(
-                f"{who}: positive = {self.positive} is of two classes, and there are {self.outputs}: leave it out"
+                f"{who}: positive = {self.positive} is of two classes, and there are {self.outputs}: "
+                "leave it out"
             )
         return 1 if self.positive == NOT_SAID else self.positive
 
@@ -110,7 +113,7 @@ def check_classes(graph: Data, who: str, mend: str) -> None:
 
 
 def task_of(given: Iterable[object]) -> Task | None:
-    """What the answers of several owners, or of several graphs, show together; None where they differ in kind.
+    """What answers of several owners, or of several graphs, show together; None where they differ in kind.
 
     Whole numbers and booleans are classes. So are floating ones that are whole, from 0 without gaps; others
     are numbers. Answers of several columns are labels.
@@ -151,9 +154,7 @@ def target_of(data: Data, rows: int, name: str, task: str | None = None, of: str
         return _of_links(data, rows, name, said or Task.LINK_CLASSES)
     y, notes = data.get("y"), list[str]()
     if not isinstance(y, Tensor):
-        raise BadInput(
-            f"{name}: the graph has no tensor 'y'; give x, edge_index and y, or task='links' to predict links."
-        )
+        raise BadInput(f"{name}: the graph has no tensor 'y'; give x, edge_index and y, or task='links'.")
     y = _plain(y, "y", name)
     if y.dim() == 2 and y.shape[1] == 1:
         y = y.squeeze(1)
@@ -166,8 +167,8 @@ def target_of(data: Data, rows: int, name: str, task: str | None = None, of: str
     found = said or task_of([y])
     if (y.dim() == 2) != (found == Task.LABELS):
         raise BadInput(
-            f"{name}: task = {str(found)!r}, and y has shape {tuple(y.shape)}: give y [{MANY[of]}, labels] of 0 "
-            f"and 1 for {str(Task.LABELS)!r}, and y [{MANY[of]}] for other tasks"
+            f"{name}: task = {str(found)!r}, and y has shape {tuple(y.shape)}: give y [{MANY[of]}, labels] "
+            f"of 0 and 1 for {str(Task.LABELS)!r}, and y [{MANY[of]}] for other tasks"
         )
     if found == Task.LABELS:
         target, said_more = Target(found, y.shape[1]), _check_labels(y, name, of)
@@ -179,8 +180,8 @@ def target_of(data: Data, rows: int, name: str, task: str | None = None, of: str
         y, target = _number(data, y.float(), name, of, said is not None)
         if not target.ranged:
             notes.append(
-                f"y has numbers, and the range {target.low:g} to {target.high:g} of its own is public now: give "
-                "low and high to publish none of it"
+                f"y has numbers, and the range {target.low:g} to {target.high:g} of its own is public now: "
+                "give low and high to publish none of it"
             )
     else:
         y, said_more = _classes(y, name, of, said is not None)
@@ -284,7 +285,8 @@ def _classes(y: Tensor, name: str, of: str, said: bool) -> tuple[Tensor, list[st
     if int(made.min()) < -1:
         row = int((made < -1).nonzero()[0])
         raise BadInput(
-            f"{name}: {of} {row} has label {int(made[row])}; labels count from 0, and -1 says that there is none."
+            f"{name}: {of} {row} has label {int(made[row])}; labels count from 0, and -1 says that there is "
+            "none."
         )
     if int(made.max()) < 0:
         raise BadInput(f"{name}: no {of} has a label; give y from 0 for some.")
@@ -335,15 +337,15 @@ def _number(data: Data, y: Tensor, name: str, of: str, said: bool) -> tuple[Tens
         or not given[0] < given[1]
     ):
         raise BadInput(
-            f"{name}: low = {str(given[0])[:40]}, high = {str(given[1])[:40]}: give two numbers, the lower first"
+            f"{name}: low = {str(given[0])[:40]}, high = {str(given[1])[:40]}: give two numbers, low first"
         )
     low, high = (float(end) for end in given)
     out = known & ((y < low) | (y > high))
     if bool(out.any()):
         row = int(out.nonzero()[0])
         raise BadInput(
-            f"{name}: y is {float(y[row]):g} at {of} {row}, outside of low = {low:g} to high = {high:g}: widen "
-            "the range, or clip y"
+            f"{name}: y is {float(y[row]):g} at {of} {row}, outside of low = {low:g} to high = {high:g}: "
+            "widen the range, or clip y"
         )
     return y, Target(Task.NUMBER, 1, low=low, high=high, ranged=True)
 
@@ -384,8 +386,8 @@ def _of_links(data: Data, nodes: int, name: str, task: Task) -> tuple[Any, ...]:
     if not fits or label.shape != ends.shape[1:] or not len(label):
         shape = tuple(ends.shape) if isinstance(ends, Tensor) else type(ends).__name__
         raise BadInput(
-            f"{name}: edge_label has shape {tuple(label.shape)} and edge_label_index {shape}: give [links] and "
-            "[2, links]"
+            f"{name}: edge_label has shape {tuple(label.shape)} and edge_label_index {shape}: give [links] "
+            "and [2, links]"
         )
     if int(ends.min()) < 0 or int(ends.max()) >= nodes:
         raise BadInput(f"{name}: edge_label_index names node {int(ends.max())}, and nodes run to {nodes - 1}")
@@ -393,8 +395,8 @@ def _of_links(data: Data, nodes: int, name: str, task: Task) -> tuple[Any, ...]:
     least, most = int(label.min()), int(label.max())
     if (task == Task.LINKS and most > 1) or most >= int((label >= 0).sum()):
         raise BadInput(
-            f"{name}: edge_label goes from {least} to {most}: number classes from 0 without gaps, -1 says that "
-            "there is none" + (", and a link is 1 or 0" if task == Task.LINKS else "")
+            f"{name}: edge_label goes from {least} to {most}: number classes from 0 without gaps, -1 says "
+            "that there is none" + (", and a link is 1 or 0" if task == Task.LINKS else "")
         )
     data.edge_label_index = ends.detach().to("cpu", torch.long, copy=True)
     outputs = 1 if task == Task.LINKS else most + 1

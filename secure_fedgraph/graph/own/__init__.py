@@ -1,1 +1,1 @@
-"""A user's own data as PyG, NumPy, NetworkX and OGB have them, made plain: tensors that are computed on."""
+"""What users bring that is no single PyG ``Data``: sets of graphs, data set objects, NetworkX, arrays."""

@@ -39,8 +39,8 @@ def brought(given: object, name: str) -> tuple[Data | list[Data] | None, list[st
     """
     if isinstance(given, HeteroData):
         raise BadInput(
-            f"{name} is a HeteroData, with several kinds of nodes or links, and one kind is learned from: give "
-            "data.to_homogeneous(), or the part of one kind"
+            f"{name} is a HeteroData, with several kinds of nodes or links, and one kind is learned from: "
+            "give data.to_homogeneous(), or the part of one kind"
         )
     if isinstance(given, Batch):
         return _read(name, given, given.to_data_list), []
@@ -66,8 +66,8 @@ def _read(name: str, given: object, read: Any) -> list[Any]:
     except Exception as error:  # what somebody else's code raises
         why = (str(error).splitlines() or [""])[0][:160]
         raise BadInput(
-            f"{name}, a {type(given).__name__}, cannot be read ({type(error).__name__}: {why}): give its graphs "
-            "as a list of PyG Data"
+            f"{name}, a {type(given).__name__}, cannot be read ({type(error).__name__}: {why}): give its "
+            "graphs as a list of PyG Data"
         ) from None
 
 
@@ -95,7 +95,7 @@ def _with(graph: Data, **fields: Any) -> Data:
 
 
 def _of_networkx(given: Any, name: str) -> tuple[Data, list[str]]:
-    """A graph of NetworkX: ``x``, ``y`` and masks of its nodes, or all that are numbers as columns of ``x``."""
+    """A graph of NetworkX: ``x``, ``y`` and masks of its nodes, or all their numbers as columns of ``x``."""
     nodes = dict(given.nodes(data=True))
     if not nodes:
         raise BadInput(f"{name} has no nodes: give at least one")

@@ -12,11 +12,11 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.answers import FLOATS, MANY, WHOLE, Target, answered, check_varied, target_of
+from secure_fedgraph.graph.conversions import plain, plain_masks
 from secure_fedgraph.graph.data.own_graph import NAMES, DataWarning, checked_graph, words_of
 from secure_fedgraph.graph.data.splits import MASKS
 from secure_fedgraph.graph.data.store import digest_of_data
 from secure_fedgraph.graph.kinds import GraphSetDataset
-from secure_fedgraph.graph.own.fields import plain, plain_masks
 from secure_fedgraph.graph.sample.packing import pack
 from secure_fedgraph.graph.schema import OF_LINKS
 
@@ -31,8 +31,8 @@ def own_set(graphs: Sequence[Data], task: str | None = None, notes: Sequence[str
     """A user's graphs, checked and copied, as one data set.
 
     Args:
-        graphs: each with ``edge_index [2, e]`` and ``y`` of the whole graph, and ``x [n, F]`` where nodes have
-            features; optional is ``edge_attr``. Masks are not used, which is said: partitions of sets of
+        graphs: each with ``edge_index [2, e]`` and ``y`` of the whole graph, and ``x [n, F]`` where nodes
+            have features; optional is ``edge_attr``. Masks are not used, which is said: partitions of sets of
             graphs draw their own.
         task: what is learned, where the answers do not show it.
         notes: what was converted before.
@@ -116,8 +116,8 @@ def checked_set(
     if len(shapes) > 1:
         odd = next(n for n, one in enumerate(answers) if len(one) != len(answers[0]))
         raise BadInput(
-            f"{name}: graph {odd}: y is the class of the whole graph, and has {len(answers[odd])} numbers where "
-            f"graph 0 has {len(answers[0])}: give one class or number, or as many labels of 0 and 1, a graph"
+            f"{name}: graph {odd}: y is the class of the whole graph, and has {len(answers[odd])} numbers "
+            f"where graph 0 has {len(answers[0])}: give one class or number, or as many labels of 0 and 1"
         )
     first = graphs[0]
     said_in = {key: first.get(key) for key in ("task", "positive", "low", "high")}
@@ -147,10 +147,10 @@ def _answer(y: object, place: str) -> Tensor:
         or not y.numel()
         or (y.dim() > 1 and len(y) > 1)
     ):
-        shape = f" and has shape {list(y.shape)}" if usable else ""
+        shape = f" and has shape {list(y.shape)}" if isinstance(y, Tensor) and not y.is_nested else ""
         raise BadInput(
-            f"{place}: y is the class of the whole graph{shape}; give one whole number from 0, one number, or "
-            f"labels of 0 and 1. Of several graphs of {MANY['node']} each is an owner's: leave clients out"
+            f"{place}: y is the class of the whole graph{shape}; give one whole number from 0, one number, "
+            f"or labels of 0 and 1. Of several graphs of {MANY['node']} each is an owner's: leave clients out"
         )
     return y.detach().cpu().reshape(-1)
 

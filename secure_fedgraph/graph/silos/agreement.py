@@ -93,8 +93,8 @@ def agreed(declared: Mapping[str, Declaration], kind: str, classes: int | None) 
         _check_feature_names(first, one, name, other)
         if other.task != one.task:
             raise BadInput(
-                f"task: {name} has {other.task!r} in its answers and {first} {one.task!r}; say what is learned, "
-                "with task=..., or give answers of one kind"
+                f"task: {name} has {other.task!r} in its answers and {first} {one.task!r}; say what is "
+                "learned, with task=..., or give answers of one kind"
             )
         if one.task == Task.LABELS and (other.classes, other.class_names) != (one.classes, one.class_names):
             raise BadInput(
@@ -135,19 +135,21 @@ def agreed(declared: Mapping[str, Declaration], kind: str, classes: int | None) 
 def _range(declared: Mapping[str, Declaration]) -> tuple[float, float]:
     """The ends of a number that is learned: as owners give them, else as their numbers have them together."""
     given = {name: (one.low, one.high) for name, one in declared.items() if one.ranged}
-    first, ends = next(iter(given.items()), ("", None))
+    least, most = min(one.low for one in declared.values()), max(one.high for one in declared.values())
+    if not given:
+        return least, most
+    first, ends = next(iter(given.items()))
     for name, other in given.items():
         if other != ends:
             raise BadInput(
                 f"low, high: {name} has {other[0]:g} to {other[1]:g} and {first} {ends[0]:g} to {ends[1]:g}; "
                 "give the same"
             )
-    least, most = min(one.low for one in declared.values()), max(one.high for one in declared.values())
-    if ends is not None and (least, most) != ends:
+    if (least, most) != ends:
         name = next(name for name, one in declared.items() if one.low < ends[0] or one.high > ends[1])
         raise BadInput(
-            f"low, high: {first} gives {ends[0]:g} to {ends[1]:g}, and {name} has numbers outside: give low and "
-            "high to both"
+            f"low, high: {first} gives {ends[0]:g} to {ends[1]:g}, and {name} has numbers outside: give low "
+            "and high to both"
         )
     return least, most
 

@@ -88,7 +88,8 @@ def check_fits(
             )
     if declared.task != schema.task:
         raise BadInput(
-            f"task is {declared.task!r} in {name}'s data and {str(schema.task)!r} in the federation's file: {mend}"
+            f"task is {declared.task!r} in {name}'s data and {str(schema.task)!r} in the federation's "
+            f"file: {mend}"
         )
     if declared.task == Task.NUMBER and not schema.low <= declared.low <= declared.high <= schema.high:
         raise BadInput(
@@ -107,8 +108,8 @@ def check_fits(
         raise BadInput(f"{name}'s data have class {strange[0]!r}, which the federation's file lacks: {mend}")
     if declared.task in (Task.LABELS, Task.NUMBER) and declared.classes != schema.classes:
         raise BadInput(
-            f"{name}'s data have {declared.classes} answers each, and the federation's file has {schema.classes}: "
-            f"{mend}"
+            f"{name}'s data have {declared.classes} answers each, and the federation's file has "
+            f"{schema.classes}: {mend}"
         )
     if not class_names and declared.classes > schema.classes:
         raise BadInput(

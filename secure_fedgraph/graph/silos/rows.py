@@ -11,11 +11,11 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.answers import Target, check_varied, task_of
+from secure_fedgraph.graph.conversions import plain
 from secure_fedgraph.graph.data.checks import check_owner
 from secure_fedgraph.graph.data.own_graph import NAMES, DataWarning, checked_graph, words_of
 from secure_fedgraph.graph.data.splits import MASKS, stratified
 from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
-from secure_fedgraph.graph.own.fields import plain
 from secure_fedgraph.graph.own.sets import checked_set
 from secure_fedgraph.graph.partition.result import TestSet
 from secure_fedgraph.graph.sample.packing import pack
@@ -77,9 +77,9 @@ def owners_of_sets(
 ) -> Silos:
     """Owners with a set of graphs each, which are to be classified whole.
 
-    A graph's ``y`` is its class (or number, or labels). Where graphs have boolean ``train_mask``, ``val_mask``
-    and ``test_mask`` of one entry, these are kept to; otherwise an owner tests on a tenth of its graphs, class
-    by class.
+    A graph's ``y`` is its class (or number, or labels). Where graphs have boolean ``train_mask``,
+    ``val_mask`` and ``test_mask`` of one entry, these are kept to; otherwise an owner tests on a tenth of its
+    graphs, class by class.
 
     Args:
         given: each owner's graphs, by name, sorted.

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import torch
 from click.testing import CliRunner, Result
+from small_graphs import triangles
 from torch_geometric.data import Data
 
 from secure_fedgraph.cli.main import main
-from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.graph.data.synthetic import citation
 from secure_fedgraph.graph.silos.places import PUBLISHED, is_place, published
@@ -112,10 +112,19 @@ def test_a_hostile_graph_is_refused(field: str, value: torch.Tensor, words: str)
     assert not Path("out").exists() or not any(Path("out").iterdir())
 
 
-def test_a_list_of_graphs_is_no_graph() -> None:
+def test_a_list_of_graphs_is_handed_out() -> None:
+    torch.save([one.to_dict() for one in triangles(30).graphs], "mine.pt")
+    assert len(read_one("mine.pt")) == 30
+    small = ["--set=training.hidden=8", "--rounds", "1", "--quiet", "--policy", "plaintext", "--clients", "2"]
+    done = call("run", *small, "--data", "mine.pt", "--algorithm", "gin-fedavg", "--out", "out")
+    assert done.exit_code == 0, done.output
+    assert result()["data"]["partition"]["name"] == "random" and result()["data"]["clients"] == 2
+
+
+def test_a_list_of_graphs_of_nodes_is_refused() -> None:
     torch.save([graph(), graph()], "mine.pt")
-    with pytest.raises(BadInput, match="--silo"):
-        read_one("mine.pt")
+    done = run("--data", "mine.pt", "--out", "out")
+    assert done.exit_code == 2 and "class of the whole graph" in done.stderr, done.output
 
 
 @pytest.mark.parametrize("place", ["gone.pt", "gone/", "gone.csv,gone2.csv"])

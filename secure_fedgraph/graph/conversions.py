@@ -13,8 +13,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph.data.checks import WHOLE
-from secure_fedgraph.graph.data.splits import MASKS
+from secure_fedgraph.graph.answers import MASKS, WHOLE
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS
 
 FIELDS = ("x", "y", "edge_index", *EDGE_FIELDS, "edge_label_index", "edge_label", *MASKS)
@@ -74,7 +73,7 @@ def plain(data: Data, name: str, whole: bool = False) -> tuple[Data, list[str]]:
 
 
 def plain_masks(data: Data, rows: int, name: str, column: int | None = None) -> list[str]:
-    """Makes the masks of a plain graph booleans, a row each, where they are something else that says the same.
+    """Makes a plain graph's masks booleans, a row each, where they are something else that says the same.
 
     That is one of several splits ``[rows, splits]``, numbers 0 and 1, or the places of what is in the mask.
 
