@@ -205,8 +205,9 @@ def check_varied(given: Sequence[Tensor], who: str) -> None:
     Traceback (most recent call last):
     secure_fedgraph.errors.BadInput: mine: every label is class 1, and there is nothing else to tell it ...
     """
-    ends = [y[answered(y)].reshape(int(answered(y).sum()), -1) for y in given]
-    ends = [torch.stack([one.amin(0), one.amax(0)]) for one in ends if len(one)]
+    known = [y[answered(y)] for y in given]
+    rows = [one if one.dim() > 1 else one.unsqueeze(1) for one in known if len(one)]
+    ends = [torch.stack([one.amin(0), one.amax(0)]) for one in rows]
     if not ends:
         raise BadInput(f"{who}: no node has a label; give y from 0 for some.")
     both = torch.stack(ends)

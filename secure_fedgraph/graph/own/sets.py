@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph.answers import FLOATS, MANY, WHOLE, Target, answered, check_varied, target_of
+from secure_fedgraph.graph.answers import FLOATS, WHOLE, Target, answered, check_varied, target_of
 from secure_fedgraph.graph.conversions import plain, plain_masks
 from secure_fedgraph.graph.data.own_graph import NAMES, DataWarning, checked_graph, words_of
 from secure_fedgraph.graph.data.splits import MASKS
@@ -89,6 +89,7 @@ def checked_set(
         raise BadInput(f"{name} has no graphs: give at least one")
     made, answers, notes = list[Data](), list[Tensor](), dict[str, int]()
     attributes: list[tuple[int, ...] | None] = []
+    of_nodes = True
     for number, graph in enumerate(graphs):
         place = f"{name}: graph {number}"
         if not isinstance(graph, Data):
@@ -96,6 +97,7 @@ def checked_set(
         given, said = plain(graph, place, whole=True)
         answers.append(_answer(given.get("y"), place))
         x = given.get("x")
+        of_nodes &= isinstance(x, Tensor) and 1 < len(x) == len(answers[-1]) and given.y.dim() == 1
         nodes = torch.zeros(x.shape[:1] if isinstance(x, Tensor) else (0,), dtype=torch.long)
         said += plain_masks(given, 1, place, column)
         if given.get("edge_weight") is not None:
@@ -112,6 +114,11 @@ def checked_set(
         for key in MASKS:
             one[key] = given.get(key)
         made.append(one)
+    if of_nodes:
+        raise BadInput(
+            f"{name}: each y has a number a node, and y is the class of the whole graph: of several graphs "
+            "of nodes each is an owner's, so leave clients out; several labels of a graph are [1, labels]"
+        )
     shapes = {len(one) for one in answers}
     if len(shapes) > 1:
         odd = next(n for n, one in enumerate(answers) if len(one) != len(answers[0]))
@@ -137,7 +144,7 @@ def checked_set(
 
 def _answer(y: object, place: str) -> Tensor:
     """A graph's answer as ``[numbers]``."""
-    if isinstance(y, bool | int | float):
+    if isinstance(y, bool | float) or (isinstance(y, int) and abs(y) < 2**31):
         y = torch.tensor(y)
     usable = isinstance(y, Tensor) and y.layout is torch.strided and not (y.is_meta or y.is_nested)
     if (
@@ -150,7 +157,7 @@ def _answer(y: object, place: str) -> Tensor:
         shape = f" and has shape {list(y.shape)}" if isinstance(y, Tensor) and not y.is_nested else ""
         raise BadInput(
             f"{place}: y is the class of the whole graph{shape}; give one whole number from 0, one number, "
-            f"or labels of 0 and 1. Of several graphs of {MANY['node']} each is an owner's: leave clients out"
+            "or labels of 0 and 1, [1, labels]"
         )
     return y.detach().cpu().reshape(-1)
 

@@ -123,7 +123,7 @@ def test_a_list_of_graphs_is_handed_out() -> None:
 
 def test_a_list_of_graphs_of_nodes_is_refused() -> None:
     torch.save([graph(), graph()], "mine.pt")
-    done = run("--data", "mine.pt", "--out", "out")
+    done = run("--data", "mine.pt", "--algorithm", "fedavg", "--out", "out")
     assert done.exit_code == 2 and "class of the whole graph" in done.stderr, done.output
 
 
