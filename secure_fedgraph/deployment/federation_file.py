@@ -19,7 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from secure_fedgraph import files
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph.schema import NO_EDGE_ATTR, Schema
+from secure_fedgraph.graph.answers import NOT_SAID
+from secure_fedgraph.graph.schema import NO_EDGE_ATTR, Schema, Task
 from secure_fedgraph.graph.silos.agreement import Declaration, agreed, check_names, class_names
 from secure_fedgraph.protocol.text import printable
 
@@ -74,6 +75,7 @@ class Held(_Table):
         rows_at_most: how many rows such a silo may have: so many names a lying silo can try when rows are
             aligned.
         holders: how many silos may hold the same node or graph.
+        task, positive, low, high: what is learned, as :class:`~secure_fedgraph.graph.schema.Schema` has it.
     """
 
     kind: Literal["node", "graph"] = "node"
@@ -87,12 +89,24 @@ class Held(_Table):
     labels: Literal["one", "all"] = "all"
     rows_at_most: int = Field(default=1_000_000, ge=1, le=2**24)
     holders: int = Field(1, ge=1)
+    task: Task = Task.CLASSES
+    positive: int = Field(default=1, ge=0)
+    low: float = Field(default=0.0, allow_inf_nan=False)
+    high: float = Field(default=0.0, allow_inf_nan=False)
 
     @property
     def schema_of_data(self) -> Schema:
         """The same as models read it."""
         return Schema(
-            self.features, self.classes, self.kind, edge_weight=self.edge_weight, edge_attr=self.edge_attr
+            self.features,
+            self.classes,
+            self.kind,
+            edge_weight=self.edge_weight,
+            edge_attr=self.edge_attr,
+            task=str(self.task.value),
+            positive=self.positive,
+            low=self.low,
+            high=self.high,
         )
 
 
@@ -307,7 +321,8 @@ class Card(_Table):
         schema_: the format.
         name, identity, node: as :class:`Member` has them.
         kind: as :class:`Held` has it.
-        declaration: features, classes, names and edge fields, as owners in one process declare them.
+        declaration: features, classes, names, edge fields and what is learned, as owners in one process
+            declare them.
         rows: with columns of rows, the column that names the rows.
         labels: with columns of rows, whether it has labels.
     """
@@ -325,6 +340,11 @@ class Card(_Table):
     class_names: tuple[str, ...] = ()
     edge_weight: bool = False
     edge_attr: int = NO_EDGE_ATTR
+    task: Task = Task.CLASSES
+    positive: int = Field(default=NOT_SAID, ge=NOT_SAID, le=1)
+    low: float = Field(default=0.0, allow_inf_nan=False)
+    high: float = Field(default=0.0, allow_inf_nan=False)
+    ranged: bool = False
     rows: str = ""
     labels: bool = True
 
@@ -338,6 +358,11 @@ class Card(_Table):
             self.class_names,
             self.edge_weight,
             self.edge_attr,
+            str(self.task.value),
+            self.positive,
+            self.low,
+            self.high,
+            self.ranged,
         )
 
 
@@ -413,6 +438,10 @@ def held_by(cards: Mapping[str, Card], classes: int | None, holders: int) -> Hel
         edge_weight=schema.edge_weight,
         edge_attr=schema.edge_attr,
         holders=holders,
+        task=Task(schema.task),
+        positive=schema.positive,
+        low=schema.low,
+        high=schema.high,
     )
 
 

@@ -174,16 +174,16 @@ def _positive(declared: Mapping[str, Declaration], classes: int) -> int:
 
 
 def class_names(declared: Mapping[str, Declaration]) -> tuple[str, ...]:
-    """The names of all owners' classes, sorted, or of all labels, in order; empty where they are numbers.
+    """The names of all owners' classes: in their order where it is the same everywhere, else sorted.
+
+    They are empty where labels are numbers.
 
     >>> one, other = (Declaration(1, 1, class_names=(name,)) for name in ("yes", "no"))
     >>> class_names({"a": one, "b": other})
     ('no', 'yes')
     """
-    first = next(iter(declared.values()))
-    if first.task in (Task.LABELS, Task.NUMBER):
-        return first.class_names
-    return tuple(sorted({name for one in declared.values() for name in one.class_names}))
+    orders = {one.class_names for one in declared.values()}
+    return orders.pop() if len(orders) == 1 else tuple(sorted({name for one in orders for name in one}))
 
 
 def _check_feature_names(first: str, one: Declaration, name: str, other: Declaration) -> None:

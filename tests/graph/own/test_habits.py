@@ -518,9 +518,11 @@ def test_each_owner_may_have_one_class() -> None:
 
 def test_the_positive_class_is_numbered_with_the_others() -> None:
     named = {"class_names": ["good", "bad"], "y": graph().y.clamp(max=1)}
-    made = sfg.federate({"a": graph(**named, positive=0), "b": graph(**named)}, holders=2)
+    other = {"class_names": ["bad", "good"], "y": 1 - graph().y.clamp(max=1)}
+    made = sfg.federate({"a": graph(**named, positive=0), "b": graph(**other)}, holders=2)
     assert made.facts["class_names"] == ["bad", "good"] and made.schema.positive == 1
-    assert sfg.federate({"a": graph(**named, positive=1)}).schema.positive == 0
+    made = sfg.federate({"a": graph(**named), "b": graph(**other, positive=0)}, holders=2)
+    assert made.schema.positive == 0
 
 
 def test_the_range_of_a_number_is_that_of_all_owners() -> None:
