@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
@@ -66,6 +66,19 @@ class Target:
         return 1 if self.positive == NOT_SAID else self.positive
 
 
+def is_plain(value: object) -> TypeGuard[Tensor]:
+    """Whether it is a tensor whose numbers lie one after the other in memory, so that anything can be asked.
+
+    >>> is_plain(torch.ones(2)), is_plain(torch.ones(2).to_sparse()), is_plain([1])
+    (True, False, False)
+    """
+    return (
+        isinstance(value, Tensor)
+        and not (value.is_nested or value.is_meta or value.is_quantized)
+        and value.layout is torch.strided
+    )
+
+
 def answered(y: Tensor) -> Tensor:
     """Which have an answer, ``[n]``: a class from 0 on, or numbers that are all there.
 
@@ -121,7 +134,8 @@ def task_of(given: Iterable[object]) -> Task | None:
     >>> task_of([torch.tensor([0.0, 2.0]), torch.tensor([1.0])]), task_of([torch.tensor([0.5])])
     (<Task.CLASSES: 'classes'>, <Task.NUMBER: 'number'>)
     """
-    columns = [one.reshape(len(one), -1) for one in given if isinstance(one, Tensor) and one.dim()]
+    plain = [one for one in given if is_plain(one) and one.dim()]
+    columns = [one.flatten(1) if one.dim() > 1 else one.unsqueeze(1) for one in plain]
     if not columns or len({one.shape[1] for one in columns}) > 1:
         return None
     if columns[0].shape[1] > 1:
@@ -232,9 +246,9 @@ def task_said(data: Data, name: str, task: str | None) -> Task | None:
         BadInput: for an unknown one, or two that differ.
     """
     own = data.get("task")
-    for key, value in (("task", own), ("task", task)):
-        if value is not None and value not in list(Task):
-            raise BadInput(f"{name}: {key} = {str(value)[:60]!r}: give one of {', '.join(Task)}")
+    for value in (own, task):
+        if value is not None and not (isinstance(value, str) and value in list(Task)):
+            raise BadInput(f"{name}: task = {str(value)[:60]!r}: give one of {', '.join(Task)}")
     if own is not None and task is not None and own != task:
         raise BadInput(
             f"{name}: task = {str(own)!r}, and {str(task)!r} is asked for: leave one of the two out"
@@ -253,7 +267,7 @@ def positive_said(data: Data, name: str) -> int:
 
 
 def _plain(y: Tensor, key: str, name: str) -> Tensor:
-    if y.is_nested or y.is_meta:
+    if y.is_nested or y.is_meta or y.is_quantized:
         raise BadInput(f"{name}: {key} is a nested tensor or has no numbers; give a plain tensor.")
     if y.layout is not torch.strided:
         raise BadInput(f"{name}: {key} is {y.layout}; convert it with {key}.to_dense().")
@@ -331,7 +345,7 @@ def _number(data: Data, y: Tensor, name: str, of: str, said: bool) -> tuple[Tens
             f"y = (y + 1) // 2, or task={str(Task.NUMBER)!r}"
         )
     given = data.get("low"), data.get("high")
-    if given == (None, None):
+    if all(end is None for end in given):
         return y, Target(Task.NUMBER, 1, low=outwards(least, down=True), high=outwards(most, down=False))
     if (
         not all(isinstance(end, int | float) and math.isfinite(end) for end in given)
@@ -380,12 +394,9 @@ def _of_links(data: Data, nodes: int, name: str, task: Task) -> tuple[Any, ...]:
     if ends is None and label.shape == data.edge_index.shape[1:]:
         ends = data.edge_index
         notes.append("edge_label_index is missing, so edge_label is of edge_index, in its order")
-    fits = (
-        isinstance(ends, Tensor) and ends.layout is torch.strided and not ends.is_meta and not ends.is_nested
-    )
-    fits = fits and ends.dtype in (torch.int32, torch.int64) and ends.dim() == 2 and len(ends) == 2
+    fits = is_plain(ends) and ends.dtype in (torch.int32, torch.int64) and ends.dim() == 2 and len(ends) == 2
     if not fits or label.shape != ends.shape[1:] or not len(label):
-        shape = tuple(ends.shape) if isinstance(ends, Tensor) else type(ends).__name__
+        shape = tuple(ends.shape) if is_plain(ends) else type(ends).__name__
         raise BadInput(
             f"{name}: edge_label has shape {tuple(label.shape)} and edge_label_index {shape}: give [links] "
             "and [2, links]"

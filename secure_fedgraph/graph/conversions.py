@@ -13,7 +13,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph.answers import MASKS, WHOLE
+from secure_fedgraph.graph.answers import MASKS, WHOLE, is_plain
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS
 
 FIELDS = ("x", "y", "edge_index", *EDGE_FIELDS, "edge_label_index", "edge_label", *MASKS)
@@ -66,7 +66,7 @@ def plain(data: Data, name: str, whole: bool = False) -> tuple[Data, list[str]]:
     if sparse.issparse(x) or (isinstance(x, Tensor) and _is_sparse(x)):
         made.x = x = _dense(name, x)
         notes.append(f"x is sparse and became dense, {list(x.shape)}")
-    if isinstance(x, Tensor) and x.dtype in CONVERTED and not x.is_meta and not x.is_nested:
+    if is_plain(x) and x.dtype in CONVERTED:
         notes.append(f"x of {x.dtype} became float32")
         made.x = x.detach().float()
     return made, notes
@@ -94,7 +94,7 @@ def plain_masks(data: Data, rows: int, name: str, column: int | None = None) -> 
         value = data.get(key)
         if isinstance(value, list | tuple):
             value = _listed(value)
-        if not isinstance(value, Tensor) or value.layout is not torch.strided or value.is_meta:
+        if not is_plain(value):
             continue
         if value.dim() == 2 and len(value) == rows:
             splits = value.shape[1]
@@ -148,7 +148,11 @@ def _tensor(name: str, key: str, value: np.ndarray) -> Tensor:
 
 
 def _is_sparse(x: Tensor) -> bool:
-    return x.layout in (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc) and not x.is_meta
+    return (
+        not x.is_nested
+        and not x.is_meta
+        and x.layout in (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
+    )
 
 
 def _dense(name: str, x: Any) -> Tensor:
@@ -219,12 +223,12 @@ def _links(data: Data, name: str) -> str:
 
 def _without_features(data: Data, name: str, whole: bool) -> Tensor:
     links = data.edge_index
-    fits = isinstance(links, Tensor) and links.layout is torch.strided and links.dim() == 2
-    fits = fits and len(links) == 2 and links.dtype in (torch.int32, torch.int64) and not links.is_meta
+    fits = is_plain(links) and links.dim() == 2 and len(links) == 2
+    fits = fits and links.dtype in (torch.int32, torch.int64)
     nodes: object = data.num_nodes if "num_nodes" in data else None
     if nodes is None and not whole:
         columns = (data.get(key) for key in ("y", *MASKS))
-        nodes = next((len(one) for one in columns if isinstance(one, Tensor) and one.dim()), None)
+        nodes = next((len(one) for one in columns if is_plain(one) and one.dim()), None)
     if nodes is None and fits and links.numel():
         nodes = int(links.max()) + 1
     if isinstance(nodes, bool) or not isinstance(nodes, int) or not 1 <= nodes <= MOST_NODES:

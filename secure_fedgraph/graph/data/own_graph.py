@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph.answers import Target, answered, answers_of, check_varied, target_of
+from secure_fedgraph.graph.answers import Target, answered, answers_of, check_varied, is_plain, target_of
 from secure_fedgraph.graph.conversions import plain, plain_masks
 from secure_fedgraph.graph.data.canonical import content_digest
 from secure_fedgraph.graph.data.checks import check_inputs
@@ -190,10 +190,11 @@ def _edge_field(name: str, key: str, value: object, edges: int) -> Tensor:
     shapes = "[edges]" if key == "edge_weight" else "[edges] or [edges, columns]"
     if not isinstance(value, Tensor):
         raise BadInput(f"{name}: {key} is of type {type(value).__name__}; give a tensor {shapes}")
-    fits = value.dim() in ((1,) if key == "edge_weight" else (1, 2)) and value.shape[0] == edges
-    if not fits or value.layout is not torch.strided:
+    if not is_plain(value):
+        raise BadInput(f"{name}: {key} has type {value.dtype} and is no plain tensor; give {shapes}")
+    if value.dim() not in ((1,) if key == "edge_weight" else (1, 2)) or value.shape[0] != edges:
         raise BadInput(f"{name}: {key} has shape {tuple(value.shape)} for {edges} edges; give {shapes}")
-    if value.is_complex() or value.is_quantized:
+    if value.is_complex():
         raise BadInput(f"{name}: {key} has type {value.dtype}; give real numbers")
     numbers = _copied(value, torch.float32)
     if not bool(torch.isfinite(numbers).all()):
@@ -260,6 +261,8 @@ def _derived(rest: Tensor, y: Tensor, missing: list[str], seed: int) -> dict[str
 def _mask(name: str, key: str, value: object, nodes: int) -> Tensor:
     if not isinstance(value, Tensor):
         raise BadInput(f"{name}: {key} is of type {type(value).__name__}; give booleans [{nodes}]")
+    if value.is_nested or value.is_meta:
+        raise BadInput(f"{name}: {key} is no plain tensor; give booleans [{nodes}]")
     if value.shape != (nodes,):
         raise BadInput(
             f"{name}: {key} has shape {tuple(value.shape)} for {nodes} nodes; give booleans [{nodes}]"

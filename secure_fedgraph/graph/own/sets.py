@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph.answers import FLOATS, WHOLE, Target, answered, check_varied, target_of
+from secure_fedgraph.graph.answers import FLOATS, WHOLE, Target, answered, check_varied, is_plain, target_of
 from secure_fedgraph.graph.conversions import plain, plain_masks
 from secure_fedgraph.graph.data.own_graph import NAMES, DataWarning, checked_graph, words_of
 from secure_fedgraph.graph.data.splits import MASKS
@@ -51,6 +51,7 @@ def own_set(graphs: Sequence[Data], task: str | None = None, notes: Sequence[str
     if said or notes:
         warnings.warn(f"{NAME}: {'; '.join([*notes, *said])}", DataWarning, stacklevel=4)
     features, named = (words_of(graphs[0], key, NAME) for key in NAMES)
+    checked = unmasked(checked)
     return GraphSetDataset(
         name=NAME,
         graphs=checked,
@@ -97,8 +98,8 @@ def checked_set(
         given, said = plain(graph, place, whole=True)
         answers.append(_answer(given.get("y"), place))
         x = given.get("x")
-        of_nodes &= isinstance(x, Tensor) and 1 < len(x) == len(answers[-1]) and given.y.dim() == 1
-        nodes = torch.zeros(x.shape[:1] if isinstance(x, Tensor) else (0,), dtype=torch.long)
+        of_nodes &= is_plain(x) and x.dim() > 0 and 1 < len(x) == len(answers[-1]) and given.y.dim() == 1
+        nodes = torch.zeros(x.shape[:1] if is_plain(x) else (0,), dtype=torch.long)
         said += plain_masks(given, 1, place, column)
         if given.get("edge_weight") is not None:
             said.append("edge_weight is not used")
@@ -112,7 +113,8 @@ def checked_set(
             if words_of(graph, key, place) != words_of(graphs[0], key, name):
                 raise BadInput(f"{place}: {key} differs from that of graph 0; give the same to all")
         for key in MASKS:
-            one[key] = given.get(key)
+            if given.get(key) is not None:
+                one[key] = _mask(given[key], key, place)
         made.append(one)
     if of_nodes:
         raise BadInput(
@@ -146,20 +148,29 @@ def _answer(y: object, place: str) -> Tensor:
     """A graph's answer as ``[numbers]``."""
     if isinstance(y, bool | float) or (isinstance(y, int) and abs(y) < 2**31):
         y = torch.tensor(y)
-    usable = isinstance(y, Tensor) and y.layout is torch.strided and not (y.is_meta or y.is_nested)
     if (
-        not isinstance(y, Tensor)
-        or not usable
+        not is_plain(y)
         or y.dtype not in (*FLOATS, *WHOLE, torch.bool)
         or not y.numel()
         or (y.dim() > 1 and len(y) > 1)
     ):
-        shape = f" and has shape {list(y.shape)}" if isinstance(y, Tensor) and not y.is_nested else ""
+        shape = f" and has shape {list(y.shape)}" if is_plain(y) else ""
         raise BadInput(
             f"{place}: y is the class of the whole graph{shape}; give one whole number from 0, one number, "
             "or labels of 0 and 1, [1, labels]"
         )
     return y.detach().cpu().reshape(-1)
+
+
+def _mask(value: object, key: str, place: str) -> Tensor:
+    if not is_plain(value) or value.dtype != torch.bool or value.numel() != 1:
+        raise BadInput(f"{place} has no {key} of one boolean: give one, or leave masks out")
+    return value.reshape(1)
+
+
+def unmasked(graphs: Sequence[Data]) -> list[Data]:
+    """The same graphs without masks, which some may have and some not."""
+    return [Data(**{k: v for k, v in one.to_dict().items() if k not in MASKS}) for one in graphs]
 
 
 def _check_like_the_first(

@@ -16,7 +16,7 @@ from secure_fedgraph.graph.data.checks import check_owner
 from secure_fedgraph.graph.data.own_graph import NAMES, DataWarning, checked_graph, words_of
 from secure_fedgraph.graph.data.splits import MASKS, stratified
 from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
-from secure_fedgraph.graph.own.sets import checked_set
+from secure_fedgraph.graph.own.sets import checked_set, unmasked
 from secure_fedgraph.graph.partition.result import TestSet
 from secure_fedgraph.graph.sample.packing import pack
 from secure_fedgraph.graph.schema import NO_EDGE_ATTR, Schema, Task
@@ -198,7 +198,7 @@ def _agreed(
 def _packed(name: str, graphs: Sequence[Data], seed: int) -> Data:
     if not graphs:
         raise BadInput(f"{name} has no graph with an answer: give at least one")
-    packed = pack(graphs)
+    packed = pack(unmasked(graphs))
     given = any(graph.get(key) is not None for graph in graphs for key in MASKS)
     if not given:
         masks: tuple[torch.Tensor, ...] = stratified(packed.y, seed, 0.9, 0.0)
@@ -217,7 +217,7 @@ def _graph_mask(name: str, graphs: Sequence[Data], key: str) -> torch.Tensor:
     values = []
     for number, graph in enumerate(graphs):
         mask = graph.get(key)
-        if not isinstance(mask, torch.Tensor) or mask.dtype != torch.bool or mask.numel() != 1:
+        if mask is None:
             raise BadInput(f"{name}: graph {number} has no {key} of one boolean, and other graphs have masks")
         values.append(bool(mask))
     return torch.tensor(values)
