@@ -106,7 +106,8 @@ def measured(
         rng = np.random.default_rng(seed)
         drawn = _drawn(cells, kept[0], rng)
         if noise:
-            drawn = _likely(cells, drawn + rng.normal(0.0, noise, drawn.shape), noise)
+            noised = drawn + rng.normal(0.0, noise, drawn.shape)
+            drawn = _likely(cells, noised if held_out is not None else _first_alone(noised), noise)
         again = _figures(cells, drawn)
     found = {}
     for name, value in now.items():
@@ -166,6 +167,12 @@ def _likely(cells: Counting, parts: Array, noise: float) -> Array:
     likely = np.stack(smoothed_pairs(pairs[:, 0], pairs[:, 1], noise), axis=1)
     kept[..., first:last] = likely.reshape(*parts.shape[:-1], last - first)
     return kept
+
+
+def _first_alone(parts: Array) -> Array:
+    """The cells of test items, and none of validation items."""
+    made: Array = parts * np.array([1.0, 0.0])[:, None]
+    return made
 
 
 def _drawn(cells: Counting, kept: Array, rng: np.random.Generator) -> Array:
