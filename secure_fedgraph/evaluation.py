@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 
-from secure_fedgraph.algorithm import TESTED
+from secure_fedgraph.algorithm import ITEMS, TESTED
 from secure_fedgraph.errors import BadInput, WrongType
 from secure_fedgraph.graph.partition.result import EVERYBODY, TestSet
 from secure_fedgraph.graph.partition.sampled import interval, sampled
+from secure_fedgraph.graph.schema import Task
 from secure_fedgraph.loading import postponed
+from secure_fedgraph.metrics.counting import FEW, MANY, Counting
+from secure_fedgraph.metrics.figures import Measured, measured
 from secure_fedgraph.models import personal
 from secure_fedgraph.models.finite import named_classes
+from secure_fedgraph.models.targets import loss_of, right
 from secure_fedgraph.protocol.upload import unlike_real_numbers
 
 if TYPE_CHECKING:
@@ -27,6 +31,10 @@ if TYPE_CHECKING:
     from secure_fedgraph.round import Round
 
 stats = postponed("scipy.stats")
+PARTS = ("test", "validation")
+"""Names of the counts in an upload."""
+ROUNDED = 0.1
+"""Counts that their carrier rounds by more than this carry noise, as far as metrics are concerned."""
 MODES = ("referee", "in_band", "at_home")
 NOTES = {
     "referee": "test data outside the guarantee: a referee outside the federation holds it",
@@ -60,7 +68,7 @@ class Evaluator:
 
     def channels(self, algorithm: Algorithm) -> tuple[Channel, ...]:
         """The channels on which it asks, besides those that the algorithm declares."""
-        return (algorithm.OWN_TESTS,) if self.test_set.own_tests else ()
+        return (algorithm.OWN_TESTS, algorithm.OWN_SCORES) if self.test_set.own_tests else ()
 
     @property
     def tested(self) -> int:
@@ -92,14 +100,19 @@ class Evaluator:
         asked = self.test_set.labels[_together(self.test_set.tests)]
         return float(torch.bincount(asked.long()).max() / len(asked)) if len(asked) else None
 
-    def evaluate(self, algorithm: Algorithm, state: State, round: Round, schema: Schema) -> dict[str, Any]:
+    def evaluate(
+        self, algorithm: Algorithm, state: State, round: Round, schema: Schema, final: bool = False
+    ) -> dict[str, Any]:
         """Scores a round.
+
+        Args:
+            final: whether all metrics are wanted, with intervals, beside the one that is followed.
 
         Returns:
             ``global``: accuracy on all test nodes (with personal models: the mean over models); ``local``:
             the mean over owners of the accuracy on their own test nodes, and ``owners`` each one's;
             ``auc`` or ``mae`` where the algorithm's paper measures that; ``validation``: the same measure on
-            validation nodes; ``loss``: cross entropy on them.
+            validation nodes; ``loss``: cross entropy on them; ``metrics``: by name, where they are wanted.
         """
         figures: dict[str, Any] = {}
         metric = algorithm.measure(schema)
@@ -117,9 +130,15 @@ class Evaluator:
                     ScoreWarning,
                     stacklevel=2,
                 )
-            figures |= self._marked(scores, metric)
+            figures |= self._marked(scores, metric, schema)
+            if final and schema.kind != "ratings":
+                figures |= self._measured(scores, schema)
         if self.test_set.own_tests:
-            figures |= _owners_scores(round.gather(algorithm.OWN_TESTS, algorithm.released(state)), metric)
+            released = algorithm.released(state)
+            figures |= _owners_scores(round.gather(algorithm.OWN_TESTS, released), metric, schema)
+            if final and schema.kind != "ratings":
+                counted = round.gather(algorithm.OWN_SCORES, released).values()
+                figures |= _in_words(_measured_of(counted, Counting(schema, MANY)))
         return {name: value for name, value in figures.items() if value == value}  # NaN: no test data
 
     def personal(self, algorithm: Algorithm, state: State, round: Round, schema: Schema) -> dict[str, float]:
@@ -173,28 +192,46 @@ class Evaluator:
                     f"{list(shape)} here, and it returned the shape {list(rows.shape)}"
                 )
 
-    def _marked(self, scores: Mapping[str, torch.Tensor], metric: str) -> dict[str, Any]:
+    def _measured(self, scores: Mapping[str, torch.Tensor], schema: Schema) -> dict[str, Any]:
+        """All metrics, of several models together."""
+        cells, labels = Counting(schema, MANY), self.test_set.labels
+
+        def counted(nodes: Mapping[str, torch.Tensor]) -> torch.Tensor:
+            asked = _together(nodes) if nodes else torch.zeros(0, dtype=torch.long)
+            total = [cells.total(rows[asked], labels[asked]) for rows in scores.values()]
+            return torch.stack(total).sum(dim=0)
+
+        test, held = counted(self.test_set.tests), counted(self.test_set.validations)
+        return _in_words(measured(cells, test.numpy(), held.numpy()))
+
+    def _marked(self, scores: Mapping[str, torch.Tensor], metric: str, schema: Schema) -> dict[str, Any]:
         test_set, one = self.test_set, next(iter(scores.values()))
         everywhere = _together(test_set.tests)
+
+        def score(rows: torch.Tensor, nodes: torch.Tensor) -> float:
+            return self._score(rows, nodes, schema)
+
         owners = {
-            owner: self._accuracy(scores.get(owner, one), nodes)
+            owner: score(scores.get(owner, one), nodes)
             for owner, nodes in test_set.tests.items()
             # where models are personal, no other model replaces one that is gone
             if owner != EVERYBODY and len(nodes) and (owner in scores or EVERYBODY in scores)
         }
-        figures: dict[str, Any] = {"global": mean([self._accuracy(s, everywhere) for s in scores.values()])}
-        figures["local"] = mean(list(owners.values())) if owners else figures["global"]
+        overall = mean([score(rows, everywhere) for rows in scores.values()])
+        figures: dict[str, Any] = {"mae" if metric == "mae" else "global": overall}
+        if metric != "mae":
+            figures["local"] = mean(list(owners.values())) if owners else overall
         figures["owners"] = owners
         if metric == "auc":
             figures["auc"] = self._pooled_auc(scores, test_set.tests)
         if test_set.validations:
-            held_out = _together(test_set.validations)
-            losses = [F.cross_entropy(s[held_out], test_set.labels[held_out]) for s in scores.values()]
-            figures["loss"] = mean([float(loss) for loss in losses])
+            held_out, loss = _together(test_set.validations), loss_of(schema)
+            losses = [loss(s[held_out], test_set.labels[held_out]).mean() for s in scores.values()]
+            figures["loss"] = mean([float(one) for one in losses])
             figures["validation"] = (
                 self._pooled_auc(scores, test_set.validations)
                 if metric == "auc"
-                else mean([self._accuracy(s, held_out) for s in scores.values()])
+                else mean([score(rows, held_out) for rows in scores.values()])
             )
         return figures
 
@@ -211,24 +248,56 @@ class Evaluator:
     def _auc(self, scores: torch.Tensor, nodes: torch.Tensor) -> float:
         return roc_auc(scores.double().numpy(), self.test_set.labels[nodes].numpy() == 1)
 
+    def _score(self, scores: torch.Tensor, nodes: torch.Tensor, schema: Schema) -> float:
+        """The accuracy; of numbers the mean absolute error."""
+        if not len(nodes):
+            return float("nan")
+        share = float(right(scores[nodes], self.test_set.labels[nodes], schema).mean())
+        return (1 - share) * (schema.high - schema.low) if schema.task == Task.NUMBER else share
+
     def _accuracy(self, scores: torch.Tensor, nodes: torch.Tensor) -> float:
         if not len(nodes):
             return float("nan")
         return float((named_classes(scores[nodes]) == self.test_set.labels[nodes]).double().mean())
 
 
-def _owners_scores(answers: Mapping[str, Mapping[str, torch.Tensor]], metric: str) -> dict[str, Any]:
+def _owners_scores(
+    answers: Mapping[str, Mapping[str, torch.Tensor]], metric: str, schema: Schema
+) -> dict[str, Any]:
     """The means over owners of what they report on their own test nodes: ``[part, whole]`` by name."""
     name = "local" if metric == "accuracy" else metric
-    owners = {owner: _share(values["test"]) for owner, values in answers.items() if values["test"][1]}
+    errors = schema.task == Task.NUMBER
+
+    def share(counted: torch.Tensor) -> float:
+        return (1 - _share(counted)) * (schema.high - schema.low) if errors else _share(counted)
+
+    owners = {owner: share(values["test"]) for owner, values in answers.items() if values["test"][1]}
     figures: dict[str, Any] = {name: mean(list(owners.values())), "owners": owners}
     for key in next(iter(answers.values())):
         if key != "test" and any(float(values[key][1]) for values in answers.values()):  # some hold none out
-            figures[key] = mean([_share(values[key]) for values in answers.values()])
-    if metric == "mae":
+            of = share if key == "validation" else _share
+            figures[key] = mean([of(values[key]) for values in answers.values()])
+    if metric == "mae" and not errors:
         part, whole = torch.stack([values["test"] for values in answers.values()]).double().sum(0).tolist()
         figures["mae_pooled"] = part / whole if whole else float("nan")
     return figures
+
+
+def _measured_of(counted: Iterable[Mapping[str, torch.Tensor]], cells: Counting) -> Measured:
+    """All metrics of several owners' counts, added up."""
+    sums = [torch.stack([one[name].double() for one in counted]).sum(dim=0) for name in PARTS]
+    return measured(cells, *(one.numpy() for one in sums))
+
+
+def _in_words(found: Measured) -> dict[str, Any]:
+    """Metrics as results hold them."""
+    figures = {
+        name: {"global": one.value, "low": one.low, "high": one.high} for name, one in found.figures.items()
+    }
+    return {
+        "metrics": figures,
+        "tested": {"items": round(found.items, 1), "shares": [round(one, 4) for one in found.shares]},
+    }
 
 
 def roc_auc(scores: np.ndarray, positive: np.ndarray) -> float:
@@ -248,22 +317,51 @@ def _positive(scores: torch.Tensor) -> torch.Tensor:
     return scores[:, 1] - scores[:, 0]
 
 
-def in_band(algorithm: Algorithm, state: State, round: Round) -> dict[str, float]:
+def in_band(
+    algorithm: Algorithm, state: State, round: Round, schema: Schema, final: bool = True
+) -> dict[str, Any]:
     """Scores a round by what the clients upload about it, protected like everything else.
 
+    Guarantees:
+        - no figure is outside of its metric's range, whatever the noise.
+
+    Args:
+        final: whether test items are counted too, for all metrics.
+
     Returns:
-        The mean over the clients that have test items; empty where no client has any, or where noise hides
-        how many do.
+        ``local``: the mean over the clients that have test items; missing where no client has any, or where
+        noise hides how many do. ``global``: over all test items together, and ``metrics`` by name, where
+        items were counted.
     """
-    sums = round.reduce(algorithm.METRICS, given=algorithm.released(state)).total
-    tested = float(sums[TESTED])
-    if tested < 0.5:
-        return {}
-    return {
-        "local" if name == "accuracy" else name: float(score) / tested
-        for name, score in sums.items()
-        if name != TESTED
-    }
+    figures: dict[str, Any] = {}
+    released = algorithm.released(state)
+    bounds = round.policy.bounds
+    if algorithm.METRICS.name in bounds:
+        opened = round.reduce(algorithm.METRICS, given=released)
+        tested = float(opened.total[TESTED])
+        for name, score in opened.total.items():
+            if name == TESTED or tested < max(0.5, 2 * opened.deviation):
+                continue
+            share = min(max(float(score) / tested, 0.0), 1.0)
+            if name == "accuracy":
+                figures["local"] = share
+            else:
+                figures[name] = share * (schema.high - schema.low) if schema.task == Task.NUMBER else share
+    if final and algorithm.SCORES.name in bounds:
+        bound = bounds[algorithm.SCORES.name]
+        opened = round.reduce(bound.channel, given=released)
+        noise = opened.deviation * ITEMS
+        cells = Counting(schema, FEW if noise else MANY)
+        rounded = float(bound.public.get("grid", 0.0)) * math.sqrt(len(opened.contributors) / 12) * ITEMS
+        noise = noise or (rounded if rounded > ROUNDED else 0.0)
+        counted = {name: one.double().reshape(-1).numpy() * ITEMS for name, one in opened.total.items()}
+        found = measured(cells, counted["test"], counted.get("validation"), noise)
+        figures |= _in_words(found)
+        if "accuracy" in found.figures:
+            figures["global"] = found.figures["accuracy"].value
+        elif schema.task == Task.NUMBER and "mae" in found.figures:
+            figures["mae"] = found.figures["mae"].value
+    return figures
 
 
 def mean(values: list[float]) -> float:

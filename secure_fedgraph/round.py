@@ -101,6 +101,11 @@ class Round:
         self._courier = courier
         self._reader = reader
 
+    @property
+    def policy(self) -> BoundPolicy:
+        """Every channel of the run with its protection."""
+        return self._policy
+
     def reduce(self, channel: Channel, given: Given | None = None) -> Sum:
         """The sum over the cohort of what the clients answer.
 

@@ -48,6 +48,8 @@ RULES: dict[str, Rule] = {
     # computing on one party's graph: no federation
     "graph":       Rule(may=("registry", "files")),
     "models":      Rule(may=("graph",)),
+    # what a model is worth: cells of test items, and figures from them
+    "metrics":     Rule(may=("graph", "models")),
     # what a reader can learn; never an algorithm
     "privacy":     Rule(may=("protocol", "crypto", "files", "registry")),
     "privacy.samplers":   Rule(may=("crypto",)),
@@ -59,7 +61,7 @@ RULES: dict[str, Rule] = {
     "privacy.spending.ledger_line": Rule(outside=("pydantic",)),
     # the two wings meet only in Channel: never privacy, crypto, backends
     "seams":       Rule(may=("protocol", "graph"), outside=("torch", "torch_geometric")),
-    "algorithm":   Rule(may=("seams", "protocol", "graph", "models")),
+    "algorithm":   Rule(may=("seams", "protocol", "graph", "models", "metrics")),
     "algorithms":  Rule(may=("registry", "algorithm", "seams", "protocol", "graph", "models")),
     # the two doors
     "round":       Rule(may=("protocol", "privacy")),
@@ -67,12 +69,13 @@ RULES: dict[str, Rule] = {
     # what is kept between rounds: a party's own memory, and the run's
     "storage":     Rule(may=("protocol", "files"), outside=("filelock",)),
     # the referee, handing a graph out to owners, and the one loop
-    "evaluation":  Rule(may=("protocol", "algorithm", "graph", "models"), types=("round", "client")),
+    "evaluation":  Rule(may=("protocol", "algorithm", "graph", "models", "metrics"),
+                        types=("round", "client")),
     "federation":  Rule(may=("client", "crypto", "privacy", "protocol", "evaluation", "algorithm", "graph",
                              "storage", "backends")),
     "forms":       Rule(may=("algorithm", "privacy", "protocol"), outside=()),
     "running":     Rule(may=("federation", "round", "client", "privacy", "protocol", "evaluation",
-                             "algorithm", "graph", "models", "backends", "storage", "forms")),
+                             "algorithm", "graph", "models", "metrics", "backends", "storage", "forms")),
     "backends":    Rule(may=("client", "protocol")),
     # a process that is told names and makes the client itself, and the text it is told
     "backends.enlistment": Rule(may=("algorithm", "privacy", "registry")),
@@ -81,7 +84,8 @@ RULES: dict[str, Rule] = {
     "policies":    Rule(may=("privacy",)),                 # the recipes under their public name
     # an experiment as files know it
     "experiment":  Rule(may=("registry", "algorithms", "algorithm", "privacy", "protocol", "graph", "files",
-                             "forms", "federation", "running", "round", "evaluation", "storage")),
+                             "metrics", "models", "forms", "federation", "running", "round", "evaluation",
+                             "storage")),
     "comparison":  Rule(may=("experiment", "audits")),     # compare(), which gives it processes
     "experiment.code_digest": Rule(outside=()),
     # what files hold, light enough for a command that prints it

@@ -157,7 +157,7 @@ class _TwoNumberModel(torch.nn.Module):
 def planted(roots: torch.Tensor) -> Iterator[None]:
     """Gradients of every record by its root's number, in place of a model's."""
 
-    def gradients(model: Any, x: Any, rows: torch.Tensor, answers: Any) -> dict[str, torch.Tensor]:
+    def gradients(model: Any, x: Any, rows: torch.Tensor, *more: Any) -> dict[str, torch.Tensor]:
         pull = roots[rows[:, 0]][:, None]
         return {"a": pull, "b": pull}
 

@@ -20,6 +20,8 @@ from secure_fedgraph.audits.grid.options import checked_attacks
 from secure_fedgraph.audits.probes.rows import probe_rows
 from secure_fedgraph.errors import BadInput, wrong_type
 from secure_fedgraph.experiment.config import Experiment, experiment_of
+from secure_fedgraph.experiment.kept_schema import in_folder
+from secure_fedgraph.experiment.protect import budget_of
 from secure_fedgraph.experiment.results import (
     PLANNED,
     make_federation,
@@ -121,7 +123,8 @@ def _as_run(
 ) -> Run:
     """The run as far as its folder holds it: no state; the policy is bound again."""
     algorithm, federation = finished.algorithm, finished.federation
-    channels = channels_of(algorithm, federation, experiment.evaluation)
+    budget = budget_of(experiment, federation)
+    channels = channels_of(algorithm, federation, experiment.evaluation, policy, budget)
     bound = policy.bind(channels, federation.names)
     rounds = result.get("rounds") or []
     return Run(
@@ -215,7 +218,7 @@ def read_folder(
     named = typed_silos(result["config"].get("silos"), silos, folder)
     place = typed_data(result["config"].get("data"), data, folder)
     try:
-        experiment = experiment_of({**result["config"], "silos": named, **place})
+        experiment = experiment_of(in_folder({**result["config"], "silos": named, **place}, folder))
         experiment.make_algorithm()
         read = [result["data"]["digest"], result["accuracy"], result["bytes"], result["seed"]]
         read += [(row["name"], row["domain"]) for row in result["channels"]]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from secure_fedgraph.algorithm.base import TESTED, Algorithm, State, in_band_score, noise_on_uploads
+from secure_fedgraph.algorithm.base import ITEMS, TESTED, Algorithm, State, in_band_score, noise_on_uploads
 from secure_fedgraph.algorithm.settings import Form, Settings, check_switches
 
 __all__ = [
+    "ITEMS",
     "TESTED",
     "Algorithm",
     "Form",

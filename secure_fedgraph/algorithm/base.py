@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import torch
-import torch.nn.functional as F
 from pydantic import PositiveInt, ValidationError
 from pydantic.errors import PydanticUserError
 from torch_geometric.data import Data
@@ -18,13 +18,16 @@ from secure_fedgraph.algorithm.settings import Form, Settings, plain, written
 from secure_fedgraph.errors import BadInput, WrongType
 from secure_fedgraph.graph.partition.result import EVERYBODY
 from secure_fedgraph.graph.placing import CPU
-from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.graph.schema import OF_LINKS, Schema, Task
+from secure_fedgraph.metrics.counting import FEW, MANY, Counting
 from secure_fedgraph.models import personal
 from secure_fedgraph.models.finite import named_classes
-from secure_fedgraph.protocol.channel import Channel, Recipient, Reveal, noisy_policy
+from secure_fedgraph.models.targets import loss_of, right
+from secure_fedgraph.protocol.channel import Channel, Recipient, Reveal, UnitContributionSampled, noisy_policy
 from secure_fedgraph.protocol.given import NOTHING, Expected, like
+from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.transcript import Transcript
-from secure_fedgraph.protocol.upload import Upload
+from secure_fedgraph.protocol.upload import ContributionSample, Upload
 from secure_fedgraph.seams import ClientContext, RoundApi
 
 State = dict[str, torch.Tensor]
@@ -65,6 +68,8 @@ class Algorithm:
     """The ways of handing data out that it runs on; the first that fits the data is the default."""
     kinds: ClassVar[tuple[str, ...]] = ("node",)
     """The kinds of data, as ``graph.kinds`` has them, that it learns from."""
+    tasks: ClassVar[tuple[str, ...]] = (Task.CLASSES,)
+    """What it learns of them: :class:`~secure_fedgraph.graph.schema.Task`."""
     devices: ClassVar[tuple[str, ...]] = ("cpu",)
     """Where it can train and predict. ``cuda`` is for a class that moves all of both there (``self.device``);
     a subclass that trains or predicts in its own way names its own."""
@@ -91,6 +96,8 @@ class Algorithm:
     METRICS = Channel("metrics", Reveal.SUM)
     OWN_TESTS = Channel("own_tests", Reveal.EACH, to="referee")
     COMBINED = Channel("combined", Reveal.EACH, to="referee")
+    SCORES = Channel("scores", Reveal.SUM)
+    OWN_SCORES = Channel("own_scores", Reveal.EACH, to="referee")
 
     settings_elsewhere: ClassVar[Mapping[str, str]] = {}
     """Setting that is another algorithm's now -> the name of that algorithm, for the refusal."""
@@ -178,7 +185,24 @@ class Algorithm:
     @classmethod
     def examiners(cls) -> tuple[Channel, ...]:
         """The channels on which scores are asked for."""
-        return (cls.METRICS, cls.OWN_TESTS, cls.COMBINED)
+        return (cls.METRICS, cls.OWN_TESTS, cls.COMBINED, cls.SCORES, cls.OWN_SCORES)
+
+    def scores_channel(self, schema: Schema, by_item: bool) -> Channel:
+        """The channel on which clients' test items are counted.
+
+        Args:
+            schema: of the data.
+            by_item: whether noise on it is to be for one node, graph or link: one of them is then counted in
+                few cells, in all clients' sums together, and scores of nodes read no links, over which one
+                would change the scores of others.
+        """
+        if not by_item:
+            return self.SCORES
+        whole = schema.kind == "graph"
+        unit = Unit.GRAPH if whole else Unit.EDGE if schema.task in OF_LINKS else Unit.NODE
+        norm = Counting(schema, FEW).norm / ITEMS
+        contribution = UnitContributionSampled(norm, rate=1.0, records=MOST_ITEMS)
+        return replace(self.SCORES, unit=unit, unit_contribution=contribution, links=whole)
 
     @property
     def in_use(self) -> tuple[Channel, ...]:
@@ -195,6 +219,11 @@ class Algorithm:
             raise BadInput(
                 f"{self.name} learns from data of kind {' or '.join(self.kinds)}, and this is of kind "
                 f"{schema.kind!r}: choose another data set or another algorithm"
+            )
+        if schema.task not in self.tasks:
+            raise BadInput(
+                f"task = {schema.task}: {self.name} learns {' and '.join(self.tasks)} only; use fedavg, "
+                "fedprox, fedsage, fedridge, fedsgd or local"
             )
 
     def suited(
@@ -364,7 +393,7 @@ class Algorithm:
 
     def measure(self, schema: Schema) -> str:
         """What the referee measures on data of this kind: :attr:`metric`, unless the data decide."""
-        return self.metric
+        return "mae" if schema.task == Task.NUMBER else self.metric
 
     @property
     def warm_up(self) -> int:
@@ -416,6 +445,8 @@ class Algorithm:
     def combines(self, schema: Schema) -> bool:
         """Whether an owner can combine the released model with a model of its own: for nodes of one graph."""
         kind = type(self)
+        if schema.task != Task.CLASSES:
+            return False
         asks = kind.predictions is Algorithm.predictions and kind.predict is not Algorithm.predict
         return asks and schema.kind == "node" and self.released(self.init(schema, 0)) is not None
 
@@ -425,8 +456,11 @@ class Algorithm:
 
     @METRICS.answer
     def metrics(self, client: ClientContext, given: State) -> Upload:
-        """The client's accuracy on its own test nodes, in [0, 1] (``evaluation="in_band"``)."""
-        return in_band_score("accuracy", *self._marked(client, given)["test"])
+        """How right the client's own test items are, in [0, 1] (``evaluation="in_band"``)."""
+        part, whole = self._marked(client, given)["test"]
+        if client.schema.task == Task.NUMBER:  # in units of the public range, so that it is within [0, 1]
+            return in_band_score("mae", whole - part, whole)
+        return in_band_score("accuracy", part, whole)
 
     @OWN_TESTS.answer
     def own_tests(self, client: ClientContext, given: State) -> Upload:
@@ -435,6 +469,35 @@ class Algorithm:
         ``loss`` is the sum of the cross entropy over the validation nodes, and their number.
         """
         return Upload(self._marked(client, given))
+
+    @SCORES.answer
+    def counted_scores(self, client: ClientContext, given: State) -> Upload | ContributionSample:
+        """The client's own test and validation items, counted by what the model says of them.
+
+        :class:`~secure_fedgraph.metrics.counting.Counting` has the cells. Under noise one item is one part,
+        and all that was not trained on is counted together: nothing of a shared model is chosen by it.
+        """
+        graph, schema = client.graph, client.schema
+        outputs = self._detached_scores(client, given or self.own_model(client))
+        if not client.noised(self.SCORES):
+            counted = self._cells(client, outputs)
+            return Upload({name: (cells / ITEMS).float() for name, cells in counted.items()})
+        cells, items = Counting(schema, FEW), client.sampled()
+        items = items[(graph.test_mask | graph.val_mask)[items]]
+        if len(items) > MOST_ITEMS:
+            items = items[client.secret_order(len(items))[:MOST_ITEMS]]
+        return ContributionSample({"test": cells.parts(outputs[items], graph.y[items]) / ITEMS}, items)
+
+    @OWN_SCORES.answer
+    def own_counted_scores(self, client: ClientContext, given: State) -> Upload:
+        """As :meth:`counted_scores` without noise, for the referee."""
+        outputs = self._detached_scores(client, given or self.own_model(client))
+        return Upload({name: cells.float() for name, cells in self._cells(client, outputs).items()})
+
+    def _cells(self, client: ClientContext, outputs: torch.Tensor) -> dict[str, torch.Tensor]:
+        graph, cells = client.graph, Counting(client.schema, MANY)
+        parts = {"test": graph.test_mask, "validation": graph.val_mask}
+        return {name: cells.total(outputs[mask], graph.y[mask]) for name, mask in parts.items()}
 
     @COMBINED.answer
     def combined(self, client: ClientContext, given: State) -> Upload:
@@ -472,11 +535,11 @@ class Algorithm:
     def _marked(self, client: ClientContext, given: State) -> dict[str, torch.Tensor]:
         scores = self._detached_scores(client, given or self.own_model(client))
         counts: dict[str, torch.Tensor] = {}
+        y, schema = client.graph.y, client.schema
         for name, mask in (("test", client.graph.test_mask), ("validation", client.graph.val_mask)):
-            right = (named_classes(scores) == client.graph.y)[mask]
-            counts[name] = torch.stack([right.sum(), mask.sum()]).float()
+            counts[name] = torch.stack([right(scores[mask], y[mask], schema).sum(), mask.sum()]).float()
         held_out = client.graph.val_mask
-        loss = F.cross_entropy(scores[held_out], client.graph.y[held_out], reduction="sum")
+        loss = loss_of(schema)(scores[held_out], y[held_out]).sum()
         counts["loss"] = torch.stack([loss, held_out.sum()]).float()
         return counts
 
@@ -502,10 +565,16 @@ class Algorithm:
 
 
 # the base's own answer, which __init_subclass__ cannot see
-Algorithm.answers = {one.name: one.name for one in Algorithm.examiners()}
+Algorithm.answers = {
+    value.__answers__.name: name for name, value in vars(Algorithm).items() if hasattr(value, "__answers__")
+}
 
 
 TESTED = "tested"
+ITEMS = 2**14
+"""Counts of items travel over it, so that sums stay within what carriers take."""
+MOST_ITEMS = 2**17
+"""Items of a client that are counted under noise, at most."""
 
 
 def in_band_score(name: str, part: torch.Tensor, whole: torch.Tensor) -> Upload:

@@ -12,7 +12,7 @@ from secure_fedgraph.algorithms.local import Local
 from secure_fedgraph.algorithms.training.local_training import fit
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.errors import BadInput, HostileMessage
-from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models.parameters import difference, load, parameters_of, total
 from secure_fedgraph.protocol import Channel, Reveal, Upload
 from secure_fedgraph.protocol.given import NOTHING, Expected, Numbers, Texts, Whole
@@ -88,6 +88,7 @@ class DFedGnn(Local):
     """
 
     name = "d-fedgnn"
+    tasks: ClassVar[tuple[str, ...]] = (Task.CLASSES,)
     summary = "no server: peers on a ring mix their models with their neighbours', sealed"
     reference = "Pei et al. 2021"
     rounds = 200

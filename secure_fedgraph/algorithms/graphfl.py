@@ -18,7 +18,7 @@ from secure_fedgraph.algorithms.training.optimizers import bound_gradients, mome
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.algorithms.training.weighting import AveragingSettings
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models.finite import SGD, Adam, all_finite, note_divergence, take_step
 from secure_fedgraph.models.parameters import load
 from secure_fedgraph.protocol import Channel, Reveal, Upload
@@ -69,6 +69,7 @@ class GraphFL(FedAvg):
     """
 
     name = "graphfl"
+    tasks: ClassVar[tuple[str, ...]] = (Task.CLASSES,)
     summary = "a first model by meta-learning (first order), then FedAvg"
     reference = "Wang et al., ICDM 2022"
     rounds = 200

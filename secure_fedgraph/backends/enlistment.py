@@ -108,6 +108,7 @@ def _policy(policy: Policy) -> dict[str, Any]:
         "relation": policy.relation,
         "steps": steps,
         "broadcasts": None if policy.broadcasts is None else asdict(policy.broadcasts),
+        "scores_noise": policy.scores_noise,
         "randomizers": [one.to_config() for one in policy.randomizers],
     }
 
@@ -120,7 +121,12 @@ def _recipe(config: Mapping[str, Any]) -> Policy:
     randomizers = tuple(randomizer_of(one) for one in config["randomizers"])
     broadcasts = BroadcastLimits(**config["broadcasts"]) if config["broadcasts"] else None
     return replace(
-        policy, relation=config["relation"], steps=steps, randomizers=randomizers, broadcasts=broadcasts
+        policy,
+        relation=config["relation"],
+        steps=steps,
+        randomizers=randomizers,
+        broadcasts=broadcasts,
+        scores_noise=config["scores_noise"],
     )
 
 

@@ -159,11 +159,14 @@ def _client(settings: dict[str, Any], identity: Identity, roster: dict[str, byte
     # those in use come last: settings decide parts of a declaration
     every = (*algorithm.channels, *algorithm.in_use, *algorithm.examiners())
     declared = {channel.name: channel for channel in every}
+    schema = Schema(**settings["schema"])
+    scores = algorithm.scores_channel(schema, settings["scores_by_item"])
+    declared[scores.name] = scores
     channels, graph = [declared[channel] for channel in settings["channels"]], Data(**settings["graph"])
     return Client(
         party=Party(name, identity, roster),
         graph=graph,
-        schema=Schema(**settings["schema"]),
+        schema=schema,
         algorithm=algorithm,
         policy=policy_of(settings["policy"]).bind(channels, tuple(roster)),
         run=settings["run"],

@@ -19,11 +19,12 @@ from secure_fedgraph.cli.options import (
     read_experiment,
 )
 from secure_fedgraph.cli.own_algorithm import check_own
-from secure_fedgraph.cli.screen import Screen, plain_warnings, warn
+from secure_fedgraph.cli.screen import Screen, plain_warnings, said_later, say_of_data, warn
 from secure_fedgraph.errors import BadInput, BrokenClaim, SecureFedGraphError
 from secure_fedgraph.experiment.compare import forget
 from secure_fedgraph.experiment.config import OPTIONS, Experiment
 from secure_fedgraph.experiment.intent import check_intent
+from secure_fedgraph.experiment.kept_schema import keep_schema
 from secure_fedgraph.experiment.results import (
     check_can_start,
     dropped_charges,
@@ -77,9 +78,10 @@ def audit(
             attacks = (
                 choices.readers(folders.read_folder(folder, own, flags["silos"], of)[1], attacks) or attacks
             )
-        experiment, audited = folders.audit_folder(
-            folder, attacks, adversary, effort, own, flags["silos"], of, flags["ledger"]
-        )
+        with plain_warnings():
+            experiment, audited = folders.audit_folder(
+                folder, attacks, adversary, effort, own, flags["silos"], of, flags["ledger"]
+            )
         if out != folder:
             if flags["overwrite"] and (dropped := dropped_charges(out)):
                 warn(dropped)
@@ -101,11 +103,12 @@ def audit(
             canaries,
         )  # fmt: skip
         check_own(*rows)
+        said = say_of_data(experiment)
         out = _folder_for_grid(flags, experiments, policies, seeds, controls, effort)
         total = len(
             grid.planned_runs(experiments, policies, attacks, seeds, adversary, controls, effort, canaries)
         )
-        with screen.bar("auditing", total) as advance, plain_warnings():
+        with screen.bar("auditing", total) as advance, plain_warnings(said):
             audited = grid.audit(
                 experiments,
                 policies,
@@ -126,6 +129,7 @@ def audit(
         audited, experiment, policies, seeds, time.perf_counter() - started, command_line(), more
     )
     write_json(out / "audit.json", result)
+    keep_schema(experiment, out)
     page = write_report(out)
     screen.finish(result, tables.audit_tables(as_read(AuditResult, result)), page)
     if result["broken"]:
@@ -196,7 +200,8 @@ def _folder_for_grid(
     out: Path = flags["out"] or default_folder(experiments[0], "audit")
     cells = out / "cells"
     if flags["overwrite"]:
-        check_can_start(experiments[0].with_policy("plaintext"))
+        with said_later():
+            check_can_start(experiments[0].with_policy("plaintext"))
         if dropped := dropped_charges(out):
             warn(dropped)
         forget(out)

@@ -24,11 +24,12 @@ from secure_fedgraph.cli.options import (
     read_experiment,
 )
 from secure_fedgraph.cli.own_algorithm import check_own
-from secure_fedgraph.cli.screen import Screen, warn
+from secure_fedgraph.cli.screen import Screen, say_of_data, warn
 from secure_fedgraph.errors import BadInput, Refused, SecureFedGraphError
 from secure_fedgraph.experiment import compare as comparison
 from secure_fedgraph.experiment.compare.eta import Traffic
 from secure_fedgraph.experiment.intent import check_intent
+from secure_fedgraph.experiment.kept_schema import keep_schema
 from secure_fedgraph.experiment.results import dropped_charges, fresh_folder, write_json
 from secure_fedgraph.experiment.schema import CompareResult, as_read
 from secure_fedgraph.privacy.policies import is_noised
@@ -70,6 +71,7 @@ def compare(
     if not flags["overwrite"]:
         comparison.check_folder(out, base, chosen, seeds)
     check_own(*compared)
+    say_of_data(base)
     with Pool(workers) as pool:
         # a reference is checked where it runs: nobody asked for it by name, and its row says what is wrong
         todo = chosen if flags["overwrite"] else comparison.unfinished(chosen, seeds, out)
@@ -100,6 +102,7 @@ def compare(
     seconds = time.perf_counter() - started
     result = comparison.compare_result(base, rows, seeds, seconds, command_line(), attacks)
     write_json(out / "compare.json", result)
+    keep_schema(base, out)
     comparison.write_tables(rows, out)
     page = write_report(out)
     screen.finish(result, tables.compare_tables(as_read(CompareResult, result)), page)

@@ -27,6 +27,8 @@ from secure_fedgraph.deployment.federation_file import (
 from secure_fedgraph.deployment.terms import terms_in
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment.config import OPTIONS, read_values
+from secure_fedgraph.graph.tables.drafting import described
+from secure_fedgraph.graph.tables.schema import read_schema
 
 CERTIFICATES = "certificates"
 """The folder beside a federation's file with the server's certificate."""
@@ -87,13 +89,14 @@ def make_federation(
         certificate = authority.read_text()
     except OSError as error:
         raise BadInput(f"{authority} cannot be read ({error.strerror}): give --authority") from None
+    tables = None if given.get("tables") is None else read_schema(Path(given["tables"]))
     values = {
         "schema": SCHEMA,
         "name": given["name"],
         "nonce": fresh_nonce(),
         "experiment": experiment,
         "cohort": given["cohort"],
-        "data": held_by(cards, given["classes"], given["holders"]).model_dump(mode="json"),
+        "data": held_by(cards, given["classes"], given["holders"], tables).model_dump(mode="json"),
         "server": Place(host=given["host"], port=given["port"], authority=certificate).model_dump(),
         "silos": [
             Member(
@@ -104,6 +107,7 @@ def make_federation(
             ).model_dump()
             for name in sorted(cards)
         ],
+        **({} if tables is None else {"tables": tables.model_dump(by_alias=True)}),
     }
     federation: Federation = checked_federation(values, "the federation")
     terms_in(Approved(federation, b""))  # what cannot run is refused before anybody approves it
@@ -125,3 +129,7 @@ def show(file: Path) -> None:
         f"{experiment.algorithm} under policy {experiment.policy}, {terms.prepared.rounds} rounds{budget}"
     )
     click.echo(f"silos {', '.join(federation.names)}")
+    if federation.tables is not None:
+        click.echo(f"schema of tables {federation.tables.digest}")
+        for line in described(federation.tables):
+            click.echo(f"  {line}")

@@ -63,6 +63,14 @@ silo_option = click.option(
 )
 
 
+schema_option = click.option(
+    "--schema",
+    "tables",
+    metavar="FILE",
+    help="What the columns of your tables mean: a schema.toml, as 'silo describe' drafts it.",
+)
+
+
 def experiment_options(command: Command, epsilon: Any = float) -> Command:
     options = [
         click.option(
@@ -76,6 +84,7 @@ def experiment_options(command: Command, epsilon: Any = float) -> Command:
             help="A data set's name ('list datasets'), or your own: FILE.pt, FOLDER/, module:function.",
         ),
         silo_option,
+        schema_option,
         click.option("--rows", help="For silos with columns of the same rows: the column of row names."),
         click.option("--clients", type=int, help="How many owners."),
         click.option("--partition", help="How nodes are handed out; the paper's by default."),

@@ -19,12 +19,13 @@ from secure_fedgraph.cli import tables
 from secure_fedgraph.cli.budgets.planning import settled
 from secure_fedgraph.cli.options import asked_for, command_line, default_folder, read_experiment
 from secure_fedgraph.cli.own_algorithm import check_own
-from secure_fedgraph.cli.screen import Screen, plain_warnings, warn
+from secure_fedgraph.cli.screen import Screen, plain_warnings, said_later, warn
 from secure_fedgraph.errors import BadInput, SecureFedGraphError, Terminated
 from secure_fedgraph.experiment import released
 from secure_fedgraph.experiment.compare import forget
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.intent import check_intent
+from secure_fedgraph.experiment.kept_schema import in_folder, keep_schema
 from secure_fedgraph.experiment.results import (
     begin,
     begun,
@@ -65,7 +66,8 @@ def run(experiment_file: Path | None, policy: str | None, **flags: Any) -> None:
     check_own(experiment)
     if flags["overwrite"]:
         dropped = "" if flags["out"] is None else dropped_charges(flags["out"], experiment.ledger)
-        check_can_start(experiment)  # an earlier result goes only for a run that starts
+        with said_later():
+            check_can_start(experiment)  # an earlier result goes only for a run that starts
         if dropped:
             warn(dropped)
         if flags["out"] is not None:
@@ -106,6 +108,7 @@ def resume(
         screen.say(f"{folder} is finished: nothing to resume", result)
         return
     experiment, seeds, command = begun(folder, ledger, logging, algorithm, silos, data)
+    experiment = experiment.model_copy(update=in_folder({"tables": experiment.tables}, folder))
     if epsilon is not None:
         experiment = _with_budget(experiment, epsilon)
     if device is not None:
@@ -196,12 +199,14 @@ def _folder_of(out: Path, seed: int, seeds: list[int]) -> Path:
 def _begin(asked: dict[Path, tuple[Experiment, list[int]]], command: str) -> None:
     for folder, (experiment, seeds) in asked.items():
         begin(folder, experiment, seeds, command)
+        keep_schema(experiment, folder)
 
 
 def _run_seeds(
     out: Path, experiment: Experiment, seeds: list[int], command: str, screen: Screen, note: str = ""
 ) -> None:
     results: list[dict[str, Any]] = []
+    said: set[str] = set()
 
     def first_line(text: str) -> None:
         if not results:  # of several seeds the first says it
@@ -218,7 +223,7 @@ def _run_seeds(
         rounds = one.rounds or one.make_algorithm().rounds
         with (
             screen.bar(f"{one.algorithm} under policy {one.policy}, seed {seed}", rounds) as advance,
-            plain_warnings(),
+            plain_warnings(said),
         ):
             started = partial(_begin, {out: (experiment, seeds), folder: (one, [seed])}, command)
             with logged(one, folder.name) as log:
@@ -240,6 +245,7 @@ def _run_seeds(
             finish(folder)
     result = results[0] if len(seeds) == 1 else mean_result(results)
     write_json(out / "result.json", result)
+    keep_schema(experiment, out)
     finish(out)
     page = write_report(out)
     screen.finish(result, tables.run_tables(as_read(RunResult, result)), page)

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -19,6 +19,9 @@ from rich.table import Table
 from rich.text import Text
 
 from secure_fedgraph.protocol.text import printable
+
+if TYPE_CHECKING:
+    from secure_fedgraph.experiment.config import Experiment
 
 
 class PlainConsole(Console):
@@ -149,15 +152,41 @@ def warn(text: str) -> None:
     click.echo(f"secure-fedgraph: warning: {visible(text)}", err=True)
 
 
+def say_of_data(experiment: Experiment) -> set[str]:
+    """Says once what there is to say of own data, which many runs read; returns what was said."""
+    from secure_fedgraph.experiment.results import make_federation
+
+    said: set[str] = set()
+    if experiment.silos or experiment.own_data:
+        with plain_warnings(said):
+            make_federation(experiment)
+    return said
+
+
 @contextmanager
-def plain_warnings() -> Iterator[None]:
-    """Channels in plaintext, deltas, budgets, cut uploads, clients left out: each once, in one line."""
+def said_later() -> Iterator[None]:
+    """In it, nothing is said about data that are read: whatever runs on them says it."""
+    from secure_fedgraph.graph.data.own_graph import DataWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        yield
+
+
+@contextmanager
+def plain_warnings(said: set[str] | None = None) -> Iterator[None]:
+    """Channels in plaintext, deltas, budgets, data, cut uploads, clients left out: each once, in one line.
+
+    Args:
+        said: what was said before, which is not said again.
+    """
+    from secure_fedgraph.graph.data.own_graph import DataWarning
     from secure_fedgraph.privacy.bound import CutWarning
     from secure_fedgraph.privacy.policy import PlaintextWarning
     from secure_fedgraph.privacy.spending.budget import DeltaWarning, EarlyStopWarning
     from secure_fedgraph.protocol.courier import LeftOutWarning
 
-    shown: set[str] = set()
+    shown = set() if said is None else said
 
     def say(message: Warning | str, *_: Any, **__: Any) -> None:
         if str(message) not in shown:
@@ -165,6 +194,7 @@ def plain_warnings() -> Iterator[None]:
             warn(str(message))
 
     with warnings.catch_warnings():
+        warnings.simplefilter("always", DataWarning)
         warnings.simplefilter("always", PlaintextWarning)
         warnings.simplefilter("always", DeltaWarning)
         warnings.simplefilter("always", EarlyStopWarning)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ from secure_fedgraph.deployment.federation_file import (
     write_card,
 )
 from secure_fedgraph.deployment.flower.pinned import check_flower
-from secure_fedgraph.deployment.own_data import data_at, own_part
+from secure_fedgraph.deployment.own_data import data_at, fits_at, naming_data, own_part
 from secure_fedgraph.deployment.resident import Resident
 from secure_fedgraph.deployment.silo_folder import CARD, SCORES, Keys, SiloFolder, check_name
 from secure_fedgraph.deployment.spending import spending_page, spending_rows
@@ -35,15 +37,65 @@ from secure_fedgraph.deployment.unix_socket.listening import Listening
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.data.own_graph import words_of
 from secure_fedgraph.graph.silos.alone import declared_by
+from secure_fedgraph.graph.silos.reading import tables_at
+from secure_fedgraph.graph.tables.drafting import described, draft, gives_away
+from secure_fedgraph.graph.tables.encoding import Fit
+from secure_fedgraph.graph.tables.schema import read_schema, write_schema
 from secure_fedgraph.privacy.accounting.epsilon import Spent
 from secure_fedgraph.privacy.spending.ledger import number, read_ledger
 from secure_fedgraph.protocol.guarantee import Reader
 
 
-def keygen(folder: Path, name: str, data: str, rows: str | None, debug: bool) -> None:
+def describe(
+    place: str,
+    out: Path,
+    label: str | None,
+    task: str | None,
+    positive: str | None,
+    ident: str | None,
+    debug: bool,
+) -> None:
+    """Draft schema.toml from one owner's tables, and print what it gives away."""
+    if os.path.lexists(out):
+        raise BadInput(f"{out} is there already, and may have been mended by hand: give another --out")
+    with naming_data():
+        tables = tables_at("data", place)
+        schema = draft(tables.nodes, tables.links, label=label, task=task, positive=positive, ident=ident)
+    for line in (*tables.nodes.notes, *(tables.links.notes if tables.links else ())):
+        warn(line)
+    write_schema(schema, out)
+    for line in described(schema):
+        click.echo(line)
+    click.echo(f"{out}: read it, mend it, then show it to the others: whoever has it learns")
+    for line in gives_away(schema):
+        click.echo(f"  {line}")
+
+
+def _check_tables(place: Path, schema: str, as_json: bool) -> None:
+    """Holds tables to a schema that nobody approved yet."""
+    agreed = read_schema(Path(schema))
+    _show_fits(*fits_at("data", str(place), None, agreed), as_json)
+    if agreed.incomplete and not as_json:
+        click.echo(f"columns without a range in {schema}: {', '.join(agreed.incomplete)}")
+
+
+def _show_fits(fits: Sequence[Fit], notes: Sequence[str], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"columns": [vars(one) for one in fits], "notes": list(notes)}))
+        return
+    for one in fits:
+        click.echo(str(one))
+    for note in notes:
+        warn(note)
+
+
+def keygen(
+    folder: Path, name: str, data: str, rows: str | None, debug: bool, tables: str | None = None
+) -> None:
     """Make this silo's keys, and card.toml for the operator."""
     check_name(name)
-    held = data_at(name, data, rows)
+    with plain_warnings():
+        held = data_at(name, data, rows, None if tables is None else read_schema(Path(tables)))
     if rows is not None:
         if not isinstance(held, Data):
             raise BadInput(f"--rows {rows}: give one table, not a list of graphs")
@@ -72,14 +124,27 @@ def keygen(folder: Path, name: str, data: str, rows: str | None, debug: bool) ->
     click.echo(f"{folder / CARD}: public keys, and what the data are like; send it to the operator")
 
 
-def check(folder: Path, file: Path, data: str, as_json: bool, debug: bool) -> None:
+def check(
+    folder: Path, file: Path | None, data: str | None, tables: str | None, as_json: bool, debug: bool
+) -> None:
     """Print what would leave under a federation's file, for whom, at which epsilon."""
+    if file is None:
+        if tables is None:
+            raise BadInput("--schema is missing: give it, or the federation's file after the silo's folder")
+        _check_tables(folder, tables, as_json)
+        return
+    if tables is not None:
+        raise BadInput(f"--schema {tables}: {file} says what columns mean; leave one of the two out")
+    if data is None:
+        raise BadInput("--data is missing: give your own data, as 'silo keygen' had them")
     home, approved = SiloFolder(folder), read_federation(file)
     name = home.name_in(approved)
     with plain_warnings():
         terms = terms_in(approved)
-    if not approved.federation.data.rows:
-        own_part(terms, name, data)
+        if not approved.federation.data.rows:
+            own_part(terms, name, data)
+    schema, rows = approved.federation.tables, approved.federation.data.rows or None
+    fits, notes = ((), ()) if schema is None else fits_at(name, data, rows, schema)
     before = [charge for path in home.ledgers().values() for charge in read_ledger(path)]
     made = dry_run(terms, name, before)
     if as_json:
@@ -92,6 +157,7 @@ def check(folder: Path, file: Path, data: str, as_json: bool, debug: bool) -> No
                     "epsilon": _numbers(made.spent),
                     "epsilon_of_this_run": _numbers(made.alone),
                     "released": list(made.released),
+                    "columns": [vars(one) for one in fits],
                 }
             )
         )
@@ -105,6 +171,7 @@ def check(folder: Path, file: Path, data: str, as_json: bool, debug: bool) -> No
         f"{', '.join(one for one in approved.federation.names if one != name)}",
         soft_wrap=True,
     )
+    _show_fits(fits, notes, as_json=False)
     table = Table(
         title=f"{experiment.algorithm} under policy {experiment.policy}, {terms.prepared.rounds} rounds"
     )

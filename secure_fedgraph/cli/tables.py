@@ -16,7 +16,9 @@ from secure_fedgraph.experiment.schema.compare import Point, WithoutGraph
 from secure_fedgraph.experiment.schema.larger_units import why_larger
 from secure_fedgraph.experiment.schema.run import NO_LEARNING
 from secure_fedgraph.report import beside
+from secure_fedgraph.report.cautions import headline_of, no_better_than, written
 from secure_fedgraph.report.left_out import left_out, left_out_of
+from secure_fedgraph.report.measures import MEASURES
 
 Shown = list[Table | Text]
 
@@ -24,6 +26,7 @@ Shown = list[Table | Text]
 def run_tables(run: RunResult) -> Shown:
     """Accuracy, privacy by unit, how a budget was split, and what each channel sent."""
     accuracy, config = run.accuracy, run.config
+    first = _first(run)
     head = Table(
         title=f"{config['algorithm']} on {config['data']}, {config['clients']} clients, {config['policy']}"
     )
@@ -83,7 +86,36 @@ def run_tables(run: RunResult) -> Shown:
     )
     without = [Text(one, style="bold") for one in left_out(run.left_out)]
     about_noise: Shown = [*larger, *_plan(run), *_no_learning(run)]
-    return [head, *without, privacy, *about_noise, channels, *beyond, exact, notes]
+    return [first, *_metrics(run), head, *without, privacy, *about_noise, channels, *beyond, exact, notes]
+
+
+def _first(run: RunResult) -> Text:
+    """The headline, and what it is no better than."""
+    score = headline_of(run)
+    if score is None:
+        return Text("No score: owners keep theirs." if run.evaluation.mode == "at_home" else "No score.")
+    measure, figure = MEASURES.get(run.headline), run.metrics.get(run.headline)
+    said = f"{measure.title if measure else run.headline}: {written(run.headline, score)}"
+    if figure is not None and figure.high > figure.low:
+        said += f" ({written(run.headline, figure.low)} to {written(run.headline, figure.high)})"
+    worse = no_better_than(run)
+    return Text(f"{said}{', ' if worse else ''}{worse}.", style="bold")
+
+
+def _metrics(run: RunResult) -> Shown:
+    """Every metric with its interval, beside what owners do alone."""
+    if not run.metrics:
+        return []
+    shown = Table(title="metrics of all test items together")
+    for column in ("metric", "value", "95 % interval", "the best alone"):
+        shown.add_column(column)
+    alone = run.baselines.alone.metrics
+    for name, one in run.metrics.items():
+        beside_it = _score(alone.get(name))
+        shown.add_row(
+            name.replace("_", " "), _score(one.value), f"{one.low:.4f} to {one.high:.4f}", beside_it
+        )
+    return [shown]
 
 
 def _no_learning(run: RunResult) -> list[Text]:

@@ -147,7 +147,7 @@ def row_names_in(name: str, data: str, approved: Approved) -> list[str]:
     rows = approved.federation.data.rows
     if not rows:
         raise BadInput("this federation is of rows that each silo has alone: there is nothing to align")
-    held = data_at(name, data, rows)
+    held = data_at(name, data, rows, approved.federation.tables)
     given = held.get(rows) if isinstance(held, Data) else None
     if given is None:
         raise BadInput(f"--data {data}: it has no column {rows!r} that names the rows")

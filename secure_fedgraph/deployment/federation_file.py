@@ -22,6 +22,7 @@ from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.answers import NOT_SAID
 from secure_fedgraph.graph.schema import NO_EDGE_ATTR, Schema, Task
 from secure_fedgraph.graph.silos.agreement import Declaration, agreed, check_names, class_names
+from secure_fedgraph.graph.tables.schema import TableSchema, check_learnable, feature_names
 from secure_fedgraph.protocol.text import printable
 
 SCHEMA = "secure-fedgraph/federation/1"
@@ -34,6 +35,7 @@ NOT_IN_A_FILE = {
         ("data", "clients", "partition", "dataset", "split", "silos"), "each silo brings its own data"
     ),
     **dict.fromkeys(("classes", "rows"), "the table 'data' says that"),
+    "tables": "the table 'tables' says that, from 'federation init --schema'",
     **dict.fromkeys(("logging", "checkpoint_every", "answer_within"), "each party decides that for itself"),
     "ledger": "each silo keeps a ledger of its own",
     "isolated": "each silo is a process of its own",
@@ -185,6 +187,7 @@ class Federation(_Table):
         data: what every silo's data are like.
         server: where the server is.
         silos: the roster.
+        tables: what the columns of every silo's tables mean, where data are in tables.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
@@ -198,6 +201,7 @@ class Federation(_Table):
     data: Held
     server: Place
     silos: tuple[Member, ...] = Field(min_length=1, max_length=10_000)
+    tables: TableSchema | None = None
 
     @field_validator("experiment")
     @classmethod
@@ -217,6 +221,14 @@ class Federation(_Table):
             if twice is not None:
                 raise ValueError(f"silos: {twice} has the {key} of another silo; give each its own")
         check_names(dict.fromkeys(names))
+        if self.tables is not None:
+            check_learnable(self.tables, "tables")
+            if not self.data.rows and (said := _of_tables(self.tables, self.data.holders)) != self.data:
+                key = next(key for key in Held.model_fields if getattr(said, key) != getattr(self.data, key))
+                raise ValueError(
+                    f"data.{key} = {str(getattr(self.data, key))[:60]!r} is not what the table 'tables' "
+                    "makes: write the file with 'federation init --schema'"
+                )
         if self.cohort > len(self.silos):
             raise ValueError(
                 f"cohort = {self.cohort}: there are {len(self.silos)} silos; give at most that many"
@@ -390,12 +402,41 @@ def read_card(path: Path) -> Card:
     return card
 
 
-def held_by(cards: Mapping[str, Card], classes: int | None, holders: int) -> Held:
-    """What the silos' data are like, agreed from their cards.
+def _of_tables(schema: TableSchema, holders: int) -> Held:
+    """What data are like that are made of tables by a schema."""
+    links, label = schema.links, schema.answers
+    ends = (0.0, 0.0)
+    if schema.task == Task.NUMBER and label is not None and label.low is not None and label.high is not None:
+        ends = (label.low, label.high)
+    return Held(
+        features=len(schema.feature_names),
+        classes=len(schema.class_names) or 1,
+        feature_names=schema.feature_names,
+        class_names=schema.class_names,
+        edge_weight=bool(links and links.weight),
+        edge_attr=len(feature_names(links.columns, constant=False)) or NO_EDGE_ATTR
+        if links
+        else NO_EDGE_ATTR,
+        holders=holders,
+        task=schema.task,
+        positive=schema.positive if len(schema.class_names) == 2 else 1,
+        low=ends[0],
+        high=ends[1],
+    )
+
+
+def held_by(
+    cards: Mapping[str, Card], classes: int | None, holders: int, tables: TableSchema | None = None
+) -> Held:
+    """What the silos' data are like: by the schema of their tables, else agreed from their cards.
 
     Raises:
         BadInput: where two cards do not fit each other, naming both.
     """
+    if tables is not None and not any(one.rows for one in cards.values()):
+        if classes is not None:
+            raise BadInput(f"--classes {classes}: the schema names the classes; leave it out")
+        return _of_tables(tables, holders)
     given = {name: cards[name] for name in sorted(cards)}
     first = next(iter(given.values()))
     for name, one in given.items():
@@ -447,7 +488,7 @@ def held_by(cards: Mapping[str, Card], classes: int | None, holders: int) -> Hel
 
 def write_federation(federation: Federation, path: Path) -> Approved:
     """Writes a federation's file, with a line above each part that says what it is."""
-    values = federation.model_dump(mode="json", by_alias=True, exclude_defaults=False)
+    values = federation.model_dump(mode="json", by_alias=True, exclude_none=True)
     document = tomlkit.document()
     document.add(
         tomlkit.comment("Every silo approves this file by its digest: change a byte, and all approve again.")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from torch_geometric.data import Data
@@ -18,8 +20,10 @@ from secure_fedgraph.graph.data.own_graph import DataWarning, words_of
 from secure_fedgraph.graph.silos.aligned import AlignedTable, aligned
 from secure_fedgraph.graph.silos.alone import owned
 from secure_fedgraph.graph.silos.given import OwnData
-from secure_fedgraph.graph.silos.reading import read_silo
+from secure_fedgraph.graph.silos.reading import read_silo, silo_read
 from secure_fedgraph.graph.silos.rows import in_numbers_of
+from secure_fedgraph.graph.tables.encoding import Fit
+from secure_fedgraph.graph.tables.schema import TableSchema
 from secure_fedgraph.privacy.spending.budget import warn_of_delta
 
 ALIGNED = "aligned.json"
@@ -44,7 +48,7 @@ def own_part(terms: Terms, name: str, place: str, home: SiloFolder | None = None
     """
     federation = terms.approved.federation
     held, names = federation.data, federation.names
-    data = data_at(name, place, held.rows or None)
+    data = data_at(name, place, held.rows or None, federation.tables)
     if held.rows:
         if not isinstance(data, Data):
             raise BadInput(f"{name} has a list of graphs, and this federation is of columns: give one table")
@@ -77,14 +81,36 @@ def own_part(terms: Terms, name: str, place: str, home: SiloFolder | None = None
     return graph
 
 
-def data_at(name: str, place: str, rows: str | None = None) -> OwnData:
+def data_at(name: str, place: str, rows: str | None = None, schema: TableSchema | None = None) -> OwnData:
     """As :func:`~secure_fedgraph.graph.silos.reading.read_silo`, for the option ``--data``.
 
     Raises:
         BadInput: naming the option as it was typed, the file, the column and the row.
     """
+    with naming_data(name):
+        return read_silo(name, place, rows, schema)
+
+
+def fits_at(
+    name: str, place: str, rows: str | None, schema: TableSchema
+) -> tuple[tuple[Fit, ...], tuple[str, ...]]:
+    """How a silo's tables fit a schema: a line a column, and notes on what is repaired or left out.
+
+    Nothing leaves the machine. Data that are in no tables have no columns to look at.
+
+    Raises:
+        BadInput: for tables that do not fit, with file, row and column.
+    """
+    with naming_data(name):
+        read = silo_read(name, place, rows, schema)
+    return read.fits.get(name, ()), tuple(note.removeprefix(f"{name}: ") for note in read.notes)
+
+
+@contextmanager
+def naming_data(name: str = "data") -> Iterator[None]:
+    """In it, errors name the option ``--data`` in place of ``--silo``."""
     try:
-        return read_silo(name, place, rows)
+        yield
     except BadInput as error:
         text = str(error).replace(f"--silo {name}=", "--data ", 1).replace(f"--silo {name}:", "--data:", 1)
         raise BadInput(text) from error.__cause__

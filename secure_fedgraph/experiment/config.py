@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
@@ -28,8 +29,10 @@ from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
 from secure_fedgraph.graph.partition.registry import BY_KIND, names
 from secure_fedgraph.graph.partition.result import owner_names
 from secure_fedgraph.graph.silos.agreement import check_names
+from secure_fedgraph.graph.silos.folders import GRAPH
 from secure_fedgraph.graph.silos.places import check_loadable, is_place, published
-from secure_fedgraph.graph.silos.reading import digest_of_places, read_one, read_silos
+from secure_fedgraph.graph.silos.reading import digest_of_places, is_function, one_read, read_one, silos_read
+from secure_fedgraph.graph.tables.schema import TableSchema, read_schema
 from secure_fedgraph.privacy.binding import PRESENCE
 from secure_fedgraph.privacy.broadcasts import BroadcastLimits
 from secure_fedgraph.privacy.contracts import MAJORITY
@@ -46,7 +49,7 @@ from secure_fedgraph.privacy.policies import (
     takes_multiplier,
 )
 from secure_fedgraph.privacy.policies.strictest import LADDER, strictest
-from secure_fedgraph.privacy.policy import Policy
+from secure_fedgraph.privacy.policy import SCORES, Policy
 from secure_fedgraph.privacy.spending.planning import TRAINING
 from secure_fedgraph.protocol.guarantee import Reader, Relation, Unit
 from secure_fedgraph.protocol.text import printable
@@ -60,6 +63,8 @@ DEEPEST = 40
 """Tables in tables of an experiment."""
 EPSILON = 8.0
 """The budget of a policy of noise that is asked for by name alone."""
+SCORES_BY_HAND = 5.0
+"""The noise multiplier of counted scores, where noise is set by hand and no budget plans it."""
 PLACEHOLDER_MULTIPLIER = 1.0
 """The noise of a policy that is made to learn its channels, before a plan decides: nothing runs with it."""
 OPTIONS = ("norm", "multiplier")
@@ -125,11 +130,13 @@ class Experiment(BaseModel):
         dataset: the data set's settings, e.g. ``dataset.nodes`` of ``synthetic-citation``.
         split: the partition's settings, e.g. ``split.delta`` of ``louvain``; or, of own data whose masks have
             several splits, the number of the one that is used, from 0.
+        metric: the metric at the head of results; by default the one that says most on the data.
         silos: owners with data of their own, in place of ``data``, ``clients``, ``partition``: name -> files
             or a function, as :func:`~secure_fedgraph.graph.silos.reading.read_silo` takes them.
         rows: the column that names the rows, where these owners have columns of the same rows.
         classes: how many there are, where it may be more than the silos' labels show.
         holders: how many silos may hold the same node or graph.
+        tables: the file of the schema that says what the columns of silos' tables, or of own data, mean.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -169,10 +176,12 @@ class Experiment(BaseModel):
     protection: dict[str, Any] = {}
     dataset: dict[str, Any] = {}
     split: Annotated[dict[str, Any] | int, BeforeValidator(_checked_split)] = {}
+    metric: str | None = None
     silos: dict[str, str] = {}
     rows: str | None = None
     classes: int | None = Field(None, ge=1)
     holders: int = Field(1, ge=1)
+    tables: str | None = None
 
     def __init__(self, **values: Any) -> None:
         """Checks every value.
@@ -211,6 +220,11 @@ class Experiment(BaseModel):
                     f"{key} = {values[key]!r} is for owners with data of their own; give --silo NAME=FILE"
                 )
         filled = {"data": kind.data, **values}
+        if values.get("tables") is not None and not is_place(filled["data"]):
+            raise BadInput(
+                f"tables = {_short(values['tables'])}: a schema is of tables of your own; give --silo "
+                "NAME=FILE or --data FILE"
+            )
         filled.setdefault("clients", kind.clients.get(filled["data"], cls.model_fields["clients"].default))
         if is_place(filled["data"]) and filled.get("dataset"):
             raise BadInput(
@@ -264,13 +278,31 @@ class Experiment(BaseModel):
         """The kind of the data, as ``graph.kinds`` has it; empty where nothing has that name."""
         if not self.silos:
             return kind_of(self.data)
-        first = next(iter(read_silos(self.silos, self.rows).values()))
+        first = next(iter(silos_read(self.silos, self.rows, self.given_schema).data.values()))
         return GraphDataset.kind if isinstance(first, Data) else GraphSetDataset.kind
 
     @property
     def digest_of_silos(self) -> str:
         """Of the files of silos, or of own data, so that a result of other data is not taken for its own."""
-        return digest_of_places({"": self.data} if self.own_data else self.silos)
+        schema = self.given_schema
+        files_of = digest_of_places({"": self.data} if self.own_data else self.silos)
+        return files_of if schema is None else f"{files_of} {schema.digest}"
+
+    @property
+    def given_schema(self) -> TableSchema | None:
+        """What the columns of tables mean, as the file ``tables`` says; None where none is named.
+
+        Raises:
+            BadInput: for a file that is missing or holds something else.
+        """
+        return None if self.tables is None else read_schema(Path(self.tables))
+
+    @property
+    def used_schema(self) -> TableSchema | None:
+        """The given schema, or what owners declare about their tables; None where no data are in tables."""
+        if self.silos:
+            return silos_read(self.silos, self.rows, self.given_schema).schema
+        return one_read(self.data, self.given_schema).schema if self.own_data else None
 
     @property
     def own_data(self) -> bool:
@@ -314,7 +346,7 @@ class Experiment(BaseModel):
             BadInput: for an unknown policy or setting, or one for a channel that the algorithm does not have.
         """
         noises, protection = dict(multipliers or {}), self.protection
-        steps = {"unit": self._record, **self.steps}
+        steps, scores = {"unit": self._record, **self.steps}, SCORES_BY_HAND
         _check_steps_are_known(steps)
         if self.trains_under_noise and "noise" not in steps:
             if not (self.planned and self._steps_carry_budget):
@@ -323,7 +355,8 @@ class Experiment(BaseModel):
                     f"{steps['unit']}"
                 )
             steps["noise"] = noises.pop(TRAINING, PLACEHOLDER_MULTIPLIER)
-            if noises and self.policy == "strictest":  # of what is sent besides, sums over single units
+            scores = noises.setdefault(SCORES, PLACEHOLDER_MULTIPLIER)
+            if self.policy == "strictest":  # of what is sent besides, sums over single units
                 protection = {"norm": NORM, **protection, "multiplier": noises}
         elif self.planned and not self._inputs_carry_budget:
             protection = {"norm": NORM, **protection, "multiplier": planned_amount(self.policy, noises)}
@@ -343,7 +376,10 @@ class Experiment(BaseModel):
             policy = replace(policy, randomizers=randomizers, relation=self.relation)
         if self.trains_under_noise:
             check_on_cpu(self.device)
-            policy = replace(policy, steps=_private_steps(steps), relation=self.relation)
+            counted = None if is_noised(self.policy) or self.policy == "strictest" else scores
+            policy = replace(
+                policy, steps=_private_steps(steps), relation=self.relation, scores_noise=counted
+            )
         if self.broadcast:
             policy = replace(policy, broadcasts=_broadcast_limits(self.broadcast))
         return policy
@@ -500,12 +536,14 @@ LISTED: dict[str, Iterable[str]] = {
 def kind_of(data: str) -> str:
     """The kind of data, as ``graph.kinds`` has it; empty for an unknown name.
 
-    Own data are read for it. What cannot be read is taken for one graph, and said where the data are used.
+    Own data are read for it where they may be several graphs. What cannot be read is taken for one graph, and
+    said where the data are used.
     """
     if not is_place(data):
         return KINDS.get(data, "")
+    several = data.endswith(".pt") or is_function(data) or os.path.isfile(os.path.join(data, GRAPH))
     with suppress(BadInput):
-        if not isinstance(read_one(data), Data):
+        if several and not isinstance(read_one(data), Data):
             return GraphSetDataset.kind
     return GraphDataset.kind
 

@@ -76,8 +76,8 @@ def _of_steps(steps: PrivateSteps, width: int, clients: int, records: float) -> 
 
 
 def _trained(federation: Federation, unit: Unit) -> float:
-    """About how many records all owners train on; 0 where nobody knows, as of silos."""
-    return 0.0 if federation.silos else TRAINED * federation.sizes.get(unit, 0)
+    """About how many records all owners train on; 0 where nobody knows, as of silos over machines."""
+    return TRAINED * federation.sizes.get(unit, 0)
 
 
 def of_a_run(prepared: Prepared) -> float | None:

@@ -54,7 +54,7 @@ def protect(
         return Protected(experiment.make_policy(kept), budget)
     forecast = Forecast(
         algorithm,
-        channels_of(algorithm, federation, experiment.evaluation),
+        channels_of(algorithm, federation, experiment.evaluation, experiment.make_policy(), budget),
         federation.names,
         experiment.rounds or algorithm.rounds,
         budget,

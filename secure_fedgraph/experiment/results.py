@@ -22,9 +22,10 @@ from secure_fedgraph.algorithms.plugins import check_own_name, is_own, refuse_in
 from secure_fedgraph.errors import IN_ANOTHER_FOLDER, BadInput, damaged
 from secure_fedgraph.evaluation import NOTES
 from secure_fedgraph.experiment import released, schema
+from secure_fedgraph.experiment.baselines import baselines
 from secure_fedgraph.experiment.config import Experiment, experiment_of
 from secure_fedgraph.experiment.noise_to_signal import of_a_run
-from secure_fedgraph.experiment.protect import protect, split_of
+from secure_fedgraph.experiment.protect import budget_of, protect, split_of
 from secure_fedgraph.federation import Federation, federate
 from secure_fedgraph.forms import fit
 from secure_fedgraph.graph.placing import check_device
@@ -49,13 +50,13 @@ from secure_fedgraph.running.outlook import Outlook
 from secure_fedgraph.running.preparation import Prepared, channels_of, fitted
 from secure_fedgraph.running.reached import Connect
 from secure_fedgraph.running.returned import as_plain
-from secure_fedgraph.running.run import Run
+from secure_fedgraph.running.run import OF_ITEMS, Run
 from secure_fedgraph.storage.checkpoint import RESERVED, commit_path
 from secure_fedgraph.storage.party_store import read_json as read_checked
 from secure_fedgraph.storage.party_store import write_json as write_checked
 
 WRITTEN = ("result.json", "audit.json", "compare.json", "demo.json")
-BESIDE = ("compare.csv", "compare.parquet", "report.html", "released.model")
+BESIDE = ("compare.csv", "compare.parquet", "report.html", "released.model", "schema.toml")
 """Files that commands write beside their results, and remove together with them."""
 OUTSIDE = {"ledger": "--ledger", "logging": "--log"}
 """Keys of an experiment that name where a run writes besides its folder, and their options."""
@@ -166,7 +167,12 @@ def in_form(experiment: Experiment, federation: Federation) -> Algorithm:
     run_on = federation.pooled() if algorithm.pools else federation
     run_on.check(algorithm, experiment.evaluation)
     return fitted(
-        algorithm, experiment.make_policy(), federation, experiment.evaluation, experiment.allow_plaintext
+        algorithm,
+        experiment.make_policy(),
+        federation,
+        experiment.evaluation,
+        experiment.allow_plaintext,
+        budget_of(experiment, federation),
     )
 
 
@@ -211,8 +217,9 @@ def _bound_strictest(
     federation = federation.pooled() if algorithm.pools else federation
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        channels = channels_of(algorithm, federation, experiment.evaluation)
-        return experiment.make_policy().bind(channels, federation.names)
+        policy, budget = experiment.make_policy(), budget_of(experiment, federation)
+        channels = channels_of(algorithm, federation, experiment.evaluation, policy, budget)
+        return policy.bind(channels, federation.names)
 
 
 def _played(algorithm: Algorithm, plays: Callable[[type[Any]], type[Any]]) -> Any:
@@ -263,22 +270,30 @@ def noted_noise(note: Path | None) -> dict[str, float] | None:
 
 def make_federation(experiment: Experiment) -> Federation:
     """The federation that an experiment names."""
+    given = experiment.given_schema
     if experiment.silos:
-        return federate(
-            read_silos(experiment.silos, experiment.rows),
+        federation = federate(
+            read_silos(experiment.silos, experiment.rows, given, experiment.holders),
             seed=experiment.seed,
             rows=experiment.rows,
             classes=experiment.classes,
             holders=experiment.holders,
             split=experiment.split if isinstance(experiment.split, int) else None,
         )
-    return federate(
-        read_one(experiment.data) if experiment.own_data else experiment.data,
-        experiment.clients,
-        experiment.partition,
-        experiment.seed,
-        experiment.split,
-        **experiment.dataset,
+    else:
+        federation = federate(
+            read_one(experiment.data, given) if experiment.own_data else experiment.data,
+            experiment.clients,
+            experiment.partition,
+            experiment.seed,
+            experiment.split,
+            **experiment.dataset,
+        )
+    schema = experiment.used_schema
+    return (
+        federation
+        if schema is None
+        else replace(federation, facts={**federation.facts, "tables": schema.digest})
     )
 
 
@@ -540,9 +555,12 @@ def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str,
             run.evaluate_every,
             run.federation.referee.facts(run.accuracy.get("global")) if run.evaluation == "referee" else {},
         ),
-        "metric": run.algorithm.measure(run.federation.schema),
-        "accuracy": run.accuracy,
-        "commonest_class": run.federation.referee.commonest_class if run.evaluation == "referee" else None,
+        "metric": experiment.metric or run.headline,
+        "accuracy": run.accuracy | run.headlined(experiment.metric),
+        "metrics": run.metrics,
+        "headline": (said := experiment.metric or run.headline),
+        "baselines": beside_it(run, said),
+        "commonest_class": run.commonest_class,
         "privacy": run.privacy(delta=experiment.delta),
         "noise_to_signal": noise_to_signal(run),
         "released_exactly": released_exactly(run, bool(run.state), model is not None),
@@ -557,11 +575,19 @@ def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str,
         "weights": weights(run),
         "released": model,
         "notes": as_plain(run.algorithm.notes(run.state), run.algorithm, "notes"),
-        "rounds": list(run.history),
+        "rounds": [{key: row[key] for key in row if key not in OF_ITEMS} for row in run.history],
     }
     if findings := as_plain(run.algorithm.findings(run.transcript), run.algorithm, "findings"):
         result["findings"] = findings
     return schema.checked(schema.RunResult, result)
+
+
+def beside_it(run: Run, said: str) -> dict[str, Any]:
+    """What the score stands beside; of owners on machines of their own, whose data are not here, less."""
+    here = all(graph.get("y") is not None for graph in run.federation.owners.values())
+    if not here or run.algorithm.pools:
+        return {"commonest": run.commonest_class, "alone": {"best": None, "paper": None, "metrics": {}}}
+    return baselines(run.federation, run.commonest_class, said)
 
 
 def evaluation_entry(mode: str, every: int, sample: Mapping[str, Any]) -> dict[str, Any]:
@@ -617,6 +643,7 @@ def released_exactly(run: Run, has_weights: bool, has_model: bool) -> list[str]:
         exact.append("weights: a digest of the final state")
     if has_model:
         exact.append("released: a digest of the released model")
+    exact.append("baselines: what owners score alone, made outside of the federation")
     return exact
 
 
@@ -953,11 +980,12 @@ def check_can_start(experiment: Experiment) -> None:
     check_device(experiment.device)
     federation = make_federation(experiment)
     algorithm = in_form(experiment, federation)
-    policy = protect(experiment, algorithm, federation).policy
-    federation = federation.pooled() if algorithm.pools else federation
+    protected = protect(experiment, algorithm, federation)
+    federation, policy = federation.pooled() if algorithm.pools else federation, protected.policy
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the run itself will warn
-        policy.bind(channels_of(algorithm, federation, experiment.evaluation), federation.names)
+        channels = channels_of(algorithm, federation, experiment.evaluation, policy, protected.budget)
+        policy.bind(channels, federation.names)
     if experiment.ledger is not None and files.size_of(experiment.ledger):
         federation.check_ledger(experiment.ledger)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph.schema import OF_LINKS, Task
+from secure_fedgraph.graph.schema import OF_LINKS, Schema, Task
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -32,7 +32,7 @@ class Target:
 
     Args:
         task: one of :class:`~secure_fedgraph.graph.schema.Task`.
-        outputs: as ``Schema.classes`` counts them: the largest class and one, the labels, or 1.
+        outputs: as ``Schema.classes`` counts them: the largest class and one, the labels, 1 for a number.
         positive: of two classes, the one that scores are of; -1 where the owner does not say.
         low, high: ends of a number; both 0 where none is learned.
         ranged: whether the owner gave these ends, rather than its numbers.
@@ -89,6 +89,19 @@ def answered(y: Tensor) -> Tensor:
         return y >= 0
     known: Tensor = torch.isfinite(y).reshape(len(y), -1).all(dim=1)
     return known
+
+
+def stand_in_answers(numbers: Tensor, schema: Schema) -> Tensor:
+    """Made-up answers of whole numbers ``[n]``, of the form that a task's have.
+
+    >>> stand_in_answers(torch.arange(3), Schema(1, 2, task=Task.LABELS)).tolist()
+    [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]
+    """
+    if schema.task == Task.NUMBER:
+        return schema.low + (schema.high - schema.low) * (numbers % 5) / 4
+    if schema.task == Task.LABELS:
+        return (numbers[:, None] % schema.classes == torch.arange(schema.classes)).float()
+    return numbers % schema.classes
 
 
 def answers_of(y: Tensor, chosen: Tensor) -> Tensor:
@@ -385,7 +398,7 @@ def _of_links(data: Data, nodes: int, name: str, task: Task) -> tuple[Any, ...]:
     notes = ["y is not used, as links are learned"] if data.get("y") is not None else []
     label, ends = data.get("edge_label"), data.get("edge_label_index")
     if label is None and task == Task.LINKS:
-        return None, Target(task, 1), notes
+        return None, Target(task, 2), notes
     if not isinstance(label, Tensor):
         raise BadInput(f"{name}: task = {str(task)!r} needs edge_label, a class for each link: give it")
     label = _plain(label, "edge_label", name)
@@ -411,5 +424,5 @@ def _of_links(data: Data, nodes: int, name: str, task: Task) -> tuple[Any, ...]:
             "that there is none" + (", and a link is 1 or 0" if task == Task.LINKS else "")
         )
     data.edge_label_index = ends.detach().to("cpu", torch.long, copy=True)
-    outputs = 1 if task == Task.LINKS else most + 1
+    outputs = 2 if task == Task.LINKS else most + 1
     return label, Target(task, outputs, positive_said(data, name)), notes

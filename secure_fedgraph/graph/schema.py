@@ -23,6 +23,8 @@ class Task(StrEnum):
     """One of several classes of each link."""
 
 
+OF_ITEMS = (Task.CLASSES, Task.LABELS, Task.NUMBER)
+"""The tasks whose answers are of nodes or of whole graphs."""
 OF_LINKS = (Task.LINKS, Task.LINK_CLASSES)
 """The tasks whose answers are of links."""
 
@@ -33,8 +35,8 @@ class Schema:
 
     Args:
         features: columns of the feature matrix.
-        classes: how many outputs a model has: the classes of nodes, graphs or links; the labels; 1 for a
-            number, and 1 for whether two nodes are linked.
+        classes: how many outputs a model has: the classes of nodes, graphs or links (2 for whether there is
+            one); the labels; 1 for a number.
         kind: of the data, as ``graph.kinds`` has it: ``node``, ``graph`` or ``ratings``.
         atoms: where a node's columns are categories, how many values each can take; empty where they are
             numbers.

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from secure_fedgraph.graph.answers import stand_in_answers
 from secure_fedgraph.graph.data.splits import MASKS
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.graph.seeds import sub_seed
@@ -89,13 +90,11 @@ def _ratings(graph: Data, variant: int) -> dict[str, Tensor | int]:
 
 
 def _labels(graph: Data, items: int, schema: Schema, variant: int) -> Tensor:
-    """Of classes each in turn; of several labels both values in each column; numbers from end to end."""
-    each = torch.arange(items)
-    if schema.task == Task.LABELS:
-        return ((each[:, None] + torch.arange(schema.classes)) % 2).float()
-    if schema.task == Task.NUMBER:
-        return schema.low + (schema.high - schema.low) * ((each + variant) % 5) / 4
-    labels = each % (2 if schema.task == Task.LINKS else max(schema.classes - variant % 2, 1))
+    present = max(schema.classes - variant % 2, 1)
+    numbers = torch.arange(items)
+    if schema.task in (Task.CLASSES, Task.LINK_CLASSES):
+        numbers = numbers % present
+    labels = stand_in_answers(numbers, schema)
     return labels.to(graph.y.dtype) if "y" in graph else labels
 
 

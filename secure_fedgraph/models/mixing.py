@@ -15,12 +15,14 @@ from torch.overrides import TorchFunctionMode
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.answers import stand_in_answers
 from secure_fedgraph.graph.sample.packing import pack
 from secure_fedgraph.graph.schema import NO_EDGE_ATTR, Schema
 from secure_fedgraph.models.finite import all_are_finite
 from secure_fedgraph.models.given import check_scores, check_trains, seeded
 from secure_fedgraph.models.gnn import GraphSage
 from secure_fedgraph.models.per_record import check_model, graph_gradients, scores_of_copy, tree_gradients
+from secure_fedgraph.models.targets import loss_of
 
 SIZES = (3, 6, 4, 5)
 """Nodes of the made-up graphs, in no order by which a model could sort them and leave them where they are."""
@@ -147,12 +149,13 @@ def check_trees(model: nn.Module, schema: Schema, fanout: Sequence[int]) -> None
     trees[1, 1:] = -1  # a node without neighbours
     name, tried = type(model).__name__, copy.deepcopy(model).train()
     who = f"model {name}: forward_positions"
+    answers = stand_in_answers(torch.tensor([0, max(schema.classes - 1, 1)]), schema)
     try:
         check_model(tried, whole=False)
         with seeded(0):
             scores = tried.forward_positions(x[trees[:1]], trees[:1] >= 0)  # type: ignore[operator]
         check_trains(check_scores(scores, 1, schema.classes, who, "tree"), tried, who)
-        made = tree_gradients(copy.deepcopy(model).train(), x, trees, torch.tensor([0, schema.classes - 1]))
+        made = tree_gradients(copy.deepcopy(model).train(), x, trees, answers, loss_of(schema))
     except BadInput:
         raise
     except Exception as error:
@@ -194,7 +197,7 @@ def check_alone(model: nn.Module, schema: Schema) -> None:
             tried = _shaken(model, shake)
             together, again = _scores(tried, graphs), _scores(tried, graphs)
             alone = torch.cat([_scores(tried, [graph]) for graph in graphs])
-            graph_gradients(tried, pack(graphs))
+            graph_gradients(tried, pack(graphs), loss_of(schema))
         except BadInput:
             raise
         except Exception as error:
@@ -236,7 +239,7 @@ def _made_up(schema: Schema) -> list[Data]:
         graph = Data(
             x=columns(nodes, schema.features, schema.atoms),
             edge_index=links,
-            y=torch.tensor([number % max(min(schema.classes, 3), 1)]),
+            y=stand_in_answers(torch.tensor([number % 3]), schema),
         )
         if schema.bonds or schema.edge_attr != NO_EDGE_ATTR:
             drawn = columns(links.shape[1], max(schema.edge_attr, 1), schema.bonds)

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.modules import module
@@ -22,6 +21,7 @@ from secure_fedgraph.models.gin import Gin, GinLayer
 from secure_fedgraph.models.given import scores_of, seeded
 from secure_fedgraph.models.gnn import GraphSage, SageLayer
 from secure_fedgraph.models.molecules import GraphConvolution, GraphNet
+from secure_fedgraph.models.targets import Loss, cross_entropy
 
 Parts = dict[type[nn.Module], Callable[[Any], dict[str, type[nn.Module]]]]
 """Networks of this package -> the name and kind of every part of one as its class makes it."""
@@ -77,8 +77,10 @@ def _linear(model: nn.Module) -> dict[str, nn.Linear]:
     return {name: layer for name, layer in model.named_modules() if isinstance(layer, nn.Linear)}
 
 
-def tree_gradients(model: nn.Module, x: Tensor, trees: Tensor, answers: Tensor) -> Gradients:
-    """The gradients of the cross entropy of each tree's root.
+def tree_gradients(
+    model: nn.Module, x: Tensor, trees: Tensor, answers: Tensor, loss_of_each: Loss = cross_entropy
+) -> Gradients:
+    """The gradients of the loss of each tree's root.
 
     Guarantees:
         - a record's gradient depends only on its own tree, the features of the tree's nodes, and its answer.
@@ -87,7 +89,8 @@ def tree_gradients(model: nn.Module, x: Tensor, trees: Tensor, answers: Tensor) 
         model: with ``forward_positions(values [b, positions, features], filled [b, positions])``.
         x: features ``[nodes, features]``.
         trees: ``[b, positions]`` node indices, -1 at empty positions.
-        answers: ``[b]`` classes.
+        answers: ``[b]`` classes, or what the loss takes.
+        loss_of_each: the loss of each root.
 
     Raises:
         BadInput: for a model that reads whole neighbourhoods only, where one node's features are in the loss
@@ -95,7 +98,7 @@ def tree_gradients(model: nn.Module, x: Tensor, trees: Tensor, answers: Tensor) 
     """
     check_model(model, whole=False)
     if _is_plain(model, TREE_NETWORKS):
-        factors = tree_factors(model, x, trees, answers)
+        factors = tree_factors(model, x, trees, answers, loss_of_each)
         return {name: g if isinstance(g, Tensor) else _multiplied(*g) for name, g in factors.items()}
     rooted, paths = _Rooted(copy.deepcopy(model)), _paths(model)
     parameters = {name: p.detach() for name, p in model.named_parameters()}
@@ -103,7 +106,7 @@ def tree_gradients(model: nn.Module, x: Tensor, trees: Tensor, answers: Tensor) 
     def loss(params: Any, values: Tensor, filled: Tensor, answer: Tensor) -> Tensor:
         given = {f"model.{path}": params[name] for path, name in paths.items()}
         scores = functional_call(rooted, given, (values[None], filled[None]), tie_weights=False)
-        return F.cross_entropy(scores, answer[None])
+        return loss_of_each(scores, answer[None])[0]
 
     present = trees >= 0
     values = x[trees.clamp(min=0)] * present.unsqueeze(-1)
@@ -129,7 +132,9 @@ def _paths(model: nn.Module) -> dict[str, str]:
     }
 
 
-def tree_factors(model: nn.Module, x: Tensor, trees: Tensor, answers: Tensor) -> dict[str, Tensor | Factors]:
+def tree_factors(
+    model: nn.Module, x: Tensor, trees: Tensor, answers: Tensor, loss_of_each: Loss = cross_entropy
+) -> dict[str, Tensor | Factors]:
     """As :func:`tree_gradients`; those of a GraphSAGE's first weights are not multiplied out.
 
     Where features are bags of words, most columns of a tree's gradient are zero, and factors stay small.
@@ -138,7 +143,7 @@ def tree_factors(model: nn.Module, x: Tensor, trees: Tensor, answers: Tensor) ->
     """
     check_model(model, whole=False)
     if not _is_plain(model, TREE_NETWORKS):
-        return {**tree_gradients(model, x, trees, answers)}
+        return {**tree_gradients(model, x, trees, answers, loss_of_each)}
     present = trees >= 0
     values = x[trees.clamp(min=0)]
     if not bool(present.all()):
@@ -163,7 +168,7 @@ def tree_factors(model: nn.Module, x: Tensor, trees: Tensor, answers: Tensor) ->
     finally:
         for handle in handles:
             handle.remove()
-    loss = F.cross_entropy(scores, answers, reduction="sum")
+    loss = loss_of_each(scores, answers).sum()
     results = [result for calls in seen.values() for result, _ in calls]
     backs = iter(torch.autograd.grad(loss, [*results, *biases.values()]))
     found: dict[str, Tensor | Factors] = {}
@@ -267,8 +272,8 @@ def _multiplied(back: Tensor, rows: Tensor) -> Tensor:
     return torch.bmm(back.transpose(1, 2), rows)
 
 
-def graph_gradients(model: nn.Module, packed: Data) -> Gradients:
-    """The gradients of the cross entropy of each graph.
+def graph_gradients(model: nn.Module, packed: Data, loss_of_each: Loss = cross_entropy) -> Gradients:
+    """The gradients of the loss of each graph.
 
     All graphs go through a network of this package together, since none of its layers mixes them. Another
     model may mix them, and so may a part or a hook of somebody's own: there each graph goes alone through a
@@ -288,14 +293,14 @@ def graph_gradients(model: nn.Module, packed: Data) -> Gradients:
     """
     check_model(model, whole=True)
     if _is_plain(model, GRAPH_NETWORKS):
-        return linear_graph_gradients(model, packed)
+        return linear_graph_gradients(model, packed, loss_of_each)
     gradients: Gradients = {n: p.new_zeros(len(packed.y), *p.shape) for n, p in model.named_parameters()}
     for number in range(len(packed.y)):
         one = select_graphs(packed, torch.tensor([number]))
         scores, parameters = scores_of_copy(model, one)
         trained = {name: p for name, p in parameters.items() if p.requires_grad}
         with _restored_modes(), seeded(secrets.randbits(63)):
-            loss = F.cross_entropy(scores, one.y)
+            loss = loss_of_each(scores, one.y).mean()
             backs = torch.autograd.grad(loss, list(trained.values()), allow_unused=True)
         for name, back in zip(trained, backs, strict=True):
             if back is not None:
@@ -329,8 +334,8 @@ def _restored_modes() -> Iterator[None]:
         torch.set_default_dtype(dtype)
 
 
-def linear_graph_gradients(model: nn.Module, packed: Data) -> Gradients:
-    """The gradients of each graph's cross entropy, all graphs at once.
+def linear_graph_gradients(model: nn.Module, packed: Data, loss_of_each: Loss = cross_entropy) -> Gradients:
+    """The gradients of each graph's loss, all graphs at once.
 
     Every parameter belongs to a linear layer, whose gradient is a sum of outer products, one for each row;
     rows of one graph are added up, so graphs need no padding.
@@ -371,7 +376,7 @@ def linear_graph_gradients(model: nn.Module, packed: Data) -> Gradients:
 
     handles = [layer.register_forward_hook(note(name)) for name, layer in layers.items()]
     try:
-        F.cross_entropy(scores_of(model, packed), packed.y, reduction="sum").backward()
+        loss_of_each(scores_of(model, packed), packed.y).sum().backward()
     finally:
         for handle in handles:
             handle.remove()

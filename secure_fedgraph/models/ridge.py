@@ -14,6 +14,8 @@ SIGNAL = torch.logspace(-7, 3, 101, dtype=torch.float64)
 ERROR = torch.logspace(-3, 0.5, 36, dtype=torch.float64)
 """Variances of what a record's target is beside its prediction, as shares of a target's own."""
 _LEAST = 1e-9
+_SURE = 0.01
+"""The least share of a class that a regression is believed."""
 _ROUNDING = 1e-4
 """Moments are rounded by their carriers: eigenvalues below this share of the largest may be rounding."""
 _FEW = 3
@@ -60,6 +62,32 @@ def spread(
     return travelled.clamp(min=_LEAST).log()
 
 
+def as_shares(scores: Tensor, norm: float) -> Tensor:
+    """Logarithms of the shares of classes that a regression on :func:`targets` stands for, ``[n, classes]``.
+
+    What it gives is the mean of targets alike, so what it says of a class is its share.
+
+    >>> as_shares(targets(torch.tensor([1]), 2, 0.5) / 2, 0.5).exp()
+    tensor([[0.2500, 0.7500]])
+    """
+    classes = scores.shape[1]
+    shares = 1 / classes + scores * (math.sqrt(1 - 1 / classes) / norm)
+    shares = shares.clamp(min=_SURE)
+    return (shares / shares.sum(dim=1, keepdim=True)).log()
+
+
+def outputs(scores: Tensor, norm: float, labels: bool) -> Tensor:
+    """What a regression on targets in [-norm, norm] says: numbers in [-1, 1]; of labels the logits of shares.
+
+    >>> outputs(torch.tensor([[0.25]]), 0.5, labels=False)
+    tensor([[0.5000]])
+    """
+    if not labels:
+        return scores / norm
+    shares = ((scores * (math.sqrt(scores.shape[1]) / norm) + 1) / 2).clamp(_SURE, 1 - _SURE)
+    return torch.logit(shares)
+
+
 def targets(y: torch.Tensor, classes: int, norm: float) -> torch.Tensor:
     """One-hot labels, centred and of an L2 norm of ``norm``: ``[n, classes]``.
 
@@ -77,6 +105,7 @@ def weights(
     norm: float,
     second_noise: float = 0,
     classes_noise: float = 0,
+    centred: bool = True,
 ) -> torch.Tensor:
     """Ridge regression from noisy moments: what noise left of ``(A + ridge I)^-1 B``.
 
@@ -92,6 +121,7 @@ def weights(
         norm: of a target.
         second_noise: standard deviation ``v`` of the noise on ``A`` off its diagonal.
         classes_noise: the same on ``B``.
+        centred: whether a target's columns add up to 0, as those of one-hot classes do.
 
     Returns:
         ``[width, classes]``, float64.
@@ -107,12 +137,14 @@ def weights(
     tensor([0, 1, 0, 1])
     """
     values, vectors, known = spectrum(second, second_noise)
-    along = vectors.T @ _centred(classes)
+    along = vectors.T @ (_centred(classes) if centred else classes)
     ridge = _ridge(values, along, norm, classes_noise, known)
     return vectors @ (along / (values + ridge)[:, None])
 
 
-def own_weights(classes: Tensor, records: Tensor, owners: int, norm: float, noise: float = 0) -> Tensor:
+def own_weights(
+    classes: Tensor, records: Tensor, owners: int, norm: float, noise: float = 0, centred: bool = True
+) -> Tensor:
     """Ridge regression from noisy class sums, with second moments of a reader's records for everybody's.
 
     As :func:`weights`, where ``A`` is ``owners`` times the reader's: of all its records, unlabelled ones too.
@@ -123,6 +155,7 @@ def own_weights(classes: Tensor, records: Tensor, owners: int, norm: float, nois
         owners: how many sent class sums.
         norm: of a target.
         noise: standard deviation of the noise on ``B``.
+        centred: as :func:`weights`.
 
     Returns:
         ``[width, classes]``, float64.
@@ -137,7 +170,7 @@ def own_weights(classes: Tensor, records: Tensor, owners: int, norm: float, nois
     else:
         values, vectors = torch.linalg.eigh(z.T @ z)
     values = values.clamp(min=_LEAST)
-    along = vectors.T @ _centred(classes)
+    along = vectors.T @ (_centred(classes) if centred else classes)
     solved: Tensor = vectors @ (along / (values + _ridge(values, along, norm, noise))[:, None])
     return solved
 

@@ -16,8 +16,9 @@ from secure_fedgraph.privacy.contracts import Carrier
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
 from secure_fedgraph.privacy.input_dp.registry import in_order
+from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
-from secure_fedgraph.protocol.channel import Channel, Reveal
+from secure_fedgraph.protocol.channel import Channel, Domain, Reveal
 from secure_fedgraph.protocol.guarantee import Relation
 
 Recipe = Callable[[Channel], Protection]
@@ -25,6 +26,8 @@ REFEREE_PROTECTION = Protection(Plain(), name="outside the guarantee")
 """The protection of a channel to the referee, under every policy: it stands outside the federation."""
 NO_UPLOAD = Protection(Plain(), name="nothing is sent")
 """The protection of a channel on which nothing comes back; the client enforces that."""
+SCORES = "scores"
+"""The channel on which clients' test items are counted (``Algorithm.SCORES``)."""
 KEPT = "noised and kept at home"
 """The name of the protection of what a client noises once and computes from, and never sends."""
 
@@ -58,6 +61,8 @@ class Policy:
     """What clients randomise of their own data before they use it: links, labels, features."""
     broadcasts: BroadcastLimits | None = None
     """What clients refuse of the models that they are given."""
+    scores_noise: float | None = None
+    """The noise multiplier of counted scores for one item, where the recipe adds no noise."""
     made_with: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
     """What its recipe was called with, so that another process can make it too; None for one made by hand."""
     amounts: Mapping[str, Mapping[str, float]] = field(default_factory=dict, compare=False, repr=False)
@@ -118,6 +123,8 @@ class Policy:
         if channel.reveal is Reveal.NOTHING and not channel.kept:
             return NO_UPLOAD.bind(channel, clients, self.relation)
         protection = self.exceptions.get(channel.name) or self.recipe(channel)
+        if self.scores_noise is not None and channel.name == SCORES:
+            protection = _with_noise(protection, self.scores_noise)
         if channel.kept:
             return self._kept(protection, channel, clients)
         return protection.bind(channel, clients, self.relation)
@@ -141,6 +148,14 @@ class Policy:
                 "links are kept depends on all nodes together; leave links out, or use a policy without noise"
             )
         return Protection(Plain(), stages, name=KEPT).bind(channel, clients, self.relation)
+
+
+def _with_noise(protection: Protection, multiplier: float) -> Protection:
+    """The same carrier with Gaussian noise: in shares where it adds in a ring, else of each client."""
+    shares = protection.carrier.takes is Domain.RING
+    stages = (Clip(1.0, whole=True), Gaussian(multiplier, "shares" if shares else "client"))
+    quorum = 0.8 if shares else protection.quorum
+    return Protection(protection.carrier, stages, quorum, f"{protection.name}, noised")
 
 
 def _sharing_carriers(bounds: dict[str, Bound]) -> dict[str, Bound]:

@@ -36,7 +36,16 @@ def decimals(value: float | None, places: int = 3) -> str:
 
 MEASURES: Mapping[str, Measure] = {
     "accuracy": Measure("global", "accuracy on all test data"),
-    "auc": Measure("auc", "ROC-AUC on all owners' test graphs together", as_percent=False),
+    "auc": Measure("auc", "ROC-AUC on all owners' test items together", as_percent=False),
+    "average_precision": Measure("average_precision", "average precision", as_percent=False),
+    "balanced_accuracy": Measure("balanced_accuracy", "balanced accuracy"),
+    "f1": Measure("f1", "F1", as_percent=False),
+    "f1_macro": Measure("f1_macro", "F1, macro", as_percent=False),
+    "brier": Measure("brier", "Brier score", as_percent=False),
+    "calibration_error": Measure("calibration_error", "calibration error", as_percent=False),
+    "rmse": Measure("rmse", "root mean squared error", as_percent=False),
+    "r2": Measure("r2", "R2", as_percent=False),
+    "hits": Measure("hits", "hits at 10", as_percent=False),
     "mae": Measure("mae", "mean absolute error, mean over owners", as_percent=False),
 }
 AT_HOME = Measure("local", "accuracy on the owners' own test data")
@@ -49,6 +58,8 @@ NAMES: Mapping[str, str] = {
     "own_global": "accuracy on all test data of what each owner has without the released model",
     "auc": "ROC-AUC, all owners' test graphs together",
     "mae": "mean absolute error, mean over owners",
+    "average_precision": "average precision",
+    "r2": "R2",
     "mae_pooled": "mean absolute error, all ratings together",
 }
 

@@ -12,7 +12,7 @@ from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.errors import BadInput, BudgetExhausted
 from secure_fedgraph.federation import Federation
 from secure_fedgraph.privacy.policies import policy_with_noise
-from secure_fedgraph.privacy.policy import NO_UPLOAD, REFEREE_PROTECTION, BoundPolicy, Policy
+from secure_fedgraph.privacy.policy import NO_UPLOAD, REFEREE_PROTECTION, SCORES, BoundPolicy, Policy
 from secure_fedgraph.privacy.spending.budget import Budget, EarlyStopWarning
 from secure_fedgraph.privacy.spending.ledger import Ledger
 from secure_fedgraph.privacy.spending.planning import TRAINING, Plan, check_first, early_stop, plan, split
@@ -21,6 +21,10 @@ from secure_fedgraph.running.options import RunOptions
 
 NORM = 1.0
 """The clip of a policy of noise that is given by name: the command's, with a budget and no norm."""
+
+
+SCORES_WEIGHT = 0.25
+"""Of the budget, what counting scores for one item weighs beside 1 of what trains."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,8 @@ class Forecast:
         """
         shared = Ledger(ledger)
         before = [shared.costs_of(client) for client in shared.clients]
+        if any(one.name == SCORES and one.unit_contribution is not None for one in self.paid):
+            shares = {SCORES: SCORES_WEIGHT, **(shares or {})}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # binding warns again when the run starts
             occurrences = self._occurrences(make({}))
@@ -126,7 +132,8 @@ class Forecast:
     def _uses_in(self, rounds: int) -> dict[str, int]:
         scored = rounds // self.evaluate_every
         scored += bool(rounds % self.evaluate_every) and rounds == self.rounds
-        of_scores = {self.algorithm.METRICS.name: scored}
+        counted = scored if self.evaluate_every > 1 else 1  # once, at the end, unless asked for more often
+        of_scores = {self.algorithm.METRICS.name: scored, self.algorithm.SCORES.name: counted}
         asked = {
             c.name: self.algorithm.uses(c, of_scores.get(c.name, rounds), len(self.clients))
             for c in self.paid

@@ -9,7 +9,7 @@ from typing import Any
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.client import is_foreign, is_private
-from secure_fedgraph.errors import BadInput, wrong_type
+from secure_fedgraph.errors import BadInput, SecureFedGraphError, wrong_type
 from secure_fedgraph.federation import Federation, Layouts
 from secure_fedgraph.forms import FormWarning, fit, said
 from secure_fedgraph.graph.data.own_graph import DataWarning
@@ -20,8 +20,10 @@ from secure_fedgraph.privacy.dp_sgd import check_on_cpu
 from secure_fedgraph.privacy.policies import policy_named, policy_with_noise, takes_multiplier
 from secure_fedgraph.privacy.policies.strictest import strictest
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy
+from secure_fedgraph.privacy.spending.budget import Budget
 from secure_fedgraph.privacy.spending.ledger import HELD
 from secure_fedgraph.protocol import Channel
+from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.transcript import REFEREE
 from secure_fedgraph.round import everyone
 from secure_fedgraph.running.declared import check_declared, check_made
@@ -137,10 +139,11 @@ def prepare(
         )
     federation = _with_sampled_tests(federation, algorithm, evaluation, options)
     configured = algorithm
-    algorithm = fitted(algorithm, policy, federation, evaluation, options.allow_plaintext)
+    budget = options.budget
+    algorithm = fitted(algorithm, policy, federation, evaluation, options.allow_plaintext, budget)
     if algorithm is not configured:
         warnings.warn(said(algorithm, policy.name), FormWarning, stacklevel=3)
-    channels = channels_of(algorithm, federation, evaluation)
+    channels = channels_of(algorithm, federation, evaluation, policy, budget)
     if options.budget is not None and options.budget.unit in HELD:  # every holder of a unit pays for it
         held = max(options.budget.holders, federation.holders)
         options = replace(options, budget=replace(options.budget, holders=held))
@@ -152,7 +155,7 @@ def prepare(
         if suited is algorithm:
             break
         warnings.warn(said(suited, policy.name), FormWarning, stacklevel=3)
-        algorithm, channels = suited, channels_of(suited, federation, evaluation)
+        algorithm, channels = suited, channels_of(suited, federation, evaluation, policy, budget)
     # own models read two links by degrees, of which a sample's graph has not all
     combined = evaluation == "referee" and is_private(bound) and options.evaluate_sample is None
     if combined and algorithm.combines(federation.schema):
@@ -238,8 +241,7 @@ def _limited(
 
 def _suited(algorithm: Algorithm, bound: BoundPolicy, federation: Federation) -> Algorithm:
     """The form that suits the noise of a policy."""
-    # silos know no sizes but what the federation's file says
-    sizes = {} if federation.silos else federation.sizes
+    sizes = federation.sizes  # of silos on machines of their own nobody knows them
     for name, one in bound.bounds.items():
         noise = one.deviation(len(federation.names))
         if name in algorithm.channel_names():
@@ -276,6 +278,7 @@ def fitted(
     federation: Federation,
     evaluation: str = "referee",
     allow_plaintext: bool = False,
+    budget: Budget | None = None,
 ) -> Algorithm:
     """The form of an algorithm that runs over a federation under a policy.
 
@@ -289,19 +292,60 @@ def fitted(
         policy,
         federation.names,
         allow_plaintext,
-        lambda one: channels_of(one, federation, evaluation),
+        lambda one: channels_of(one, federation, evaluation, policy, budget),
         lambda one: federation.check(one, evaluation),
     )
 
 
-def channels_of(algorithm: Algorithm, federation: Federation, evaluation: str) -> tuple[Channel, ...]:
+def channels_of(
+    algorithm: Algorithm,
+    federation: Federation,
+    evaluation: str,
+    policy: Policy,
+    budget: Budget | None = None,
+) -> tuple[Channel, ...]:
     """Every channel that a run opens, the referee's included."""
     channels = (*algorithm.in_use, *federation.referee.channels(algorithm))
     if evaluation == "referee":
         return channels
     # there is no referee, so a request in its name is not answered
-    scores = (algorithm.METRICS,) if evaluation == "in_band" else ()
+    scores = _scores(algorithm, federation, policy, budget) if evaluation == "in_band" else ()
     return (*(c for c in channels if c.to != REFEREE), *scores)
+
+
+def _scores(
+    algorithm: Algorithm, federation: Federation, policy: Policy, budget: Budget | None
+) -> tuple[Channel, ...]:
+    """The channels on which clients' scores are asked for.
+
+    Where noise is for one node, graph or link, items are counted, each in few cells. Where it is for a client
+    the mean of their accuracies is asked for; without noise both are.
+    """
+    if federation.schema.kind == "ratings":
+        return (algorithm.METRICS,)
+    counted = algorithm.scores_channel(federation.schema, by_item=True)
+    noised = _adds_noise(policy, counted, federation.names)
+    if budget is not None:
+        whole = budget.unit == Unit.CLIENT
+        by_item = noised and not whole and budget.unit not in {one.unit for one in policy.randomizers}
+    else:
+        records = policy.steps is not None or any(
+            one.unit_contribution is not None and not one.kept for one in algorithm.in_use
+        )
+        by_item, whole = noised and records, noised and not records
+    if whole:
+        return (algorithm.METRICS,)
+    return (counted,) if by_item else (algorithm.METRICS, algorithm.SCORES)
+
+
+def _adds_noise(policy: Policy, channel: Channel, clients: tuple[str, ...]) -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            bound = policy.bind((channel,), clients)[channel.name]
+        except SecureFedGraphError:
+            return False
+    return any(stage.noise() for stage in bound.stages)
 
 
 def _check_inside(bound: BoundPolicy, algorithm: Algorithm, federation: Federation) -> None:

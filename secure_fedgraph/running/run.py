@@ -11,6 +11,7 @@ from torch import nn
 from secure_fedgraph.algorithm import Algorithm, State
 from secure_fedgraph.errors import BadInput, check_number
 from secure_fedgraph.federation import Federation
+from secure_fedgraph.metrics.figures import headline
 from secure_fedgraph.models.parameters import load
 from secure_fedgraph.privacy.policy import BoundPolicy
 from secure_fedgraph.privacy.spending.budget import Budget
@@ -18,6 +19,8 @@ from secure_fedgraph.privacy.spending.ledger import Charge, report
 from secure_fedgraph.protocol import Transcript
 
 LOWER_IS_BETTER = ("mae",)
+OF_ITEMS = ("metrics", "tested")
+"""Keys of a scored round that hold what was counted of test items."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -93,6 +96,39 @@ class Run:
             last = self.history[-1]["accuracy"]
             return {key: value for key, value in last.items() if key != "validation"}
         return scores_of(self.history, self.algorithm.measure(self.federation.schema))
+
+    @property
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """The last scored round's metrics: name -> its value over all test items, and its interval."""
+        found: dict[str, dict[str, float]] = next(
+            (row["metrics"] for row in reversed(self.history) if "metrics" in row), {}
+        )
+        return found
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The classes' shares of the test items, as they were counted; empty where nothing was."""
+        counted: list[Any] = [row["tested"]["shares"] for row in self.history if "tested" in row]
+        return tuple(counted[-1]) if counted else ()
+
+    @property
+    def headline(self) -> str:
+        """The metric that says most on these data."""
+        schema, measure = self.federation.schema, self.algorithm.measure(self.federation.schema)
+        said = headline(schema, self.shares)
+        return measure if measure != "accuracy" or said not in self.metrics else said
+
+    def headlined(self, asked: str | None = None) -> dict[str, float]:
+        """The headline's figure among the scores, where it is no accuracy."""
+        name = asked or self.headline
+        found = self.metrics.get(name)
+        return {} if found is None or name == "accuracy" else {name: found["global"]}
+
+    @property
+    def commonest_class(self) -> float | None:
+        """The accuracy of always naming the commonest class; None where nobody counted test items."""
+        known = self.federation.referee.commonest_class if self.evaluation == "referee" else None
+        return known if known is not None or not self.shares else max(self.shares)
 
     @property
     def form(self) -> dict[str, Any]:

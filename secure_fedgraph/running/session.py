@@ -139,10 +139,11 @@ class Session:
         algorithm, federation = self.prepared.algorithm, self.prepared.federation
         scores: dict[str, Any]
         due = self.options.scores(round.number - algorithm.warm_up, self.prepared.rounds)
+        final = round.number == self.prepared.last or (due and self.options.evaluate_every > 1)
         if self.prepared.evaluation == "at_home" or not due:
             scores = {}
         elif self.prepared.evaluation == "in_band":
-            scores = dict(in_band(algorithm, state, round))
+            scores = in_band(algorithm, state, round, federation.schema, final)
         else:
             names = federation.names
             referee_round = Round(round.number, names, self.prepared.bound, self.courier, reader=REFEREE)
@@ -151,11 +152,12 @@ class Session:
             referee = federation.referee
             if is_foreign(algorithm):  # the test inputs share memory with the owners' graphs
                 referee = copied(referee, "the referee's test data")
-            scores = referee.evaluate(examined, state, referee_round, federation.schema)
+            scores = referee.evaluate(examined, state, referee_round, federation.schema, final)
             if round.number == self.prepared.last and algorithm.COMBINED.name in self.prepared.bound.bounds:
                 scores |= referee.personal(examined, state, referee_round, federation.schema)
         extra: dict[str, Any] = {"loss": scores.pop("loss", None), "owners": scores.pop("owners", {})}
-        row = {"round": round.number - algorithm.warm_up, **extra, "accuracy": scores}
+        more = {key: scores.pop(key) for key in ("metrics", "tested") if key in scores}
+        row = {"round": round.number - algorithm.warm_up, **extra, "accuracy": scores, **more}
         if self.options.on_round is not None:
             self.options.on_round(row)
         return row

@@ -464,6 +464,14 @@ class TestChangedFiles:
         assert found.calls >= FILES
         assert all(one.refused for one in by_loader.values() if one.calls > 100 and not one.answered)
 
+    @pytest.mark.slow
+    @pytest.mark.timeout(7200)
+    def test_ten_thousand_tables(self) -> None:
+        found, by_loader = damaged_files.files_summed(FILES, 7, print, damaged_files.TABLE_LOADERS)
+        assert found.findings == []
+        assert found.calls >= FILES
+        assert all(one.answered and one.refused for one in by_loader.values())
+
     def test_a_loader_that_raises_anything_else_is_noticed(self, monkeypatch) -> None:
         monkeypatch.setattr(nested, "unpack", lambda body: {}[body])
         found = damaged_files.tried("nested values", 5, seed=1)

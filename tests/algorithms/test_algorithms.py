@@ -74,6 +74,7 @@ def test_fedsages_defaults_are_the_papers() -> None:
         "heaviest": 10_000,
         "clip": "policy",
         "largest_gradient": 100.0,
+        "class_weight": (),
         "places": 0,
         "crowd": 100,
     }
@@ -365,6 +366,7 @@ def test_training_resumed_from_plain_memory_is_the_same_training(federation: sfg
             training=None,
             true_labels=1.0,
             graph=graph,
+            schema=schema,
             memory={},
             generator=lambda purpose: torch.Generator().manual_seed(1),
         )

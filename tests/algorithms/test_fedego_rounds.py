@@ -103,7 +103,7 @@ def test_only_what_is_used_is_bound(
 ) -> None:
     assert {c.name for c in made(**settings).in_use} == used | {"personal_model"}
     run = go(federation, 1, **settings)
-    assert {s.channel for s in run.transcript.sent} == used | {"personal_model", "own_tests"}
+    assert {s.channel for s in run.transcript.sent} == used | {"personal_model", "own_tests", "own_scores"}
 
 
 def test_a_mash_mixes_n_whole_ego_graphs_and_the_rest_of_the_pool_is_not_sent(

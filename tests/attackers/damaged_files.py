@@ -49,9 +49,12 @@ from secure_fedgraph.experiment.results import (
 )
 from secure_fedgraph.experiment.schema import AuditResult, CompareResult, RunResult
 from secure_fedgraph.graph.data import datasets, store
+from secure_fedgraph.graph.data.own_graph import DataWarning
 from secure_fedgraph.graph.data.rawfiles import RAW
 from secure_fedgraph.graph.silos.given import silos_of
-from secure_fedgraph.graph.silos.reading import read_silo
+from secure_fedgraph.graph.silos.reading import read_silo, tables_at
+from secure_fedgraph.graph.tables.drafting import draft, gives_away
+from secure_fedgraph.graph.tables.schema import TableSchema, parsed, read_schema, schema_text
 from secure_fedgraph.policies import plaintext
 from secure_fedgraph.privacy.accounting.epsilon import DiscreteRelease, GaussianRelease
 from secure_fedgraph.privacy.spending.ledger import Charge, Ledger, check_mark, read_ledger, spent
@@ -111,7 +114,7 @@ def _toml(value: Any) -> str:
         return "{" + ", ".join(f"{json.dumps(str(k))} = {_toml(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_toml, value)) + "]"
-    return "false" if value is None else json.dumps(value)
+    return "false" if value is None else json.dumps(value, default=str)
 
 
 def toml(value: Any) -> bytes:
@@ -438,6 +441,86 @@ def _silo_parquet(folder: Path) -> None:
         (folder / f"{name}.csv").unlink()
 
 
+AWKWARD = (
+    "\ufeffid; age ;use;owns;since;label;split\r\n007;1.234,5;car;yes;2024-01-31;1;train\r\n"
+    '7;2,5;home;no;31.12.2023;-1;val\r\nx;;"a;b";;;1;test\r\ny;3;CAR;ja;2024-01-01;;\r\n'
+)
+AGREED = """schema = "secure-fedgraph/tables/1"
+id = "id"
+[label]
+columns = ["label"]
+classes = ["-1", "1"]
+[[columns]]
+name = "age"
+kind = "number"
+low = 0
+high = 2000
+scale = "log"
+empty = "indicator"
+[[columns]]
+name = "use"
+kind = "category"
+values = ["car", "home"]
+[[columns]]
+name = "owns"
+kind = "yes-no"
+[[columns]]
+name = "since"
+kind = "date"
+day = 2024-02-01
+[links]
+weight = "weight"
+[[links.columns]]
+name = "kind"
+kind = "category"
+values = ["a"]
+"""
+
+
+def _agreed_tables(folder: Path) -> None:
+    (folder / "nodes.csv").write_text(AWKWARD)
+    (folder / "edges.csv").write_text("source;target;weight;kind\n007;7;1,5;a\n7;x;2;b\nx;x;1;a\n8;x;1;a\n")
+
+
+def _typed_tables(suffix: str) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        _agreed_tables(folder)
+        for name in ("nodes", "edges"):
+            table = pd.read_csv(
+                folder / f"{name}.csv", sep=";", decimal=",", dtype={"id": str}, thousands="."
+            )
+            table.columns = [column.strip() for column in table.columns]
+            path = folder / f"{name}{suffix}"
+            if suffix == ".csv.gz":
+                table.to_csv(path, index=False)
+            elif suffix == ".feather":
+                table.to_feather(path)
+            else:
+                table.to_parquet(path)
+            (folder / f"{name}.csv").unlink()
+
+    return make
+
+
+def _read_agreed(folder: Path) -> None:
+    _federated(str(folder), parsed(AGREED, "schema.toml"))
+
+
+def _draft(folder: Path) -> None:
+    tables = tables_at("a", str(folder))
+    schema = draft(tables.nodes, tables.links)
+    gives_away(schema), parsed(schema_text(schema), "again")
+
+
+def _make_schema(folder: Path) -> None:
+    (folder / "schema.toml").write_text(AGREED)
+
+
+def _read_schema(folder: Path) -> None:
+    schema = read_schema(folder / "schema.toml")
+    assert parsed(schema_text(schema), "again") == schema
+
+
 def _silo_saved(folder: Path) -> None:
     nodes = torch.arange(20)
     graph = Data(x=torch.ones(20, 2), edge_index=torch.stack([nodes, nodes.flip(0)]), y=nodes % 2)
@@ -446,13 +529,29 @@ def _silo_saved(folder: Path) -> None:
 
 def _read_silo(folder: Path) -> None:
     saved = folder / "graph.pt"
-    silos_of({"a": read_silo("a", str(saved if saved.exists() else folder))}, 0)
+    _federated(str(saved if saved.exists() else folder))
 
 
+def _federated(place: str, schema: TableSchema | None = None) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # or every table would end at what is said of it
+        silos_of({"a": read_silo("a", place, schema=schema)}, 0)
+
+
+TABLE_LOADERS: dict[str, Loader] = {
+    "tables under a schema": Loader(_agreed_tables, _read_agreed, share=2),
+    "tables of gz": Loader(_typed_tables(".csv.gz"), _read_agreed),
+    "tables of parquet": Loader(_typed_tables(".parquet"), _read_agreed),
+    "tables of feather": Loader(_typed_tables(".feather"), _read_agreed),
+    "tables that are drafted from": Loader(_agreed_tables, _draft, share=2),
+    "schema.toml": Loader(_make_schema, _read_schema, share=2),
+}
+"""What reads owners' tables, and their schema."""
 LOADERS: dict[str, Loader] = {
     "a silo's tables": Loader(_silo_tables, _read_silo),
     "a silo's parquet": Loader(_silo_parquet, _read_silo),
     "a silo's .pt": Loader(_silo_saved, _read_silo),
+    **TABLE_LOADERS,
     "experiment.toml": _config(".toml", toml),
     "experiment.yaml": _config(".yaml", lambda value: yaml.safe_dump(value).encode()),
     "ledger": Loader(_make_ledger, _read_ledger),
@@ -560,6 +659,9 @@ def _said(path: Path, raw: bytes) -> tuple[Any, Callable[[Any, Random], bytes]] 
             return tomllib.loads(text), lambda value, rng: toml(value)
         if path.suffix == ".yaml":
             return yaml.safe_load(text), lambda value, rng: yaml.safe_dump(value).encode()
+        if path.suffix == ".csv":
+            sign = ";" if ";" in text else ","
+            return [line.split(sign) for line in text.splitlines()], lambda value, rng: _cells(value, sign)
         if path.suffix == ".jsonl":
             rows = [json.loads(line) for line in text.splitlines()]
             return rows, lambda value, rng: b"".join(
@@ -571,6 +673,13 @@ def _said(path: Path, raw: bytes) -> tuple[Any, Callable[[Any, Random], bytes]] 
                 return json.loads(rest), _checked
             return json.loads(text), lambda value, rng: json.dumps(value).encode(errors="surrogatepass")
     return None
+
+
+def _cells(value: Any, sign: str) -> bytes:
+    """A table of cells, whatever became of it."""
+    rows = value if isinstance(value, list) else [value]
+    lines = [sign.join(map(str, row)) if isinstance(row, list) else str(row) for row in rows]
+    return "\n".join(lines).encode(errors="surrogatepass")
 
 
 def _checked(value: Any, rng: Random) -> bytes:
@@ -625,12 +734,15 @@ def tried(name: str, trials: int, seed: int) -> Outcome:
 
 
 def files_summed(
-    trials: int, seed: int = 0, said: Callable[[str], None] = lambda line: None
+    trials: int,
+    seed: int = 0,
+    said: Callable[[str], None] = lambda line: None,
+    loaders: Mapping[str, Loader] = LOADERS,
 ) -> tuple[Outcome, Mapping[str, Outcome]]:
-    """At least so many changed files, over all loaders."""
-    whole = sum(loader.share for loader in LOADERS.values())
+    """At least so many changed files, over all of these loaders."""
+    whole = sum(loader.share for loader in loaders.values())
     total, by_loader = Outcome(), {}
-    for name, loader in LOADERS.items():
+    for name, loader in loaders.items():
         found = tried(name, max(1, round(trials * loader.share / whole + 0.5)), seed)
         by_loader[name] = found
         total.add(found)

@@ -171,9 +171,9 @@ def test_best_by_validation_and_best_on_test_are_not_mixed() -> None:
 
 def test_in_band_scores_are_an_uploaded_mean() -> None:
     _, result = result_of(evaluation="in_band")
-    assert {row["name"] for row in result["channels"]} == {"update", "metrics"}
+    assert {row["name"] for row in result["channels"]} == {"update", "metrics", "scores"}
     assert 0 <= result["accuracy"]["local"] <= 1
-    assert "global" not in result["accuracy"]
+    assert result["accuracy"]["global"] == result["metrics"]["accuracy"]["global"]
     assert result["bytes"]["evaluation"] == 0
 
 

@@ -338,9 +338,9 @@ def test_what_a_model_does_to_itself_on_one_graph_is_gone_for_the_next():
 def test_a_changed_network_of_ours_goes_through_alone(kind, monkeypatch):
     at_once = []
 
-    def counted(model, packed):
+    def counted(model, packed, *more):
         at_once.append(model)
-        return linear_graph_gradients(model, packed)
+        return linear_graph_gradients(model, packed, *more)
 
     monkeypatch.setattr(per_record, "linear_graph_gradients", counted)
     for changed in (False, True):

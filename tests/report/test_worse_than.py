@@ -1,24 +1,38 @@
-"""A page says in words when a model is worse than a guess, or than what an owner has alone."""
+"""A page says in words when a model is no better than a guess, or than what owners have alone."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
+from test_report_page import run_json
 
+from secure_fedgraph.experiment.schema import RunResult, as_read
+from secure_fedgraph.report.cautions import no_better_than
 from secure_fedgraph.report.first_screens.run import worse_than
+from secure_fedgraph.report.measures import measure_of
+
+
+def made(score: float, alone: float | None = None, **accuracy: float) -> RunResult:
+    value = {**run_json(), "accuracy": {"global": score, **accuracy}, "commonest_class": 0.3, "metrics": {}}
+    value["baselines"] = {"commonest": 0.3, "alone": {"best": alone, "paper": None, "metrics": {}}}
+    return as_read(RunResult, value)
 
 
 @pytest.mark.parametrize(
-    ("score", "key", "said"),
-    [
-        (0.2, "global", "always naming the commonest class"),
-        (0.5, "global", "an owner’s own model"),
-        (0.8, "global", ""),
-        (0.2, "mae", ""),
-    ],
+    ("score", "said"),
+    [(0.2, "commonest class"), (0.3, "commonest class"), (0.5, "owners do alone"), (0.8, "")],
 )
-def test_the_worst_of_what_it_is_below_is_named(score: float, key: str, said: str) -> None:
-    result = SimpleNamespace(accuracy={key: score, "own_global": 0.7}, commonest_class=0.3)
-    told = worse_than(result, SimpleNamespace(key=key))  # type: ignore[arg-type]
+def test_what_it_is_no_better_than_is_named(score: float, said: str) -> None:
+    told = no_better_than(made(score, alone=0.7))
     assert (said in told) and bool(told) is bool(said)
+
+
+def test_an_owners_model_without_the_released_one_is_named() -> None:
+    result = made(0.5, own_global=0.7)
+    assert "own model" in worse_than(result, measure_of(result))
+
+
+def test_auc_is_compared_with_auc() -> None:
+    figure = {"global": 0.75, "low": 0.7, "high": 0.8}
+    value = {**run_json(), "headline": "auc", "metrics": {"auc": figure}, "commonest_class": None}
+    value["baselines"] = {"commonest": None, "alone": {"best": 0.8, "paper": None, "metrics": {}}}
+    assert "0.800" in no_better_than(as_read(RunResult, value))

@@ -25,9 +25,9 @@ def scorings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     rounds: list[int] = []
     evaluate = Evaluator.evaluate
 
-    def counted(self: Evaluator, algorithm: Any, state: Any, round: Any, schema: Any) -> dict[str, Any]:
+    def counted(self: Evaluator, algorithm: Any, state: Any, round: Any, *more: Any) -> dict[str, Any]:
         rounds.append(round.number)
-        return evaluate(self, algorithm, state, round, schema)
+        return evaluate(self, algorithm, state, round, *more)
 
     monkeypatch.setattr(Evaluator, "evaluate", counted)
     return rounds

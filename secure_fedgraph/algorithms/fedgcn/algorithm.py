@@ -16,7 +16,7 @@ from secure_fedgraph.algorithms.fedgcn.neighbour_sums import COUNTS, SUMS, Owner
 from secure_fedgraph.algorithms.fedgcn.settings import FedGcnSettings
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.errors import BadInput, HostileMessage
-from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models.parameters import load
 from secure_fedgraph.protocol import Channel, Reveal, Unit, Upload
 from secure_fedgraph.protocol.given import NOTHING, Entry, Expected, Numbers
@@ -62,6 +62,7 @@ class FedGcn(FedAvg):
     """
 
     name = "fedgcn"
+    tasks: ClassVar[tuple[str, ...]] = (Task.CLASSES,)
     summary = "neighbours' feature sums exchanged once, then a GCN averaged"
     reference = "Yao et al., NeurIPS 2023"
     rounds = 100

@@ -14,8 +14,9 @@ from torch_geometric.data import Data
 from secure_fedgraph.algorithm import Algorithm, Form, State
 from secure_fedgraph.algorithms.fedridge.settings import RidgeSettings
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.graph.schema import OF_ITEMS, Schema, Task
 from secure_fedgraph.models import feature_maps, ridge
+from secure_fedgraph.models.targets import ridge_targets
 from secure_fedgraph.protocol import (
     Channel,
     ContributionMoments,
@@ -29,6 +30,8 @@ from secure_fedgraph.seams import ClientContext, RoundApi
 
 WEIGHTS, CLASSES, OWNERS, NOISE = "weights", "classes", "owners", "noise"
 """What is released: weights; or class sums, of how many owners, with which noise."""
+PLAIN = "plain"
+"""In the state, whether targets are not one-hot classes, whose columns add up to 0."""
 OWN, FOURIER = "own", "fourier"
 MOST_NODES = 4096
 """Records of which a reader takes second moments, where there are more features than that."""
@@ -72,6 +75,7 @@ class FedRidge(Algorithm):
     """
 
     name = "fedridge"
+    tasks: ClassVar[tuple[str, ...]] = OF_ITEMS
     summary = "ridge regression from one sum of moments; links at inference only"
     reference = "Vu and Slavkovic 2009"
     rounds = 1
@@ -197,6 +201,7 @@ class FedRidge(Algorithm):
             CLASSES: torch.zeros(width, classes, dtype=torch.float64),
             OWNERS: torch.zeros((), dtype=torch.float64),
             "variance": torch.zeros((), dtype=torch.float64),
+            PLAIN: torch.tensor(float(schema.task in (Task.NUMBER, Task.LABELS)), dtype=torch.float64),
         }
 
     def released(self, state: State) -> State:
@@ -214,7 +219,8 @@ class FedRidge(Algorithm):
             z = z[torch.linspace(0, len(z) - 1, MOST_NODES).long()]
         owners, noise = max(round(float(released[OWNERS])), 1), float(released[NOISE])
         norm = self._contribution.targets
-        return ridge.own_weights(released[CLASSES].double(), z, owners, norm, noise).float()
+        centred = schema.task not in (Task.NUMBER, Task.LABELS)
+        return ridge.own_weights(released[CLASSES].double(), z, owners, norm, noise, centred).float()
 
     def round(self, round: RoundApi, state: State) -> State:
         """Adds moments to those of the rounds before, if any, and solves.
@@ -236,7 +242,8 @@ class FedRidge(Algorithm):
         after["second"] = second + state["second"]
         deviation = float(after["variance"].sqrt())
         norm, apart = contribution.targets, deviation * ON / OFF
-        solved = ridge.weights(after["second"], after[CLASSES], norm, apart, deviation)
+        centred = not bool(state[PLAIN])
+        solved = ridge.weights(after["second"], after[CLASSES], norm, apart, deviation, centred)
         return {**after, WEIGHTS: solved.float()}
 
     @MOMENTS.answer
@@ -244,11 +251,20 @@ class FedRidge(Algorithm):
         """The training nodes' features and classes, of which the client's door makes sums."""
         graph = client.graph
         nodes = graph.train_mask.nonzero().flatten()
-        wanted = ridge.targets(graph.y[nodes], client.schema.classes, self._contribution.targets)
-        return ContributionMoments(self.records(graph, client.schema)[nodes], wanted)
+        wanted = ridge_targets(graph.y[nodes], client.schema, self._contribution.targets)
+        records = self.records(graph, client.schema)[nodes]
+        if self.settings.class_weight:
+            heaviest = max(self.settings.class_weight)
+            shares = torch.tensor(self.settings.class_weight)[graph.y[nodes]] / heaviest
+            records, wanted = records * shares.sqrt()[:, None], wanted * shares.sqrt()[:, None]
+        return ContributionMoments(records, wanted)
 
     def predict(self, params: State, graph: Data, schema: Schema) -> torch.Tensor:
-        """Scores by features, spread over the graph's links: logarithms of shares."""
+        """Logarithms of shares of classes, spread over the graph's links; other outputs themselves."""
         s = self.settings
         scores = self.records(graph, schema) @ self.solved(params, graph, schema)
+        if schema.task in (Task.NUMBER, Task.LABELS):
+            return ridge.outputs(scores, self._contribution.targets, schema.task == Task.LABELS)
+        if not s.steps or not graph.edge_index.numel():  # nothing to spread: the regression's own shares
+            return ridge.as_shares(scores, self._contribution.targets)
         return ridge.spread(scores, graph.edge_index, s.steps, s.restart, s.sharpness)

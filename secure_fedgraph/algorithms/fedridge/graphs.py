@@ -11,7 +11,8 @@ from torch_geometric.data import Data
 from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms.fedridge.algorithm import FedRidge
 from secure_fedgraph.graph import descriptors
-from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.graph.schema import Schema, Task
+from secure_fedgraph.models import ridge
 from secure_fedgraph.protocol import Unit
 
 
@@ -51,4 +52,7 @@ class GraphFedRidge(FedRidge):
 
     def predict(self, params: State, graph: Data, schema: Schema) -> torch.Tensor:
         """Scores of the graphs, ``[graphs, classes]``."""
-        return self.records(graph, schema) @ self.solved(params, graph, schema)
+        scores = self.records(graph, schema) @ self.solved(params, graph, schema)
+        if schema.task in (Task.NUMBER, Task.LABELS):
+            return ridge.outputs(scores, self._contribution.targets, schema.task == Task.LABELS)
+        return ridge.as_shares(scores, self._contribution.targets)

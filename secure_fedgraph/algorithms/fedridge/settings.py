@@ -23,6 +23,7 @@ class RidgeSettings(Settings):
         map_width: how many Fourier features, an even number.
         map_scale: the inverse width of their kernel; records have length 1.
         records: about how many training nodes or graphs an owner has at most.
+        class_weight: how much a record of each class counts, a public number a class; by default all alike.
         steps: how far the scores of nodes travel at inference, in links.
         restart: the share of a node's own scores that comes back at each step.
         sharpness: how sharp scores are before they spread.
@@ -34,6 +35,7 @@ class RidgeSettings(Settings):
     map_width: int = Field(256, ge=2, le=2**14, multiple_of=2)
     map_scale: float = Field(2.0, gt=0, le=1000)
     records: int = Field(2**13, ge=1, le=2**24)
+    class_weight: tuple[float, ...] = ()
     steps: int = Field(10, ge=0, le=100)
     restart: float = Field(0.1, gt=0, le=1)
     sharpness: float = Field(5.0, gt=0, le=1000)

@@ -18,7 +18,7 @@ from secure_fedgraph.algorithms.training.optimizers import bound_gradients, mome
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.graph.sample.trees import NeighbourTable
-from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models.finite import Adam, finite, note_divergence, take_step
 from secure_fedgraph.models.neighgen.feedback import Feedback, blocks
 from secure_fedgraph.models.neighgen.losses import random_neighbourhoods
@@ -55,6 +55,7 @@ class LocSagePlus(Generates, LocSage):
     """
 
     name = "locsage+"
+    tasks: ClassVar[tuple[str, ...]] = (Task.CLASSES,)
     summary = "every owner alone, on a graph that it mends by itself"
     reference = PAPER
     Settings: ClassVar[type[TrainingSettings]] = GeneratorSettings
@@ -102,6 +103,7 @@ class FedSagePlus(Generates, FedSage):
     """
 
     name = "fedsage+"
+    tasks: ClassVar[tuple[str, ...]] = (Task.CLASSES,)
     summary = "FedSage on graphs completed by generators that owners train together"
     reference = PAPER
     Settings: ClassVar[type[TrainingSettings]] = GeneratorSettings

@@ -15,7 +15,7 @@ from secure_fedgraph.algorithms.fedsgd.heads.perceptron import NodePerceptron
 from secure_fedgraph.algorithms.fedsgd.heads.sage import SageHead
 from secure_fedgraph.algorithms.fedsgd.settings import NodeSgdSettings, SgdSettings
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.graph.schema import OF_ITEMS, Schema
 from secure_fedgraph.protocol import Channel, ContributionSample, Reveal, Unit, UnitContributionSampled
 from secure_fedgraph.protocol.given import NOTHING, Expected, like
 from secure_fedgraph.seams import ClientContext, RoundApi
@@ -54,6 +54,7 @@ class FedSgd(Algorithm):
     """
 
     name = "fedsgd"
+    tasks: ClassVar[tuple[str, ...]] = OF_ITEMS
     summary = "a network on features, trained by steps under one shared noise; links at inference only"
     reference = "McMahan et al. 2017"
     rounds = 200

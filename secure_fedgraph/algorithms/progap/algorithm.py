@@ -23,7 +23,7 @@ from secure_fedgraph.algorithms.fedsgd.heads.perceptron import (
 from secure_fedgraph.algorithms.fedsgd.settings import SgdSettings
 from secure_fedgraph.algorithms.progap.exact_sums import linked_sums
 from secure_fedgraph.algorithms.progap.settings import ProGapSettings
-from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models import ridge
 from secure_fedgraph.protocol import Channel, Reveal, Unit
 from secure_fedgraph.protocol.channel import UnitContributionLinks
@@ -87,6 +87,7 @@ class ProGap(FedSgd):
     """
 
     name = "progap"
+    tasks: ClassVar[tuple[str, ...]] = (Task.CLASSES,)
     summary = "stages of steps under one shared noise, each reading sums over links that were noised once"
     reference = "Sajadmanesh and Gatica-Perez 2024"
     Settings: ClassVar[type[SgdSettings]] = ProGapSettings
@@ -175,11 +176,11 @@ class ProGap(FedSgd):
             return client.linked_sums(channel, hop, parts)
 
         z = self._inputs(given, client.graph, client.schema, noised)
-        return gradients_of(given, z[chosen], client.graph.y[chosen], self._longest)
+        return gradients_of(given, z[chosen], client.graph.y[chosen], self._longest, client.schema)
 
     def predict(self, params: State, graph: Data, schema: Schema) -> torch.Tensor:
         """Logarithms of shares of classes, which travelled over the graph's links."""
-        return travelled(self.scores(params, graph, schema), graph.edge_index, self.settings)
+        return travelled(self.scores(params, graph, schema), graph.edge_index, self.settings, schema)
 
     def scores(self, params: State, graph: Data, schema: Schema) -> torch.Tensor:
         """The network's class scores, with sums over the graph's own links, without noise."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 from torch_geometric.data import Data
 
@@ -20,6 +19,7 @@ from secure_fedgraph.graph.sample.trees import PARTNER, NeighbourTable, own_tree
 from secure_fedgraph.models.finite import note_divergence, take_step
 from secure_fedgraph.models.given import check_scores, scores_of, spare
 from secure_fedgraph.models.parameters import on_device
+from secure_fedgraph.models.targets import Loss, class_weights, loss_of
 from secure_fedgraph.seams import ClientContext
 
 Trees = Callable[[torch.Tensor], Sequence[torch.Tensor]]
@@ -77,7 +77,7 @@ def loss_on(
     settings: TrainingSettings,
     trees: Trees | None = None,
 ) -> Callable[[torch.Tensor], torch.Tensor]:
-    """The mean cross entropy of a batch of the client's own nodes or graphs, as a function of the batch.
+    """The mean loss of a batch of the client's own nodes or graphs, as a function of the batch.
 
     Args:
         client, graph, model, settings, trees: as :func:`fit`; graph, model and batches lie on one device.
@@ -93,21 +93,26 @@ def loss_on(
         except BadInput as error:  # its sentence counts the client's nodes, so it may not leave the client
             raise WrongType(str(error)) from None
 
+    task_loss = _weighed(client, settings)
     if graph.get("graph") is not None:  # a union of whole graphs, which are the items
         dropout = client.generator("dropout")
 
         def of_graphs(batch: torch.Tensor) -> torch.Tensor:
             scores = scores_of(model, select_graphs(graph, batch), dropout)
-            return F.cross_entropy(fitting(scores, len(batch), "graph"), graph.y[batch])
+            return task_loss(fitting(scores, len(batch), "graph"), graph.y[batch]).mean()
 
         return of_graphs
     truth = client.true_labels
+
+    def loss(scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return task_loss(scores, y).mean() if truth >= 1 else cross_entropy(scores, y, truth)
+
     forward_tree = getattr(model, "forward_tree", None)
     if forward_tree is None:
 
         def of_nodes(batch: torch.Tensor) -> torch.Tensor:
             scores = fitting(scores_of(model, graph), len(graph.x), "node")
-            return cross_entropy(scores[batch], graph.y[batch], truth)
+            return loss(scores[batch], graph.y[batch])
 
         return of_nodes
     prepared = getattr(model, "prepared", None)
@@ -117,9 +122,16 @@ def loss_on(
 
     def sampled(batch: torch.Tensor) -> torch.Tensor:
         scores = forward_tree(spare(model, x), draw(batch), **noise)
-        return cross_entropy(scores, graph.y[batch], truth)
+        return loss(scores, graph.y[batch])
 
     return sampled
+
+
+def _weighed(client: ClientContext, settings: TrainingSettings) -> Loss:
+    """The loss of an item, with the weights of classes that the settings ask for."""
+    own, given = client.graph, settings.class_weight
+    weights = class_weights(given, own.y[own.train_mask], client.schema.classes) if given else None
+    return loss_of(client.schema, weights)
 
 
 def _fresh_trees(client: ClientContext, graph: Data, settings: TrainingSettings) -> Trees:

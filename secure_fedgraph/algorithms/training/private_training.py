@@ -15,6 +15,7 @@ from secure_fedgraph.graph.sample.occurrences import capped_neighbours, largest_
 from secure_fedgraph.graph.sample.packing import select_graphs
 from secure_fedgraph.graph.sample.trees import PARTNER, own_tree
 from secure_fedgraph.models.per_record import graph_gradients, tree_factors
+from secure_fedgraph.models.targets import class_weights, loss_of
 from secure_fedgraph.seams import ClientContext, Gradient
 
 Penalty = Callable[[nn.Module], torch.Tensor]
@@ -49,11 +50,13 @@ def fit_privately(
     restore(optimizer, client.memory.get("optimizer", {}))
     model.train()
     items = graph.train_mask.nonzero().flatten()
+    check_weights(settings)
+    loss = loss_of(client.schema, class_weights(settings.class_weight, graph.y, client.schema.classes))
     if whole:
         check_no_dropout(settings)
 
         def gradients(chosen: torch.Tensor) -> Mapping[str, Gradient]:
-            return graph_gradients(model, select_graphs(graph, items[chosen]))
+            return graph_gradients(model, select_graphs(graph, items[chosen]), loss)
 
         times = 1
     else:
@@ -61,7 +64,7 @@ def fit_privately(
 
         def gradients(chosen: torch.Tensor) -> Mapping[str, Gradient]:
             nodes = items[chosen]
-            return tree_factors(model, graph.x, rows_of(nodes), graph.y[nodes])
+            return tree_factors(model, graph.x, rows_of(nodes), graph.y[nodes], loss)
 
         times = touched(settings, training.unit)
     pull = None if penalty is None else lambda: penalty(model).backward()
@@ -135,6 +138,19 @@ def check_no_dropout(settings: TrainingSettings) -> None:
     """
     if settings.dropout:
         raise BadInput("dropout draws for whole batches: under noisy steps set training.dropout=0")
+
+
+def check_weights(settings: TrainingSettings) -> None:
+    """That no item's weight follows from the others.
+
+    Raises:
+        BadInput: for weights that do.
+    """
+    if settings.class_weight == "balanced":
+        raise BadInput(
+            "training.class_weight = balanced: under noise one item would change the weights of the others: "
+            "give public numbers, one a class, such as training.class_weight=[1,3]"
+        )
 
 
 def touched(settings: TrainingSettings, unit: str) -> int:

@@ -34,6 +34,9 @@ class TrainingSettings(Settings):
         dropout: of the ego network's reduced features, or of a network of whole graphs.
         largest_gradient: what the norm of a step's gradient is cut to, over all parameters, and each value
             first; what is not finite counts as 0. Steps of honest runs stay below, and are not changed.
+        class_weight: how much an item of each class counts: a number a class, or ``balanced``, by how often
+            each stands among the client's own training items (not under noise, where one item would change
+            the weights of the others).
         places: under noisy steps on nodes, how many nodes may have one node as a sampled neighbour; 0 is as
             many as ``fanout``.
         crowd: under noisy steps on nodes, how many neighbours of one node may have more than ``places`` links
@@ -53,6 +56,7 @@ class TrainingSettings(Settings):
     share: float = Field(1.0, gt=0, le=1)
     dropout: float = Field(0.0, ge=0, lt=1, validate_default=True)
     largest_gradient: float = Field(LARGEST_GRADIENT, gt=0, allow_inf_nan=False)
+    class_weight: Literal["balanced"] | tuple[float, ...] = ()
     places: int = Field(0, ge=0)
     crowd: int = Field(100, ge=0)
 

@@ -12,7 +12,7 @@ import click
 from rich.table import Table
 
 from secure_fedgraph.cli.options import AUTO, protection_in
-from secure_fedgraph.cli.screen import PlainConsole, to_a_pipe, visible
+from secure_fedgraph.cli.screen import PlainConsole, plain_warnings, said_later, to_a_pipe, visible
 from secure_fedgraph.experiment.config import TRUSTED, Experiment, read_values
 from secure_fedgraph.experiment.planner import Candidate, Choice, asked_experiment, choose
 from secure_fedgraph.experiment.results import make_federation
@@ -29,7 +29,8 @@ def plan(policy: str | None, assignments: tuple[str, ...], as_json: bool, debug:
     values = read_values(None, given, assignments)
     if policy in TRUSTED:
         values.setdefault("against", Reader.PEERS)  # the server adds the noise, and sees what is under it
-    choice = _choice(values, policy)
+    with plain_warnings():
+        choice = _choice(values, policy)
     with to_a_pipe():
         if as_json:
             click.echo(json.dumps(_described(choice)))
@@ -52,7 +53,8 @@ def settled(path: Path | None, flags: Mapping[str, Any]) -> tuple[dict[str, Any]
     values = read_values(path, named, [*protection, *flags["assignments"]])
     if str(values.get("algorithm", "")).lower() != AUTO:
         return dict(flags), ""
-    choice = _choice(values, values.get("policy"))
+    with said_later():
+        choice = _choice(values, values.get("policy"))
     chosen, asked = choice.chosen, choice.experiment
     handed_out = {} if asked.silos else {"clients": asked.clients, "partition": asked.partition}
     left = [one for one in flags["assignments"] if not one.startswith("algorithm=")]
@@ -98,6 +100,7 @@ def _recommended(choice: Choice, assignments: Sequence[str]) -> list[str]:
     if asked.silos:
         data = " ".join(shlex.quote(f"--silo={name}={place}") for name, place in asked.silos.items())
         data += f" --rows {shlex.quote(asked.rows)}" if asked.rows else ""
+        data += f" --schema {shlex.quote(asked.tables)}" if asked.tables else ""
     else:
         data = f"--data {shlex.quote(asked.data)} --clients {asked.clients} --partition {asked.partition}"
     command = [

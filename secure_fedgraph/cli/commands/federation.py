@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from secure_fedgraph.cli.options import known
+from secure_fedgraph.cli.options import known, schema_option
 from secure_fedgraph.cli.screen import loading
 
 INIT_EXAMPLES = """
@@ -55,6 +55,7 @@ def federation() -> None:
 @click.option(
     "--classes", type=click.IntRange(1), help="How many there are, where it is more than labels show."
 )
+@schema_option
 @click.option("--holders", type=click.IntRange(1), default=1, help="How many silos may hold the same node.")
 @click.option(
     "--out", type=_PATH, default=Path("federation.toml"), show_default=True, help="The file to write."

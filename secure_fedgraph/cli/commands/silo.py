@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from secure_fedgraph.cli.options import schema_option
 from secure_fedgraph.cli.screen import loading
 
 _PATH = click.Path(path_type=Path)
@@ -30,10 +31,39 @@ A silo's life:
   secure-fedgraph silo ledger my-silo
 """
 
+DESCRIBE_EXAMPLES = """
+\b
+Examples:
+  secure-fedgraph silo describe bank-a/ --label GoodCustomer --out schema.toml
+  secure-fedgraph silo describe accounts.csv,transfers.csv --label fraud --task link-classes
+"""
+CHECK_EXAMPLES = """
+\b
+Examples:
+  secure-fedgraph silo check my-silo federation.toml --data bank-a/
+  secure-fedgraph silo check bank-b/ --schema schema.toml
+"""
+
 
 @click.group(epilog=EXAMPLES)
 def silo() -> None:
     """Take part in a federation with your own data, on your own machine."""
+
+
+@silo.command("describe", epilog=DESCRIBE_EXAMPLES)
+@click.argument("place", metavar="FOLDER-OR-NODES.csv[,EDGES.csv]")
+@click.option("--out", type=_PATH, default=Path("schema.toml"), show_default=True, help="The file to write.")
+@click.option("--label", metavar="NAME", help="The column of labels; 'label' by default.")
+@click.option("--task", help="What is learned: classes, labels, number, links or link-classes.")
+@click.option("--positive", metavar="CLASS", help="Of two classes, the one that scores are of.")
+@click.option("--id", "ident", metavar="NAME", help="The column that names rows; 'id' by default.")
+@debug
+def describe(**given: Any) -> None:
+    """Draft a schema from your own tables: what each column means, and what publishing that gives away."""
+    loading(given)
+    from secure_fedgraph.cli import siloing
+
+    siloing.describe(**given)
 
 
 @silo.command("keygen")
@@ -41,6 +71,7 @@ def silo() -> None:
 @click.option("--name", required=True, help="The silo's name: letters, digits, '-', '_' and '.'.")
 @_DATA
 @click.option("--rows", help="For columns of the same rows as other silos: the column of row names.")
+@schema_option
 @debug
 def keygen(**given: Any) -> None:
     """Make this silo's keys, and card.toml for the operator: public keys and what the data are like."""
@@ -50,14 +81,19 @@ def keygen(**given: Any) -> None:
     siloing.keygen(**given)
 
 
-@silo.command("check")
+@silo.command("check", epilog=CHECK_EXAMPLES)
 @_FOLDER
-@_FILE
-@_DATA
+@click.argument("file", type=_PATH, required=False)
+@click.option("--data", metavar="PLACE", help="Your own data, as 'silo keygen' had them.")
+@schema_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @debug
 def check(**given: Any) -> None:
-    """Print what would leave under a federation's file, for whom, at which epsilon. Nothing is sent."""
+    """Print what would leave under a federation's FILE, for whom, at which epsilon. Nothing is sent.
+
+    Where the file has a schema, your tables are held to it, a line a column. Without a FILE, the folder (or
+    NODES.csv,EDGES.csv) is held to --schema.
+    """
     loading(given)
     from secure_fedgraph.cli import siloing
 

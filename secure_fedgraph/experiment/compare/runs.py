@@ -100,7 +100,8 @@ def check_point_can_start(config: dict[str, Any]) -> None:
     Raises:
         BadInput: as the run would.
     """
-    with suppress(Refused):
+    with suppress(Refused), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what there is to say of data was said before
         check_can_start(Experiment(**config))
 
 

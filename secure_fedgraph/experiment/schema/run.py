@@ -219,6 +219,42 @@ class Cut(Part):
     limit: float
 
 
+class MetricReport(Part):
+    """One metric of the last round."""
+
+    takes_any_key = False
+    sometimes = ("local", "std")
+
+    value: float = Field(alias="global")
+    """Over all test items together."""
+    local: float | None = None
+    """The mean over owners, where it is known."""
+    low: float
+    """With ``high``, a 95 % interval that holds the sample's chance and the noise's."""
+    high: float
+    std: float | None = None
+    """Over seeds, where there are several."""
+
+
+class Alone(Part):
+    """What owners score who do not collaborate, by the headline's metric on their own test items."""
+
+    best: float | None = None
+    """The best that each does alone, chosen on its own validation items: the mean over owners."""
+    paper: float | None = None
+    """The algorithm's own network, trained alone, where that was run."""
+    metrics: dict[str, float] = {}
+    """Every metric of the best, over all owners' test items."""
+
+
+class Baselines(Part):
+    """What a score stands beside."""
+
+    commonest: float | None = None
+    """The accuracy of always naming the commonest class."""
+    alone: Alone = Alone()
+
+
 class RoundReport(Part):
     """One round's scores."""
 
@@ -247,7 +283,7 @@ That is where all records of a class, or all updates, point the same way; of rea
 class RunResult(Part):
     """``result.json``."""
 
-    sometimes = ("left_out", "cut", "findings", "seeds")
+    sometimes = ("left_out", "cut", "findings", "seeds", "metrics", "headline", "baselines")
 
     written_as: Literal["secure-fedgraph/run/1"] = Field(alias="schema")
     command: str = ""
@@ -262,6 +298,11 @@ class RunResult(Part):
     evaluation: Evaluation = Evaluation()
     metric: str = "accuracy"
     accuracy: Accuracy
+    metrics: dict[str, MetricReport] = {}
+    """By name: what was counted of all test items in the last round."""
+    headline: str = "accuracy"
+    """The metric that says most on these data."""
+    baselines: Baselines = Baselines()
     commonest_class: float | None = None
     """What always answering the commonest class of the referee's test data would score."""
     privacy: dict[UnitName, Claim] = {}

@@ -58,10 +58,12 @@ class Settings(Part):
     protection: JsonTable = {}
     dataset: JsonTable = {}
     split: JsonTable | int = {}
+    metric: str | None = None
     silos: dict[str, str] = {}
     rows: str | None = None
     classes: AtLeastOne | None = None
     holders: AtLeastOne = 1
+    tables: str | None = None
 
     @model_validator(mode="before")
     @classmethod

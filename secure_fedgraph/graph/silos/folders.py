@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.tables.reading import SUFFIXES
 
-TABLES = (".csv", ".parquet")
 NODES, EDGES = "nodes", "edges"
 """The names of the two tables in a folder."""
 FEATURES, GRAPH = "features.npy", "graph.pt"
@@ -36,7 +36,7 @@ def files_in(name: str, folder: Path) -> tuple[list[Path], Path | None]:
 
 
 def _table_in(name: str, folder: Path, kind: str) -> Path | None:
-    found = [path for suffix in TABLES if (path := folder / f"{kind}{suffix}").is_file()]
+    found = [path for suffix in SUFFIXES if (path := folder / f"{kind}{suffix}").is_file()]
     for path in sorted(folder.glob("*")):  # Edges.csv, edges.tsv: left out, an owner would have no links
         if not found and path.name.partition(".")[0].lower() == kind:
             raise BadInput(
@@ -54,7 +54,7 @@ def _check_nothing_else(name: str, folder: Path, read: list[Path]) -> None:
     """A table under another name would be left out, and with it the owner's links; so would features."""
     for path in sorted(folder.glob("*")):
         hidden = path.name.startswith((".", "~$"))  # what macOS and office programs leave beside a table
-        of_a_graph = path.suffix.lower() in (*TABLES, ".npy")
+        of_a_graph = path.name.lower().endswith((*SUFFIXES, ".npy"))
         if of_a_graph and path not in read and path.is_file() and not hidden:
             raise BadInput(
                 f"--silo {name}: {path.name!r} in {folder} is not read: nodes are in nodes.csv and links in "

@@ -57,7 +57,12 @@ class _Strictest(Policy):
                 continue
             try:
                 # randomised inputs and noisy steps are set here: a candidate refuses what does not fit
-                candidate = replace(candidate, randomizers=self.randomizers, steps=self.steps)
+                candidate = replace(
+                    candidate,
+                    randomizers=self.randomizers,
+                    steps=self.steps,
+                    scores_noise=self.scores_noise,
+                )
                 bound = candidate._bind(channel, clients)
             except Refused as refusal:
                 reasons.append(f"{candidate.name}: {refusal}")

@@ -19,7 +19,7 @@ from secure_fedgraph.protocol.guarantee import Unit
 WIDTH = 2**24
 """Values of an upload that a plan assumes: what they add to delta is far below anything else."""
 TRAINING = "training"
-SCORES = "metrics"
+METRICS = "metrics"
 """The channel of owners' scores, :attr:`Algorithm.METRICS <secure_fedgraph.algorithm.Algorithm.METRICS>`."""
 """The name of clients' noisy steps in a plan, beside its channels and randomised inputs."""
 FREE = 1e-2
@@ -337,7 +337,7 @@ def _costs(bound: BoundPolicy, uses: Mapping[str, int], budget: Budget, occurren
 def _mend(channel: str, budget: Budget, bound: BoundPolicy, cost: Cost) -> str:
     protection, one_of = bound[channel].protection.name, bound[channel].unit.value
     noisy = noisy_policy(one.channel for one in bound.bounds.values())
-    if channel == SCORES and budget.unit != "client":
+    if channel == METRICS and budget.unit != "client":
         return "evaluation=at_home leaves each owner's scores with it, evaluation=referee puts them outside"
     if protection.startswith("central_dp") and budget.against == "server":
         return "the server sees it before the noise; give --against outsider, or use distributed_dp"

@@ -9,6 +9,7 @@ from secure_fedgraph.experiment.schema import RunResult
 from secure_fedgraph.experiment.schema.larger_units import why_larger
 from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.report import text
+from secure_fedgraph.report.cautions import SAME, no_better_than, written
 from secure_fedgraph.report.figures.score_bars import Bar, score_bars
 from secure_fedgraph.report.figures.svg import Picture
 from secure_fedgraph.report.measures import NAMES, Measure, measure_of
@@ -19,10 +20,6 @@ BESIDE = {
     "own": "an owner’s own model, on its own test data",
 }
 """Scores that say what joining brought, in the order of the page."""
-
-
-SAME = 1e-6
-"""Shares that differ by less are the same: some are kept in single precision."""
 
 
 @dataclass(frozen=True)
@@ -123,17 +120,15 @@ def _sentence(result: RunResult, name: str, measure: Measure, seen: Seen) -> str
 
 
 def worse_than(result: RunResult, measure: Measure) -> str:
-    """What a model is worse than, as the end of a sentence: the commonest class, or an owner's own model.
+    """What a model is no better than, as the end of a sentence: the commonest class, or an owner's own model.
 
-    Empty where it is worse than neither, or where that cannot be told.
+    Empty where it is better than both, or where that cannot be told.
     """
+    if said := no_better_than(result):
+        return said
     score = result.accuracy.get(measure.key)
-    if score is None or measure.key != "global":
-        return ""
-    if result.commonest_class is not None and score < result.commonest_class - SAME:
-        return f"less than always naming the commonest class ({text.percent(result.commonest_class)})"
     alone = result.accuracy.get("own_global")
-    if alone is not None and score < alone - SAME:
+    if measure.key == "global" and alone is not None and score is not None and score < alone - SAME:
         return f"less than an owner’s own model ({text.percent(alone)})"
     return ""
 
@@ -145,8 +140,11 @@ def beside(result: RunResult, measure: Measure) -> list[tuple[str, str]]:
         for key, title in BESIDE.items()
         if (value := result.accuracy.get(key)) is not None and key in NAMES
     ]
-    if result.commonest_class is not None and measure.key == "global":
-        rows.append((text.percent(result.commonest_class), "always the commonest class"))
+    if result.commonest_class is not None:
+        accuracy = "" if measure.key == "global" else " (accuracy)"
+        rows.append((text.percent(result.commonest_class), f"always the commonest class{accuracy}"))
+    if (alone := result.baselines.alone.best) is not None:
+        rows.append((written(result.headline, alone), "the best alone, mean over owners"))
     return rows
 
 

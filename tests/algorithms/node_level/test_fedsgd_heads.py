@@ -125,7 +125,7 @@ def test_no_bit_of_a_record_depends_on_which_others_there_are(classes: int, scal
     z = torch.nn.functional.normalize((torch.rand(69, 50, generator=random) < 0.1).float(), dim=1) * 5
     y = torch.randint(2, (69,), generator=random)
     weights = crossed(50, 64, classes, scale)
-    every = gradients_of(weights, z, y, 5.0)
+    every = gradients_of(weights, z, y, 5.0, SCHEMA)
     for kept in (torch.arange(1, 69), torch.arange(57), torch.tensor([3]), torch.randperm(69)[:40]):
-        some = gradients_of(weights, z[kept], y[kept], 5.0)
+        some = gradients_of(weights, z[kept], y[kept], 5.0, SCHEMA)
         assert all(torch.equal(some[name], every[name][kept]) for name in LAYERS)

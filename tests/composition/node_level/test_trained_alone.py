@@ -151,6 +151,7 @@ def test_training_sees_what_prediction_sees_without_links() -> None:
 
 class _Client:
     true_labels = 1.0
+    schema = Schema(4, 2)
 
     def __init__(self, graph: Data) -> None:
         self.graph = graph

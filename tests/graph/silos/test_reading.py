@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import re
 from pathlib import Path
@@ -13,7 +14,8 @@ from torch_geometric.data import Data
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.silos.reading import digest_of_places, read_silo, read_silos
 
-pytest.importorskip("pandas")
+pytest.importorskip("pyarrow")
+pytestmark = pytest.mark.filterwarnings("ignore::secure_fedgraph.graph.data.own_graph.DataWarning")
 
 NODES = "id,age,label,balance,split\nn1,30,ok,1.5,train\nn2,40,fraud,2.5,val\nn3,50,,3.5,test\n"
 EDGES = "source,target,weight\nn1,n2,0.5\nn2,n1,0.5\nn3,n3,1\n"
@@ -28,8 +30,13 @@ def folder(tmp_path: Path) -> Path:
 
 def check(data: object) -> None:
     assert isinstance(data, Data)
-    assert data.x.tolist() == [[30, 1.5], [40, 2.5], [50, 3.5]] and data.feature_names == ["age", "balance"]
+    assert data.feature_names == ["constant", "age", "balance"]
+    scaled = [
+        [1, *(math.log1p(one) / math.log1p(1e6) for one in row)] for row in ((30, 1.5), (40, 2.5), (50, 3.5))
+    ]
+    assert torch.allclose(data.x, torch.tensor(scaled))
     assert data.y.tolist() == [1, 0, -1] and data.class_names == ["fraud", "ok"]
+    assert (data.task, data.positive) == ("classes", 0)
     assert data.edge_index.tolist() == [[0, 2, 1], [1, 2, 0]]  # one link in both directions, and a loop
     assert data.edge_weight.tolist() == [0.5, 1.0, 0.5]
     assert [data[key].nonzero().flatten().tolist() for key in ("train_mask", "val_mask", "test_mask")] == [
@@ -114,28 +121,24 @@ def test_a_function(
     [
         ("", EDGES, "nodes.csv cannot be read"),
         ("id,age\n", EDGES, "nodes.csv has no rows"),
-        ("id,label\nn1,1\n", EDGES, "no column of features"),
-        ("id,age\nn1,old\n", EDGES, "column 'age' holds 'old'"),
-        ("id,age\nn1,3\nn1,4\n", EDGES, "has id 'n1' more than once"),
-        ("id,age\nn1,3\nn2,\n", EDGES, "column 'age' is empty in row 2"),
-        ("id,age\nn1,3\n,4\n", EDGES, "a row without id"),
-        ("id,age,label\nn1,3,1.5\n", EDGES, "label is no whole number"),
-        ("id,age,split\nn1,3,tset\n", EDGES, "split 'tset'"),
+        ("id,label\nn1,1\nn2,0\n", EDGES, "no column of features"),
+        (
+            "id,age,label\nn1,3,1\nn1,4,1\n",
+            EDGES,
+            "row 3, column 'id' is 'n1' as in row 2, and 'age' differs",
+        ),
+        ("id,age,label\nn1,3,1\n,4,0\n", EDGES, "row 3, column 'id' is empty"),
+        ("id,age,label,split\nn1,3,1,tset\nn2,3,0,\n", EDGES, "row 2, column 'split' is 'tset'"),
         (NODES, "source,weight\nn1,1\n", "no column 'target'"),
-        (NODES, "source,target\nn1,n2\nn1,n9\n", "row 2: target 'n9' is no node"),
-        (NODES, "source,target,weight\nn1,n2,1\nn2,n1,2\n", "row 2: this link stands twice"),
-        (NODES, "source,target\nn1,n2\n,n2\n", "column 'source' is empty in row 2"),
-        (NODES, "Source,target\nn1,n2\n", "column 'Source'"),
-        ("id,label,age\nn1,0,3,9\nn2,1,4,9\n", EDGES, "more fields than"),  # age was read as the label
-        ("id;label;age\nn1;0;1,5\n", EDGES, "commas"),
+        (NODES, "source,target\nn7,n8\nn1,n9\n", "no link of the table has two ids of nodes"),
+        (NODES, "source,target,weight\nn1,n2,1\nn2,n1,2\n", "row 3, column 'source': the link 'n2' to 'n1'"),
+        (NODES, "source,target,weight\nn1,n2,1\nn2,n3,\n", "row 3, column 'weight' is empty"),
+        ("id,label,age\nn1,0,3,9\nn2,1,4,9\n", EDGES, "row 2 has 4 cells"),  # age was read as the label
         ("id,age,age\nn1,3,4\n", EDGES, "column 'age' twice"),
         ("id,label,label,age\nn1,0,0,3\n", EDGES, "column 'label' twice"),  # one was a feature
-        ("id, label,age\nn1,0,3\n", EDGES, "column ' label'"),
-        ("ID,label,age\n1,0,3\n", EDGES, "column 'ID'"),
-        (",id,label,age\n0,n1,0,3\n", EDGES, "column 1 has no name"),
+        ("id,age,\nn1,3,4\n", EDGES, "column 3 has no name"),
         ("id,age\nn1,3\n", EDGES, "no column 'label'"),
         ("id,age,label\nn1,3,NA\nn2,3,EU\n", EDGES, "label 'NA'"),
-        ("id,age,label\nn1,nan,0\n", EDGES, "column 'age' holds 'nan'"),
     ],
 )
 def test_tables_with_mistakes(folder: Path, nodes: str, edges: str, words: str) -> None:
@@ -166,12 +169,6 @@ def test_a_file_that_changes_is_read_again(folder: Path) -> None:
     assert read_silos(places)["bank"] is not before and digest_of_places(places) != digest
 
 
-def test_words_of_another_encoding(folder: Path) -> None:
-    (folder / "nodes.csv").write_bytes("id,age,label\nn1,3,café\n".encode("latin-1"))
-    with pytest.raises(BadInput, match="UTF-8"):
-        read_silo("bank", str(folder))
-
-
 def test_ids_are_words_as_they_stand(folder: Path) -> None:
     (folder / "nodes.csv").write_text("id,age,label\n7,3,0\n007,4,1\nNA,5,1\n")
     (folder / "edges.csv").write_text("source,target\n007,NA\n")  # all numbers, or read as missing
@@ -180,23 +177,20 @@ def test_ids_are_words_as_they_stand(folder: Path) -> None:
     assert data.edge_index.tolist() == [[1, 2], [2, 1]]
 
 
-def test_numbers_of_parquet_name_the_nodes_of_a_csv(folder: Path) -> None:
+@pytest.mark.parametrize("name", ["id", None])
+def test_numbers_of_parquet_name_the_nodes_of_a_csv(folder: Path, name: str | None) -> None:
     pandas = pytest.importorskip("pandas")
-    pytest.importorskip("pyarrow")
     (folder / "nodes.csv").unlink()
     nodes = pandas.DataFrame(
         {"age": [3, 4], "label": pandas.array([1, None], dtype="Int64")}, index=[8.0, 7.0]
     )
     (folder / "edges.csv").write_text("source,target\n7,7\n")
-    for name, words in (("id", None), (None, "no column 'id'")):
-        nodes.rename_axis(name).to_parquet(folder / "nodes.parquet")
-        if words is None:  # an index with a name is a column
-            data = read_silo("bank", str(folder))
-            assert isinstance(data, Data) and data.edge_index.tolist() == [[1], [1]]
-            assert data.y.tolist() == [1, -1] and "class_names" not in data
-        else:
-            with pytest.raises(BadInput, match=words):
-                read_silo("bank", str(folder))
+    nodes.rename_axis(name).to_parquet(
+        folder / "nodes.parquet"
+    )  # an index names rows, with a name or without
+    data = read_silo("bank", str(folder))
+    assert isinstance(data, Data) and data.edge_index.tolist() == [[1], [1]]
+    assert data.y.tolist() == [0, -1] and data.class_names == ["1"]
 
 
 def test_a_parquet_file_that_unpacks_to_more_than_a_file_may_hold(
@@ -205,13 +199,15 @@ def test_a_parquet_file_that_unpacks_to_more_than_a_file_may_hold(
     pandas = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")
     pandas.DataFrame({"age": [0] * 100_000}).to_parquet(tmp_path / "nodes.parquet")
-    monkeypatch.setattr("secure_fedgraph.graph.silos.reading.MOST", 100_000)
+    monkeypatch.setattr("secure_fedgraph.graph.tables.reading.MOST", 100_000)
     assert (tmp_path / "nodes.parquet").stat().st_size < 100_000
     with pytest.raises(BadInput, match=r"nodes.parquet cannot be read: its 100000 rows"):
         read_silo("bank", str(tmp_path))
 
 
-@pytest.mark.parametrize("other", ["Edges.csv", "edges.tsv", "edges.csv.gz", "links.csv", "LINKS.CSV"])
+@pytest.mark.parametrize(
+    "other", ["Edges.csv", "edges.txt", "edges.csv.zip", "links.csv", "links.tsv.gz", "LINKS.CSV"]
+)
 def test_a_table_of_links_under_another_name_is_not_left_out(folder: Path, other: str) -> None:
     (folder / "edges.csv").rename(folder / other)
     with pytest.raises(BadInput, match=re.escape(other)):

@@ -16,6 +16,7 @@ from secure_fedgraph.graph.sample.packing import select_graphs
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.parameters import load, parameters_of
 from secure_fedgraph.models.per_record import linear_graph_gradients
+from secure_fedgraph.models.targets import loss_of
 
 DEPTH = 2
 """Aggregations."""
@@ -119,7 +120,7 @@ class GinHead:
         """One a graph: sums of outer products over its nodes."""
         model = self._loaded(weights, schema)
         found = [
-            linear_graph_gradients(model, labelled(select_graphs(graph, some), schema))
+            linear_graph_gradients(model, labelled(select_graphs(graph, some), schema), loss_of(schema))
             for some in chosen.split(CHUNK)  # of none there is one empty part
         ]
         return {name: torch.cat([one[name] for one in found]) for name in weights}

@@ -15,8 +15,9 @@ from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms.fedsgd.heads import exact
 from secure_fedgraph.algorithms.fedsgd.settings import SgdSettings
 from secure_fedgraph.graph import descriptors
-from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models import ridge
+from secure_fedgraph.models.targets import slopes
 
 LAYERS = ("inner", "inner_bias", "outer", "outer_bias")
 LARGEST = 128.0
@@ -80,11 +81,12 @@ class NodePerceptron:
     def gradients(self, weights: State, graph: Data, chosen: Tensor, schema: Schema) -> State:
         """In closed form; no record's depends on which others are chosen."""
         z = self.read(graph, schema)[chosen]
-        return gradients_of(weights, z, graph.y[chosen], self.settings.length)
+        return gradients_of(weights, z, graph.y[chosen], self.settings.length, schema)
 
     def predict(self, weights: State, graph: Data, schema: Schema) -> Tensor:
         """Logarithms of shares of classes, which travelled over the graph's links."""
-        return travelled(self.scores(weights, graph, schema), graph.edge_index, self.settings)
+        scores = self.scores(weights, graph, schema)
+        return travelled(scores, graph.edge_index, self.settings, schema)
 
     def scores(self, weights: State, graph: Data, schema: Schema) -> Tensor:
         """Class scores of a graph's records, each by itself."""
@@ -122,8 +124,8 @@ def scores_of(weights: State, z: Tensor, longest: float) -> Tensor:
     return _passed(Layers.of(weights), z, longest)[2].float()
 
 
-def gradients_of(weights: State, z: Tensor, y: Tensor, longest: float) -> State:
-    """The gradients of the cross entropy, one a record: outer products.
+def gradients_of(weights: State, z: Tensor, y: Tensor, longest: float, schema: Schema) -> State:
+    """The gradients of the loss, one a record: outer products.
 
     Guarantees:
         - a record's gradient does not depend on which other records there are, in any bit of the network's
@@ -132,17 +134,17 @@ def gradients_of(weights: State, z: Tensor, y: Tensor, longest: float) -> State:
     Args:
         weights: by the names of :data:`LAYERS`; beyond ``±LARGEST`` they count as that.
         z: what the network reads, ``[k, width]``.
-        y: the records' classes, ``[k]``.
+        y: the records' answers, ``[k]``.
         longest: what no value of ``z`` exceeds, a public number.
+        schema: says what is learned.
 
     Returns:
         By name of a weight, ``[k, ...]``, float32.
     """
     layers = Layers.of(weights)
     before, hidden, scores = _passed(layers, z, longest)
-    shares = F.softmax(scores, dim=1)
-    back = exact.on_grid(shares - F.one_hot(y, shares.shape[1]), 1.0, _SHARE_BITS)
-    bits = min(_outer_bits(hidden.shape[1]), exact.bits_left(_SHARE_BITS, shares.shape[1]))
+    back = exact.on_grid(slopes(scores, y, schema), 1.0, _SHARE_BITS)
+    bits = min(_outer_bits(hidden.shape[1]), exact.bits_left(_SHARE_BITS, scores.shape[1]))
     behind = (back @ exact.on_grid(layers.outer, LARGEST, bits).T) * (before > 0)
     z, hidden, behind, back = (value.float() for value in (z, hidden, behind, back))
     found = (z[:, :, None] * behind[:, None], behind, hidden[:, :, None] * back[:, None], back)
@@ -163,7 +165,9 @@ def _outer_bits(hidden: int) -> int:
     return exact.bits_left(_HIDDEN_BITS, hidden)
 
 
-def travelled(scores: Tensor, links: Tensor, settings: SgdSettings) -> Tensor:
-    """Logarithms of shares of classes that travelled over links, ``[n, classes]``."""
+def travelled(scores: Tensor, links: Tensor, settings: SgdSettings, schema: Schema) -> Tensor:
+    """Logarithms of shares of classes that travelled over links, ``[n, classes]``; others as they are."""
+    if schema.task in (Task.NUMBER, Task.LABELS):
+        return scores
     shares: Tensor = APPNP(settings.steps, settings.restart)(F.softmax(scores, dim=1), links)
     return shares.clamp(min=_LEAST).log()

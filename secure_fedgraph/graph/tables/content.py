@@ -1,0 +1,153 @@
+"""What a column seems to hold: the same at every owner who looks at it alone, but for its words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from secure_fedgraph.graph.tables import cells
+from secure_fedgraph.graph.tables.table import Table
+from secure_fedgraph.loading import postponed
+
+pa, pc = postponed("pyarrow"), postponed("pyarrow.compute")
+
+FEW = 20
+"""Different words that any column may have."""
+MANY, SHARE, MOST = 50, 0.05, 200
+"""A column of more than so many different words, in that share of rows or beyond ``MOST``, is text."""
+NUMBER, ZERO_ONE, YES_NO, WORDS, TEXT, DATE, NOTHING = (
+    "number",
+    "zero-one",
+    "yes-no",
+    "words",
+    "text",
+    "date",
+    "nothing",
+)
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a column holds.
+
+    Args:
+        kind: ``number``; ``zero-one``, numbers that are all 0 or 1; ``yes-no``, words for them; ``words``, a
+            few; ``text``, many or identifiers; ``date``; ``nothing``, where every cell is empty.
+        words: the different ones, sorted, of ``words`` and ``yes-no``.
+        empty: how many cells are.
+        values: of numbers and dates, for ranges; no other owner sees them.
+    """
+
+    kind: str
+    words: tuple[str, ...] = ()
+    empty: int = 0
+    values: np.ndarray = field(default_factory=lambda: np.zeros(0), repr=False, compare=False)
+
+
+def content_of(table: Table, name: str) -> Content:
+    """What a column holds, by its cells.
+
+    Raises:
+        BadInput: for numbers that may mean two things.
+    """
+    column = table.columns[name]
+    gone = column.null_count
+    if gone == len(column):
+        return Content(NOTHING, empty=gone)
+    if pa.types.is_boolean(column.type):
+        return Content(YES_NO, ("False", "True"), gone)
+    if (dated := cells.days(table, name)) is not None:
+        return Content(DATE, empty=int(np.isnan(dated.values).sum()), values=dated.values)
+    if not _is_code(column) and (read := cells.numbers(table, name)) is not None:
+        given = read.values[~np.isnan(read.values)]
+        kind = NOTHING if not len(given) else ZERO_ONE if np.isin(given, (0.0, 1.0)).all() else NUMBER
+        return Content(kind, empty=len(column) - len(given), values=read.values)
+    words = cells.words(table, name)
+    different = words.drop_null().unique()
+    yes_or_no = cells.yes_no(table, name)
+    if yes_or_no is not None:
+        empty = int(np.isnan(yes_or_no.values).sum())
+        return Content(YES_NO, tuple(sorted(different.to_pylist())), empty)
+    rows = len(column) - gone
+    is_text = len(different) > MOST or (len(different) > MANY and len(different) > SHARE * rows)
+    if is_text or (len(different) == rows and rows > FEW):
+        return Content(TEXT, empty=gone)
+    return Content(WORDS, tuple(sorted(different.to_pylist())), gone)
+
+
+def _is_code(column: object) -> bool:
+    """Whether numbers have leading zeros, as codes of places have."""
+    return bool(
+        pa.types.is_string(column.type)  # type: ignore[attr-defined]
+        and pc.any(pc.match_substring_regex(column, r"^0\d+$")).as_py()
+    )
+
+
+@dataclass(frozen=True)
+class LabelContent:
+    """What a column of labels holds.
+
+    Args:
+        words: the different ones, sorted as numbers where all are.
+        number: whether it is a number to be learned: not all whole, or more than :data:`FEW` different ones.
+        values: of a number, for its range.
+    """
+
+    words: tuple[str, ...]
+    number: bool
+    values: np.ndarray = field(default_factory=lambda: np.zeros(0), repr=False, compare=False)
+
+
+def label_content_of(table: Table, name: str) -> LabelContent:
+    """What a column of labels holds; only an empty cell is no label.
+
+    Raises:
+        BadInput: for numbers that may mean two things.
+    """
+    column = table.columns[name]
+    read = None if pa.types.is_boolean(column.type) else cells.numbers(table, name)
+    if read is not None and not read.absent:
+        given = np.unique(read.values[~np.isnan(read.values)])
+        if len(given) > FEW or (given != np.round(given)).any():
+            return LabelContent((), True, read.values)
+    return LabelContent(in_order(cells.words(table, name).drop_null().unique().to_pylist()), False)
+
+
+def in_order(words: list[str] | tuple[str, ...]) -> tuple[str, ...]:
+    """Different words in order: as numbers, where all are.
+
+    >>> in_order(["10", "9", "-1"]), in_order(["b", "10", "9"])
+    (('-1', '9', '10'), ('10', '9', 'b'))
+    """
+    different = sorted(set(words))
+    try:
+        return tuple(sorted(different, key=lambda one: (float(one), one)))
+    except ValueError:
+        return tuple(different)
+
+
+def looks_like_a_label(table: Table) -> list[str]:
+    """The columns with 2 to 20 different values."""
+    found = []
+    for name, column in table.columns.items():
+        if 2 <= len(column.drop_null().unique()) <= FEW:
+            found.append(name)
+    return found
+
+
+NEGATIVE = ("no", "false", "n", "f", "nein", "0", "-1", "negative", "none", "ok", "normal", "legit", "benign")
+"""Words of a class that is hardly the one that scores are of."""
+
+
+def positive_of(classes: tuple[str, ...]) -> str:
+    """Of two classes, the one that scores are of: the second, unless words say otherwise.
+
+    >>> positive_of(("-1", "1")), positive_of(("fraud", "ok")), positive_of(("a", "b", "c"))
+    ('1', 'fraud', '')
+    """
+    if len(classes) != 2:
+        return ""
+    first, second = classes
+    turned = second.lower() in NEGATIVE and first.lower() not in NEGATIVE
+    return first if turned else second

@@ -1,0 +1,1 @@
+"""Metrics: scores of test items counted into cells, and figures with intervals from the counts alone."""

@@ -1,0 +1,360 @@
+"""Metrics from cells, with intervals that hold the sample and the noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from secure_fedgraph.graph.schema import Schema, Task
+from secure_fedgraph.metrics.counting import RANKS, SPAN, Counting
+from secure_fedgraph.metrics.smoothing import smoothed_pairs
+
+Array = NDArray[np.float64]
+Figures = dict[str, float]
+
+TIMES, ENDS = 200, (2.5, 97.5)
+"""How often items and noise are drawn again for an interval, and where it ends, in percent."""
+HITS = 10
+LOWER_IS_BETTER = ("mae", "rmse", "brier", "calibration_error")
+NAMES = {
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced accuracy",
+    "auc": "AUC",
+    "average_precision": "average precision",
+    "f1": "F1",
+    "f1_macro": "F1 (macro)",
+    "brier": "Brier score",
+    "calibration_error": "calibration error",
+    "mae": "mean absolute error",
+    "rmse": "root mean squared error",
+    "r2": "R2",
+    "hits": f"hits at {HITS}",
+    "threshold": "threshold",
+}
+"""Metrics, and what pages call them."""
+RANGES = {"mae": (0.0, math.inf), "rmse": (0.0, math.inf), "r2": (-1.0, 1.0), "brier": (0.0, 2.0)}
+"""Where a metric can lie, unless from 0 to 1."""
+RARE = 0.35
+"""Below this share of the rarer of two classes the AUC says more than the accuracy."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A metric with the ends of its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What cells say.
+
+    Args:
+        figures: by name, as in :data:`NAMES`; without one where nothing can be said.
+        items: how many were counted.
+        shares: of the classes, most common first where there are classes; empty otherwise.
+        headline: the metric that says most on such data.
+    """
+
+    figures: Mapping[str, Figure]
+    items: float
+    shares: tuple[float, ...]
+    headline: str
+
+    @property
+    def commonest(self) -> float | None:
+        """What always naming the commonest class would score; None where there are no classes."""
+        return max(self.shares) if self.shares else None
+
+
+def measured(
+    cells: Counting,
+    tested: Array,
+    held_out: Array | None = None,
+    noise: float = 0.0,
+    seed: int = 0,
+    intervals: bool = True,
+) -> Measured:
+    """All metrics of a task from its cells.
+
+    Guarantees:
+        - no figure is outside of its metric's range, whatever the noise.
+
+    Args:
+        cells: what the cells are.
+        tested: of the test items, ``[size]``.
+        held_out: of the validation items: they choose the threshold of two classes. Without any it is where
+            calibrated scores have it for the best balanced accuracy, the share of the positive class.
+        noise: the standard deviation of the noise on each cell.
+        seed: of the draws for intervals.
+        intervals: whether these are asked for; else both ends are the figure.
+    """
+    tested = np.asarray(tested, dtype=np.float64)
+    held = np.zeros_like(tested) if held_out is None else np.asarray(held_out, dtype=np.float64)
+    parts = np.stack([tested, held])
+    kept = _likely(cells, parts[None], noise)
+    figures = _figures(cells, kept)
+    now = {name: float(value[0]) for name, value in figures.items()}
+    again: dict[str, Array] = {}
+    if intervals:
+        rng = np.random.default_rng(seed)
+        drawn = _drawn(cells, kept[0], rng)
+        if noise:
+            drawn = _likely(cells, drawn + rng.normal(0.0, noise, drawn.shape), noise)
+        again = _figures(cells, drawn)
+    found = {}
+    for name, value in now.items():
+        if math.isnan(value):
+            continue
+        low = high = value
+        ends = again.get(name)
+        if ends is not None and not np.isnan(ends).all():
+            low, high = _ends(name, value, np.nanpercentile(ends, ENDS))
+        found[name] = Figure(value, low, high)
+    items, shares = _shares(cells, kept[0][0])
+    return Measured(found, items, shares, headline(cells.schema, shares))
+
+
+def _ends(name: str, value: float, drawn: Array) -> tuple[float, float]:
+    """An interval from figures of items drawn again, as they are and mirrored at the figure itself.
+
+    What is drawn again is off as the figure is, so the truth may be as far on the other side.
+    """
+    low, high = RANGES.get(name, (0.0, 1.0))
+    ends = (float(drawn[0]), float(drawn[1]), 2 * value - float(drawn[1]), 2 * value - float(drawn[0]), value)
+    return max(min(ends), low), min(max(ends), high)
+
+
+def headline(schema: Schema, shares: tuple[float, ...] = ()) -> str:
+    """The metric that says most on such data.
+
+    Args:
+        schema: of the data.
+        shares: of the classes.
+
+    >>> headline(Schema(3, 2), (0.9, 0.1)), headline(Schema(3, 2), (0.5, 0.5))
+    ('auc', 'accuracy')
+    """
+    if schema.task == Task.NUMBER:
+        return "r2"
+    if schema.task in (Task.LABELS, Task.LINKS):
+        return "auc"
+    if len(shares) == 2 and min(shares) < RARE:
+        return "auc"
+    return "balanced_accuracy" if len(shares) > 2 and max(shares) > 1 - RARE else "accuracy"
+
+
+def better(name: str, one: float, other: float) -> bool:
+    """Whether the first value of a metric is better than the second."""
+    return one < other if name in LOWER_IS_BETTER else one > other
+
+
+def _likely(cells: Counting, parts: Array, noise: float) -> Array:
+    """Cells without their noise, as far as that is known: ``[many, 2, size]``."""
+    if not noise or cells.schema.task == Task.NUMBER:
+        return parts
+    first, bins = cells._confused, cells.bins
+    last = first + cells._histograms * 2 * bins
+    kept = np.maximum(parts, 0.0)
+    pairs = parts[..., first:last].reshape(-1, 2, bins)
+    likely = np.stack(smoothed_pairs(pairs[:, 0], pairs[:, 1], noise), axis=1)
+    kept[..., first:last] = likely.reshape(*parts.shape[:-1], last - first)
+    return kept
+
+
+def _drawn(cells: Counting, kept: Array, rng: np.random.Generator) -> Array:
+    """The cells of as many items drawn again, many times: ``[TIMES, 2, size]``."""
+    if cells.schema.task == Task.NUMBER:
+        return _drawn_numbers(kept, rng)
+    weights = np.ones(cells.size)
+    first, last = cells._confused, cells._confused + cells._histograms * 2 * cells.bins
+    weights[first:last] = cells.weight
+    items = np.maximum(kept, 0.0) / weights
+    drawn: Array = rng.poisson(items[None], (TIMES, *items.shape)) * weights
+    return drawn
+
+
+def _drawn_numbers(kept: Array, rng: np.random.Generator) -> Array:
+    """Sums of items drawn again, by the central limit: of each cell the variance is at most its own sum's."""
+    items = np.maximum(kept[:, :1], 1.0)
+    means = np.clip(kept / items, 0.0, 1.0)
+    # error and its square go together, and so do a number and its square
+    variance = np.maximum(means[:, [2, 2, 2, 4, 4]] - means[:, [1, 1, 1, 3, 3]] ** 2, 0.0)
+    slopes = np.stack(
+        [0 * means[:, 0], 1 + 0 * means[:, 0], 2 * means[:, 1], 1 + 0 * means[:, 0], 2 * means[:, 3]], axis=1
+    )
+    pairs = rng.normal(size=(TIMES, len(kept), 2))[..., [0, 0, 0, 1, 1]]
+    return kept + pairs * slopes * np.sqrt(variance * items)
+
+
+def _figures(cells: Counting, kept: Array) -> dict[str, Array]:
+    """Metrics of many cells, ``[many]`` each; NaN where nothing can be said."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        test, held = kept[:, 0], kept[:, 1]
+        if cells.schema.task == Task.NUMBER:
+            return _of_numbers(cells.schema, test)
+        return _of_two(cells, test, held) if cells.two else _of_many(cells, test)
+
+
+def _of_numbers(schema: Schema, sums: Array) -> dict[str, Array]:
+    items = np.where(sums[:, 0] > 0.5, sums[:, 0], np.nan)
+    half = (schema.high - schema.low) / 2 or 1.0
+    absolute, squared, mean, square = (np.clip(sums[:, i] / items, 0.0, 1.0) for i in (1, 2, 3, 4))
+    variance = np.maximum(square - mean**2, 0.0)
+    return {
+        "mae": absolute * 2 * half,
+        "rmse": np.sqrt(squared) * 2 * half,
+        "r2": np.clip(np.where(variance > 0, 1 - squared / variance, np.nan), -1.0, 1.0),
+    }
+
+
+def _histogram(cells: Counting, flat: Array) -> tuple[Array, Array]:
+    """Counts of items of the class and of others, each ``[many, histograms, bins]``, in items."""
+    first = cells._confused
+    last = first + cells._histograms * 2 * cells.bins
+    hist = flat[:, first:last].reshape(len(flat), cells._histograms, 2, cells.bins) / cells.weight
+    return hist[:, :, 1], hist[:, :, 0]
+
+
+def _auc(ones: Array, zeros: Array) -> Array:
+    before = np.cumsum(zeros, axis=-1) - zeros / 2
+    pairs = ones.sum(axis=-1) * zeros.sum(axis=-1)
+    found: Array = np.where(pairs > 0, (ones * before).sum(axis=-1) / np.where(pairs > 0, pairs, 1), np.nan)
+    return found
+
+
+def _average_precision(ones: Array, zeros: Array) -> Array:
+    """From the highest bin down: what one adds to recall, at the precision so far, its own half counted."""
+    ones, zeros = ones[..., ::-1], zeros[..., ::-1]
+    right = np.cumsum(ones, axis=-1) - ones / 2
+    taken = right + np.cumsum(zeros, axis=-1) - zeros / 2
+    precision = np.where(taken > 0, right / np.where(taken > 0, taken, 1), 0.0)
+    total = ones.sum(axis=-1)
+    return np.where(total > 0, (ones * precision).sum(axis=-1) / np.where(total > 0, total, 1), np.nan)
+
+
+def _calibration(cells: Counting, ones: Array, zeros: Array) -> tuple[Array, Array]:
+    """Brier score and calibration error: ``[many, histograms]`` each."""
+    p = cells.probabilities().numpy()
+    both = ones + zeros
+    items = both.sum(axis=-1)
+    items = np.where(items > 0, items, np.nan)
+    brier = (ones * (1 - p) ** 2 + zeros * p**2).sum(axis=-1) / items
+    error = np.abs(ones - p * both).sum(axis=-1) / items
+    return brier, np.clip(error, 0.0, 1.0)
+
+
+def _f1(right: Array, named: Array, true: Array) -> Array:
+    total = named + true
+    return np.where(true > 0, 2 * right / np.where(total > 0, total, 1), np.nan)
+
+
+def _of_two(cells: Counting, test: Array, held: Array) -> dict[str, Array]:
+    ones, zeros = (one[:, 0] for one in _histogram(cells, test))
+    brier, error = _calibration(cells, ones, zeros)
+    figures = {"auc": _auc(ones, zeros), "average_precision": _average_precision(ones, zeros)}
+    if cells.schema.task == Task.LINKS:
+        # cells of ranks: how many of the wrong links stand before the right one
+        ranks = test[:, 2 * cells.bins :]
+        total = ranks.sum(axis=-1)
+        hits = ranks[:, :HITS].sum(axis=-1) / np.where(total > 0, total, np.nan)
+        return {**figures, "hits": hits}
+    middle = cells.bins // 2
+    n1, n0 = ones.sum(axis=-1), zeros.sum(axis=-1)
+    items = np.where(n1 + n0 > 0, n1 + n0, np.nan)
+    figures["accuracy"] = (ones[:, middle:].sum(axis=-1) + zeros[:, :middle].sum(axis=-1)) / items
+    at = _threshold(cells, held, n1 / items)
+    above = np.arange(cells.bins)[None] >= at[:, None]
+    hit, false = (ones * above).sum(axis=-1), (zeros * above).sum(axis=-1)
+    recall, kept_out = hit / np.where(n1 > 0, n1, np.nan), (n0 - false) / np.where(n0 > 0, n0, np.nan)
+    figures |= {
+        "balanced_accuracy": (recall + kept_out) / 2,
+        "f1": _f1(hit, hit + false, n1),
+        "f1_macro": (_f1(hit, hit + false, n1) + _f1(n0 - false, n0 - false + n1 - hit, n0)) / 2,
+        "brier": brier,
+        "calibration_error": error,
+    }
+    edges = 1 / (1 + np.exp(-_edges(cells)))
+    return {**figures, "threshold": edges[at]}
+
+
+def _edges(cells: Counting) -> Array:
+    """The lower end of each bin, a logit."""
+    span = SPAN[cells.bins]
+    return np.arange(cells.bins) / cells.bins * 2 * span - span
+
+
+def _threshold(cells: Counting, held: Array, share: Array) -> NDArray[np.int64]:
+    """The bin from which on the positive class is named: the best balanced accuracy of validation items.
+
+    Where validation items have one class only, or none are there, the share of the positive class.
+    """
+    ones, zeros = (one[:, 0] for one in _histogram(cells, held))
+    n1, n0 = ones.sum(axis=-1, keepdims=True), zeros.sum(axis=-1, keepdims=True)
+    known = (n1[:, 0] > 0) & (n0[:, 0] > 0)
+    recall = np.cumsum(ones[:, ::-1], axis=-1)[:, ::-1] / np.where(n1 > 0, n1, 1)
+    kept_out = (np.cumsum(zeros, axis=-1) - zeros) / np.where(n0 > 0, n0, 1)
+    # of equally good ones the nearest to the middle
+    near = np.abs(np.arange(cells.bins) - cells.bins // 2) * 1e-9
+    share = np.clip(np.nan_to_num(share, nan=0.5), 0.02, 0.98)
+    usual = np.searchsorted(_edges(cells), np.log(share / (1 - share)))
+    return np.where(known, (recall + kept_out - near).argmax(axis=-1), usual)
+
+
+def _of_many(cells: Counting, test: Array) -> dict[str, Array]:
+    ones, zeros = _histogram(cells, test)
+    brier, error = _calibration(cells, ones, zeros)
+    figures = {
+        "auc": _mean(_auc(ones, zeros)),
+        "average_precision": _mean(_average_precision(ones, zeros)),
+        "calibration_error": _mean(error),
+    }
+    if cells.schema.task == Task.LABELS:
+        middle = cells.bins // 2
+        hit, false = ones[..., middle:].sum(axis=-1), zeros[..., middle:].sum(axis=-1)
+        n1, n0 = ones.sum(axis=-1), zeros.sum(axis=-1)
+        figures["accuracy"] = _mean((hit + n0 - false) / np.where(n1 + n0 > 0, n1 + n0, np.nan))
+        figures["f1"] = figures["f1_macro"] = _mean(_f1(hit, hit + false, n1))
+        return {**figures, "brier": _mean(brier)}
+    named = test[:, : cells._confused].reshape(len(test), cells.classes, cells.classes)
+    right = np.diagonal(named, axis1=1, axis2=2)
+    true, said = named.sum(axis=2), named.sum(axis=1)
+    total = true.sum(axis=1)
+    figures |= {
+        "accuracy": right.sum(axis=1) / np.where(total > 0, total, np.nan),
+        "balanced_accuracy": _mean(right / np.where(true > 0, true, np.nan)),
+        "f1": _mean(_f1(right, said, true)),
+        "brier": brier.sum(axis=1),
+    }
+    return {**figures, "f1_macro": figures["f1"]}
+
+
+def _mean(values: Array) -> Array:
+    """Over classes or labels, of those that occur."""
+    known = ~np.isnan(values)
+    number = known.sum(axis=1)
+    return np.where(number > 0, np.where(known, values, 0).sum(axis=1) / np.maximum(number, 1), np.nan)
+
+
+def _shares(cells: Counting, flat: Array) -> tuple[float, tuple[float, ...]]:
+    """How many items there are, and the shares of the classes."""
+    if cells.schema.task == Task.NUMBER:
+        return float(flat[0]), ()
+    if cells.schema.task == Task.LINKS:
+        return float(flat[2 * cells.bins : 2 * cells.bins + RANKS + 1].sum()), ()
+    ones, zeros = _histogram(cells, flat[None])
+    if cells.schema.task == Task.LABELS:
+        return float((ones + zeros)[0, 0].sum()), ()
+    if cells.two:
+        counts = np.array([zeros[0, 0].sum(), ones[0, 0].sum()])
+        counts = counts if cells.schema.positive == 1 else counts[::-1]
+    else:
+        counts = flat[: cells._confused].reshape(cells.classes, cells.classes).sum(axis=1)
+    total = float(counts.sum())
+    return total, tuple(float(one) / total for one in counts) if total > 0 else ()

@@ -1,0 +1,47 @@
+"""What a score is no better than, in a sentence: the first that a reader should see."""
+
+from __future__ import annotations
+
+from secure_fedgraph.experiment.schema import RunResult
+
+SAME = 1e-6
+"""Shares that differ by less are the same: some are kept in single precision."""
+LOWER_IS_BETTER = ("mae", "rmse", "brier")
+
+
+def no_better_than(result: RunResult) -> str:
+    """What the model is no better than, as the end of a sentence; empty where it is better than all.
+
+    Compared are the accuracy with that of always naming the commonest class, and the headline with the best
+    that owners do alone.
+    """
+    found = []
+    commonest, accuracy = result.commonest_class, _accuracy(result)
+    if commonest is not None and accuracy is not None and accuracy <= commonest + SAME:
+        found.append(f"no better than always naming the commonest class (accuracy {commonest:.1%})")
+    alone, score = result.baselines.alone.best, headline_of(result)
+    if alone is not None and score is not None:
+        worse = score >= alone - SAME if result.headline in LOWER_IS_BETTER else score <= alone + SAME
+        if worse:
+            found.append(f"no better than what owners do alone ({written(result.headline, alone)})")
+    return ", and ".join(found)
+
+
+def headline_of(result: RunResult) -> float | None:
+    """The headline's figure."""
+    figure = result.metrics.get(result.headline)
+    return _accuracy(result) if figure is None and result.headline == "accuracy" else figure and figure.value
+
+
+def written(metric: str, value: float) -> str:
+    """A figure as people write it: accuracies in percent.
+
+    >>> written("accuracy", 0.5), written("auc", 0.7312)
+    ('50.0 %', '0.731')
+    """
+    return f"{100 * value:.1f} %" if metric in ("accuracy", "balanced_accuracy") else f"{value:.3f}"
+
+
+def _accuracy(result: RunResult) -> float | None:
+    figure = result.metrics.get("accuracy")
+    return figure.value if figure is not None else result.accuracy.get("global")
