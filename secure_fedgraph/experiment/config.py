@@ -31,7 +31,7 @@ from secure_fedgraph.graph.partition.result import owner_names
 from secure_fedgraph.graph.silos.agreement import check_names
 from secure_fedgraph.graph.silos.folders import GRAPH
 from secure_fedgraph.graph.silos.places import check_loadable, is_place, published
-from secure_fedgraph.graph.silos.reading import digest_of_places, is_function, one_read, read_one, silos_read
+from secure_fedgraph.graph.silos.reading import digest_of_places, is_function, one_read, silos_read
 from secure_fedgraph.graph.tables.schema import TableSchema, read_schema
 from secure_fedgraph.privacy.binding import PRESENCE
 from secure_fedgraph.privacy.broadcasts import BroadcastLimits
@@ -543,7 +543,7 @@ def kind_of(data: str) -> str:
         return KINDS.get(data, "")
     several = data.endswith(".pt") or is_function(data) or os.path.isfile(os.path.join(data, GRAPH))
     with suppress(BadInput):
-        if several and not isinstance(read_one(data), Data):
+        if several and not isinstance(one_read(data).data["data"], Data):
             return GraphSetDataset.kind
     return GraphDataset.kind
 

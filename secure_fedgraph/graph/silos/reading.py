@@ -185,7 +185,7 @@ def _opened(name: str, place: str) -> OwnData | OwnTables:
         return _own_data(name, paths[0].name, arrays_in(paths[0], f"--silo {name}"))
     for path in paths:
         if not path.name.lower().endswith(SUFFIXES):
-            raise BadInput(f"--silo {name}: {path.name!r} is no {', '.join(SUFFIXES)} .pt or .npz file")
+            raise BadInput(f"--silo {name}: {path.name!r} is no {', '.join(SUFFIXES)}, .pt or .npz file")
     x = None if features is None else map_features(features, f"--silo {name}")
     return read_tables(f"--silo {name}", paths, x)
 
