@@ -493,7 +493,7 @@ def _with_task(dataset: Dataset, task: str | None) -> Dataset:
         raise BadInput(f"task = {str(task)!r}: {dataset.name!r} is for {kind!r}; leave task out")
     graph = copy(dataset.graph)
     graph.y = torch.zeros_like(graph.y)
-    return replace(dataset, graph=graph, task=Task.LINKS, classes=1, class_names=())
+    return replace(dataset, graph=graph, task=Task.LINKS, classes=2, class_names=())
 
 
 def _schema(dataset: Dataset) -> Schema:

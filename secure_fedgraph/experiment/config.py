@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
@@ -28,8 +29,9 @@ from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
 from secure_fedgraph.graph.partition.registry import BY_KIND, names
 from secure_fedgraph.graph.partition.result import owner_names
 from secure_fedgraph.graph.silos.agreement import check_names
+from secure_fedgraph.graph.silos.folders import GRAPH
 from secure_fedgraph.graph.silos.places import check_loadable, is_place, published
-from secure_fedgraph.graph.silos.reading import digest_of_places, one_read, silos_read
+from secure_fedgraph.graph.silos.reading import digest_of_places, is_function, one_read, silos_read
 from secure_fedgraph.graph.tables.schema import TableSchema, read_schema
 from secure_fedgraph.privacy.binding import PRESENCE
 from secure_fedgraph.privacy.broadcasts import BroadcastLimits
@@ -534,12 +536,14 @@ LISTED: dict[str, Iterable[str]] = {
 def kind_of(data: str) -> str:
     """The kind of data, as ``graph.kinds`` has it; empty for an unknown name.
 
-    Own data are read for it. What cannot be read is taken for one graph, and said where the data are used.
+    Own data are read for it where they may be several graphs. What cannot be read is taken for one graph, and
+    said where the data are used.
     """
     if not is_place(data):
         return KINDS.get(data, "")
+    several = data.endswith(".pt") or is_function(data) or os.path.isfile(os.path.join(data, GRAPH))
     with suppress(BadInput):
-        if not isinstance(one_read(data).data["data"], Data):
+        if several and not isinstance(one_read(data).data["data"], Data):
             return GraphSetDataset.kind
     return GraphDataset.kind
 

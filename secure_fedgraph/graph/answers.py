@@ -32,7 +32,7 @@ class Target:
 
     Args:
         task: one of :class:`~secure_fedgraph.graph.schema.Task`.
-        outputs: as ``Schema.classes`` counts them: the largest class and one, the labels, or 1.
+        outputs: as ``Schema.classes`` counts them: the largest class and one, the labels, 1 for a number.
         positive: of two classes, the one that scores are of; -1 where the owner does not say.
         low, high: ends of a number; both 0 where none is learned.
         ranged: whether the owner gave these ends, rather than its numbers.
@@ -398,7 +398,7 @@ def _of_links(data: Data, nodes: int, name: str, task: Task) -> tuple[Any, ...]:
     notes = ["y is not used, as links are learned"] if data.get("y") is not None else []
     label, ends = data.get("edge_label"), data.get("edge_label_index")
     if label is None and task == Task.LINKS:
-        return None, Target(task, 1), notes
+        return None, Target(task, 2), notes
     if not isinstance(label, Tensor):
         raise BadInput(f"{name}: task = {str(task)!r} needs edge_label, a class for each link: give it")
     label = _plain(label, "edge_label", name)
@@ -424,5 +424,5 @@ def _of_links(data: Data, nodes: int, name: str, task: Task) -> tuple[Any, ...]:
             "that there is none" + (", and a link is 1 or 0" if task == Task.LINKS else "")
         )
     data.edge_label_index = ends.detach().to("cpu", torch.long, copy=True)
-    outputs = 1 if task == Task.LINKS else most + 1
+    outputs = 2 if task == Task.LINKS else most + 1
     return label, Target(task, outputs, positive_said(data, name)), notes

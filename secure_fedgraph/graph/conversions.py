@@ -232,9 +232,10 @@ def _without_features(data: Data, name: str, whole: bool) -> Tensor:
     if nodes is None and fits and links.numel():
         nodes = int(links.max()) + 1
     if isinstance(nodes, bool) or not isinstance(nodes, int) or not 1 <= nodes <= MOST_NODES:
+        found = str(nodes)[:40] if isinstance(nodes, int) else type(nodes).__name__
         raise BadInput(
-            f"{name}: x is missing, and how many nodes there are is not to be seen ({str(nodes)[:40]}): give "
-            f"x, or num_nodes from 1 to {MOST_NODES}"
+            f"{name}: x is missing, and how many nodes there are is not to be seen ({found}): give x, or "
+            f"num_nodes from 1 to {MOST_NODES}"
         )
     degree = torch.zeros(nodes)
     if fits and links.numel() and int(links.min()) >= 0 and int(links.max()) < nodes:  # else refused below

@@ -91,7 +91,9 @@ def _ratings(graph: Data, variant: int) -> dict[str, Tensor | int]:
 
 def _labels(graph: Data, items: int, schema: Schema, variant: int) -> Tensor:
     present = max(schema.classes - variant % 2, 1)
-    numbers = torch.arange(items) % present if schema.task == Task.CLASSES else torch.arange(items)
+    numbers = torch.arange(items)
+    if schema.task in (Task.CLASSES, Task.LINK_CLASSES):
+        numbers = numbers % present
     labels = stand_in_answers(numbers, schema)
     return labels.to(graph.y.dtype) if "y" in graph else labels
 

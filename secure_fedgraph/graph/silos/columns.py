@@ -11,7 +11,7 @@ import torch
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph.answers import check_varied, target_of
+from secure_fedgraph.graph.answers import check_varied, is_plain, target_of
 from secure_fedgraph.graph.conversions import plain, plain_masks
 from secure_fedgraph.graph.data.checks import UNLABELLED, check_graph
 from secure_fedgraph.graph.data.own_graph import NAMES, DataWarning, words_of
@@ -154,7 +154,7 @@ def table_of(name: str, data: Data, rows: str) -> Table:
         "edge_index": torch.zeros(2, 0, dtype=torch.long) if links is None else links,
         "y": torch.zeros(nodes, dtype=torch.long) if data.get("y") is None else data.y,
     }
-    if isinstance(filled["x"], torch.Tensor) and filled["x"].dim() == 2 and filled["x"].shape[0] != nodes:
+    if is_plain(filled["x"]) and filled["x"].dim() == 2 and filled["x"].shape[0] != nodes:
         raise BadInput(f"{name}: {rows} names {nodes} rows, and x has {filled['x'].shape[0]}")
     check_graph(Data(**filled), name)
     return Table(words, place, data, tuple(notes))

@@ -220,10 +220,10 @@ LEARNED: dict[str, tuple[Callable[[], Given], tuple[str, int], str]] = {
         ("labels", 3),
         "argmax",
     ),
-    "links": (lambda: (without("y"), {"task": "links"}), ("links", 1), ""),
+    "links": (lambda: (without("y"), {"task": "links"}), ("links", 2), ""),
     "links by name": (
         lambda: ("synthetic-citation", {"task": "links", "nodes": 60, "features": 16}),
-        ("links", 1),
+        ("links", 2),
         "",
     ),
     "classes of links": (lambda: (links(), {}), ("link-classes", 2), "y is not used"),
