@@ -11,14 +11,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from secure_fedgraph.graph.answers import answered
+from secure_fedgraph.graph.pairs import RANKS
 from secure_fedgraph.graph.schema import Schema, Task
 
 SPAN = {32: 4.0, 256: 8.0}
 """Bins -> the largest logit that has a bin of its own; beyond, the last bin counts."""
 FEW, MANY = 32, 256
 """Bins under noise, where each of them costs, and without."""
-RANKS = 50
-"""Wrong links that a right one is ranked among, at most."""
 
 
 @dataclass(frozen=True)

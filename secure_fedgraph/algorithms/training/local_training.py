@@ -13,6 +13,7 @@ from secure_fedgraph.algorithms.training.optimizers import bound_gradients, mome
 from secure_fedgraph.algorithms.training.private_training import Penalty, fit_privately
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.errors import BadInput, WrongType
+from secure_fedgraph.graph.pairs import chosen
 from secure_fedgraph.graph.placing import CPU, placed
 from secure_fedgraph.graph.sample.packing import select_graphs
 from secure_fedgraph.graph.sample.trees import PARTNER, NeighbourTable, own_tree
@@ -102,6 +103,13 @@ def loss_on(
             return task_loss(fitting(scores, len(batch), "graph"), graph.y[batch]).mean()
 
         return of_graphs
+    if getattr(model, "reads_pairs", False):
+
+        def of_links(batch: torch.Tensor) -> torch.Tensor:
+            scores = scores_of(model, chosen(graph, batch))
+            return task_loss(fitting(scores, len(batch), "link"), graph.y[batch]).mean()
+
+        return of_links
     truth = client.true_labels
 
     def loss(scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
