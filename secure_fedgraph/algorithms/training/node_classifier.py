@@ -218,8 +218,8 @@ class NodeClassifier(Algorithm):
             return PairNet(encoder, given.width_of(encoder, nodes), schema, inner_product=True)
         if self.settings.network != "sage":
             raise BadInput(
-                f"network = {self.settings.network!r}: where links are learned, nodes are encoded by sage, or "
-                "by a model of your own"
+                f"network = {self.settings.network!r}: where links are learned, nodes are encoded by sage or "
+                "a model of your own"
             )
         return PairNet(GraphSage(schema.ends, hidden[-1], hidden), hidden[-1], schema)
 

@@ -164,8 +164,8 @@ def touched(settings: TrainingSettings, unit: str) -> int:
     if unit == "edge":
         layers = [0] * len(settings.fanout)
         raise BadInput(
-            f"training.fanout = {list(settings.fanout)}: under noisy steps a link is one record only where no "
-            f"other reads it: set training.fanout={layers}, or use fedridge or fedsgd"
+            f"training.fanout = {list(settings.fanout)}: under noisy steps a link is one record only where "
+            f"no other reads it: set training.fanout={layers}, or use fedridge or fedsgd"
         )
     return occurrences(_places(settings), _fanout(settings)[1], settings.crowd)
 

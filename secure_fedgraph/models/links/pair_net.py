@@ -42,11 +42,14 @@ class PairNet(nn.Module):
     def forward(self, graph: Data) -> Tensor:
         """Scores of the rows of a graph of pairs, ``[rows, classes]``."""
         nodes = scores_of(self.encoder, Data(x=graph[ENDS], edge_index=graph[MESSAGES]))
-        source, target = nodes[graph[PAIRS][0]], nodes[graph[PAIRS][1]]
+        return self.scored(nodes[graph[PAIRS][0]], nodes[graph[PAIRS][1]], graph[OWN])
+
+    def scored(self, source: Tensor, target: Tensor, own: Tensor) -> Tensor:
+        """Scores of links by what the encoder says of both nodes, ``[n, width]``, and their own columns."""
         both = source * target
         if self._inner_product:
             score = both.sum(dim=1)
             return torch.stack([torch.zeros_like(score), score], dim=1)
         apart = [source, target] if self._directed else [(source - target).abs()]
-        scores: Tensor = self.head(self.inner(torch.cat([both, *apart, graph[OWN]], dim=1)).relu())
+        scores: Tensor = self.head(self.inner(torch.cat([both, *apart, own], dim=1)).relu())
         return scores
