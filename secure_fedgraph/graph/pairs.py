@@ -65,6 +65,8 @@ def paired(
     Raises:
         BadInput: for an owner without a link to train on, or links without a class.
     """
+    for name, graph in graphs.items():
+        _check(graph, name, schema.task)
     directed = any(_is_directed(graph) for graph in graphs.values())
     classed = schema.task == Task.LINK_CLASSES
     fields = [key for key in ("edge_attr", "edge_weight") if key in schema.edge_fields]
@@ -87,8 +89,6 @@ def paired(
         )
     found = {}
     for number, (name, graph) in enumerate(graphs.items()):
-        if int(graph.num_nodes or 0) < 2:
-            raise BadInput(f"{name} has one node, and a link has two: give it more, or use fewer owners")
         one = _classed if classed else _linked
         found[name], said = one(graph, name, made, sub_seed(seed, f"links/{number}"))
         notes += said
@@ -163,13 +163,27 @@ def _tested(graph: Data) -> Tensor:
     return rows
 
 
-def _linked(graph: Data, name: str, schema: Schema, seed: int) -> tuple[Data, list[str]]:
-    """Rows of links that are there, and of wrong ones to train on."""
-    if graph.get("edge_label") is not None:
+def _check(graph: Data, name: str, task: str) -> None:
+    label = graph.get("edge_label")
+    if int(graph.num_nodes or 0) < 2:
+        raise BadInput(f"{name} has one node, and a link has two: give it more, or use fewer owners")
+    if task == Task.LINKS and label is not None:
         raise BadInput(
             f"{name}: edge_label beside task = {str(Task.LINKS)!r}, of which the links of edge_index are the "
             f"answers: leave edge_label out, or give task={str(Task.LINK_CLASSES)!r}"
         )
+    if task == Task.LINK_CLASSES and not isinstance(label, Tensor):
+        raise BadInput(f"{name}: task = {str(Task.LINK_CLASSES)!r} needs edge_label, a class for each link")
+    ends = graph.get("edge_label_index", graph.edge_index)
+    if label is not None and ends.shape != (2, len(label)):
+        raise BadInput(
+            f"{name}: edge_label has {len(label)} classes for {ends.shape[1]} links of edge_label_index: "
+            "give one each"
+        )
+
+
+def _linked(graph: Data, name: str, schema: Schema, seed: int) -> tuple[Data, list[str]]:
+    """Rows of links that are there, and of wrong ones to train on."""
     nodes = int(graph.num_nodes or 0)
     links = graph.edge_index[:, graph.edge_index[0] != graph.edge_index[1]]
     loops = graph.edge_index.shape[1] - links.shape[1]
@@ -190,15 +204,7 @@ def _linked(graph: Data, name: str, schema: Schema, seed: int) -> tuple[Data, li
 
 def _classed(graph: Data, name: str, schema: Schema, seed: int) -> tuple[Data, list[str]]:
     """Rows of links that have a class."""
-    label = graph.get("edge_label")
-    if not isinstance(label, Tensor):
-        raise BadInput(f"{name}: task = {str(Task.LINK_CLASSES)!r} needs edge_label, a class for each link")
-    ends = graph.get("edge_label_index", graph.edge_index)
-    if ends.shape != (2, len(label)):
-        raise BadInput(
-            f"{name}: edge_label has {len(label)} classes for {ends.shape[1]} links of edge_label_index: "
-            "give one each"
-        )
+    label, ends = graph.edge_label, graph.get("edge_label_index", graph.edge_index)
     kept, notes = label >= 0, []
     if not schema.directed and _is_symmetric(ends):  # each stands in both directions, with one class
         twice = kept & (ends[0] > ends[1])
