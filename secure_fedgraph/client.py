@@ -627,7 +627,7 @@ class Client:
         counts = {
             Unit.CLIENT: 1,
             Unit.GRAPH: len(self.graph.y) if "graph" in self.graph else 1,
-            Unit.EDGE: int(self.graph.num_edges),
+            Unit.EDGE: len(self.graph.y) if "pairs" in self.graph else int(self.graph.num_edges),
         }
         return counts.get(unit, int(self.graph.num_nodes or 0))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, field, replace
@@ -24,7 +25,7 @@ from secure_fedgraph.graph.answers import answers_of, check_varied
 from secure_fedgraph.graph.data.checks import check_owner
 from secure_fedgraph.graph.data.datasets import DATASETS, load
 from secure_fedgraph.graph.data.molecules import schema_of
-from secure_fedgraph.graph.data.own_graph import own_dataset
+from secure_fedgraph.graph.data.own_graph import DataWarning, own_dataset
 from secure_fedgraph.graph.data.sources import cache_folder
 from secure_fedgraph.graph.data.splits import MASKS
 from secure_fedgraph.graph.data.store import digest_of_data
@@ -32,16 +33,18 @@ from secure_fedgraph.graph.kinds import Dataset, GraphDataset, GraphSetDataset
 from secure_fedgraph.graph.mapped import unshared
 from secure_fedgraph.graph.own.objects import brought
 from secure_fedgraph.graph.own.sets import own_set
+from secure_fedgraph.graph.pairs import paired
 from secure_fedgraph.graph.partition.registry import split_data
 from secure_fedgraph.graph.partition.result import Partition, owner_names
 from secure_fedgraph.graph.partition.subgraphs import handed_out
 from secure_fedgraph.graph.placing import CPU
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS
-from secure_fedgraph.graph.schema import NO_EDGE_ATTR, Schema, Task
+from secure_fedgraph.graph.schema import NO_EDGE_ATTR, OF_LINKS, Schema, Task
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.graph.silos.by_owner import parts_by_owner
 from secure_fedgraph.graph.silos.given import OwnData, are_silos, digest_of_silos, silos_of
 from secure_fedgraph.graph.silos.result import Silos
+from secure_fedgraph.graph.silos.rows import no_test_set
 from secure_fedgraph.privacy.keyed_digest import kept_key, keyed
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import BoundPolicy
@@ -112,9 +115,10 @@ class Federation:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """How many clients, graphs and nodes there are, which is public; how many links is not."""
+        """How many clients, graphs and nodes there are, which is public; of links, where these are rows."""
         sizes = {"client": len(self.names), "graph": int(self.facts["partition"].get("graphs", 0))}
-        return {**sizes, "node": int(self.facts.get("nodes", 0))}
+        links = {"edge": sum(self.facts["rows"])} if "rows" in self.facts else {}
+        return {**sizes, "node": int(self.facts.get("nodes", 0)), **links}
 
     def check(self, algorithm: Algorithm, evaluation: str) -> None:
         """Checks that the algorithm runs on these owners' data.
@@ -312,7 +316,9 @@ def federate(
     by_hand = {"clients": clients, "partition": partition, "split": split, "owners": owners, **settings}
     if are_silos(data) and not (isinstance(data, list | tuple) and clients is not None):
         _refuse(by_hand, "owners come with data of their own, and nothing is split")
-        return _of_silos(silos_of(data, seed, classes, rows, holders, task, column))
+        return with_links_as_items(
+            _of_silos(silos_of(data, seed, classes, rows, holders, task, column)), seed
+        )
     _refuse({"rows": rows}, "it is for owners with data of their own")
     if classes is not None:  # a data set may have a setting of that name
         settings = {**settings, "classes": classes}
@@ -324,7 +330,8 @@ def federate(
         if not isinstance(dataset, GraphDataset) or isinstance(data, str | Dataset):
             raise wrong_type("data", data, "give a PyG Data beside owners, which names an owner a node")
         names, parts = parts_by_owner(dataset.graph, owners)
-        return _of_dataset(dataset, "by_owner", names, handed_out(dataset.graph, parts, names, seed))
+        parted = handed_out(dataset.graph, parts, names, seed)
+        return with_links_as_items(_of_dataset(dataset, "by_owner", names, parted), seed)
     clients = 3 if clients is None else clients
     if partition is not None and not isinstance(partition, str):
         raise wrong_type("partition", partition, "give the name of a partition, such as louvain")
@@ -341,7 +348,32 @@ def federate(
         own_set = isinstance(dataset, GraphSetDataset) and not isinstance(data, str | Dataset)
         partition = "random" if own_set else "louvain"
     result = split_data(partition, dataset, clients, seed, **(split or {}))
-    return _of_dataset(dataset, partition, owner_names(len(result.owners)), result)
+    made = _of_dataset(dataset, partition, owner_names(len(result.owners)), result)
+    return with_links_as_items(made, seed)
+
+
+def with_links_as_items(federation: Federation, seed: int) -> Federation:
+    """The same federation; where links are learned, owners' graphs have links as rows, and test on these.
+
+    Args:
+        federation: with the owners' graphs of nodes.
+        seed: of splits and of wrong links.
+
+    Raises:
+        BadInput: as :func:`~secure_fedgraph.graph.pairs.paired`.
+
+    Warns:
+        DataWarning: names what is not used of the data.
+    """
+    schema = federation.schema
+    if schema.task not in OF_LINKS or schema.ends:
+        return federation
+    owners, made, notes = paired(federation.owners, schema, sub_seed(seed, "links"))
+    if notes:
+        warnings.warn("; ".join(notes), DataWarning, stacklevel=3)
+    rows = [len(graph.y) for graph in owners.values()]
+    facts = {**federation.facts, "classes": made.classes, "task": str(made.task), "rows": rows}
+    return Federation(made, Evaluator(no_test_set()), facts, owners)
 
 
 def check_sides(kind: type[Algorithm], columns: bool) -> None:

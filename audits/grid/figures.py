@@ -56,14 +56,20 @@ def check_figures(path: Path, result: Mapping[str, Any], experiment: Experiment,
         BadInput: naming the first key that differs, and both values.
     """
     sampled = run.federation.referee.facts(run.accuracy.get("global")) if run.evaluation == "referee" else {}
+    if run.evaluation == "referee":  # of own test items nobody else has the counts
+        _check_same(
+            path, "commonest_class", result["commonest_class"], run.federation.referee.commonest_class
+        )
+    counted = result.get("metrics") or {}
+    metric = result.get("headline", run.algorithm.measure(run.federation.schema))
+    headlined = {metric: counted[metric]["global"]} if metric in counted and metric != "accuracy" else {}
     exact = released_exactly(run, result["weights"] is not None, result.get("released") is not None)
     due = {
         "federated": not run.algorithm.pools,
         "data": dict(run.federation.facts),
         "evaluation": evaluation_entry(run.evaluation, run.evaluate_every, sampled),
-        "metric": run.algorithm.measure(run.federation.schema),
-        "accuracy": run.accuracy,
-        "commonest_class": run.federation.referee.commonest_class if run.evaluation == "referee" else None,
+        "metric": metric,
+        "accuracy": {**run.accuracy, **headlined},
         "released_exactly": exact,
         "form": {key: result["config"]["training"].get(key) for key in result.get("form") or {}},
         "plan": plan_rows(run),  # before what is made of it

@@ -16,13 +16,14 @@ from torch_geometric.data import Data
 from secure_fedgraph.algorithm.attributes import check_attributes
 from secure_fedgraph.algorithm.settings import Form, Settings, plain, written
 from secure_fedgraph.errors import BadInput, WrongType
+from secure_fedgraph.graph import pairs
 from secure_fedgraph.graph.partition.result import EVERYBODY
 from secure_fedgraph.graph.placing import CPU
 from secure_fedgraph.graph.schema import OF_LINKS, Schema, Task
 from secure_fedgraph.metrics.counting import FEW, MANY, Counting
 from secure_fedgraph.models import personal
 from secure_fedgraph.models.finite import named_classes
-from secure_fedgraph.models.targets import loss_of, right
+from secure_fedgraph.models.targets import loss_of, ranking_loss, right
 from secure_fedgraph.protocol.channel import Channel, Recipient, Reveal, UnitContributionSampled, noisy_policy
 from secure_fedgraph.protocol.given import NOTHING, Expected, like
 from secure_fedgraph.protocol.guarantee import Unit
@@ -70,6 +71,8 @@ class Algorithm:
     """The kinds of data, as ``graph.kinds`` has them, that it learns from."""
     tasks: ClassVar[tuple[str, ...]] = (Task.CLASSES,)
     """What it learns of them: :class:`~secure_fedgraph.graph.schema.Task`."""
+    of_graphs: ClassVar[type[Any] | None] = None
+    """The class that stands for this one where data are sets of graphs; None where there is none."""
     devices: ClassVar[tuple[str, ...]] = ("cpu",)
     """Where it can train and predict. ``cuda`` is for a class that moves all of both there (``self.device``);
     a subclass that trains or predicts in its own way names its own."""
@@ -156,6 +159,20 @@ class Algorithm:
         made.device = torch.device(device)
         return made
 
+    @classmethod
+    def of_kind(cls, kind: str) -> type[Algorithm]:
+        """The class that learns from data of a kind: this one, or the one that stands for it."""
+        other: type[Algorithm] | None = vars(cls).get("of_graphs")  # a subclass is a user's, and stays itself
+        return other if kind == "graph" and other is not None else cls
+
+    def for_data(self, schema: Schema) -> Algorithm:
+        """The same algorithm as it learns from such data: itself, or in the class that stands for its own.
+
+        A run asks once, before anything else.
+        """
+        kind = type(self).of_kind(schema.kind)
+        return self if kind is type(self) else kind(**self.by_hand).on(self.device.type)
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         declared: dict[str, Channel] = {
@@ -198,11 +215,11 @@ class Algorithm:
         """
         if not by_item:
             return self.SCORES
-        whole = schema.kind == "graph"
-        unit = Unit.GRAPH if whole else Unit.EDGE if schema.task in OF_LINKS else Unit.NODE
+        whole, linked = schema.kind == "graph", schema.task in OF_LINKS
+        unit = Unit.GRAPH if whole else Unit.EDGE if linked else Unit.NODE
         norm = Counting(schema, FEW).norm / ITEMS
         contribution = UnitContributionSampled(norm, rate=1.0, records=MOST_ITEMS)
-        return replace(self.SCORES, unit=unit, unit_contribution=contribution, links=whole)
+        return replace(self.SCORES, unit=unit, unit_contribution=contribution, links=whole or linked)
 
     @property
     def in_use(self) -> tuple[Channel, ...]:
@@ -393,7 +410,7 @@ class Algorithm:
 
     def measure(self, schema: Schema) -> str:
         """What the referee measures on data of this kind: :attr:`metric`, unless the data decide."""
-        return "mae" if schema.task == Task.NUMBER else self.metric
+        return {Task.NUMBER: "mae", Task.LINKS: "auc"}.get(Task(schema.task), self.metric)
 
     @property
     def warm_up(self) -> int:
@@ -460,7 +477,7 @@ class Algorithm:
         part, whole = self._marked(client, given)["test"]
         if client.schema.task == Task.NUMBER:  # in units of the public range, so that it is within [0, 1]
             return in_band_score("mae", whole - part, whole)
-        return in_band_score("accuracy", part, whole)
+        return in_band_score("auc" if client.schema.task == Task.LINKS else "accuracy", part, whole)
 
     @OWN_TESTS.answer
     def own_tests(self, client: ClientContext, given: State) -> Upload:
@@ -478,8 +495,9 @@ class Algorithm:
         and all that was not trained on is counted together: nothing of a shared model is chosen by it.
         """
         graph, schema = client.graph, client.schema
-        outputs = self._detached_scores(client, given or self.own_model(client))
-        if not client.noised(self.SCORES):
+        noised = client.noised(self.SCORES)
+        outputs = self._detached_scores(client, given or self.own_model(client), noised)
+        if not noised:
             counted = self._cells(client, outputs)
             return Upload({name: (cells / ITEMS).float() for name, cells in counted.items()})
         cells, items = Counting(schema, FEW), client.sampled()
@@ -528,9 +546,22 @@ class Algorithm:
         """Class scores of a model on the client's own graph, for its own tests."""
         return self.predict(params, client.graph, client.schema)
 
-    def _detached_scores(self, client: ClientContext, params: State) -> torch.Tensor:
-        """:meth:`scores_at_home` without gradients, which a module records unless it says ``no_grad``."""
-        return self.scores_at_home(client, params).detach()
+    def _detached_scores(self, client: ClientContext, params: State, noised: bool = False) -> torch.Tensor:
+        """:meth:`scores_at_home` without gradients, which a module records unless it says ``no_grad``.
+
+        Of links that are there or not these are scores among wrong ones, ``[rows, 1 + wrong]``.
+
+        Args:
+            noised: whether one item is to change its own scores alone: of links, no model reads others then.
+        """
+        schema = client.schema
+        if schema.task not in OF_LINKS:
+            return self.scores_at_home(client, params).detach()
+
+        def says(asked: Data) -> torch.Tensor:
+            return self.predict(params, pairs.alone(asked) if noised else asked, schema).detach()
+
+        return pairs.ranked(says, client.graph, schema) if schema.task == Task.LINKS else says(client.graph)
 
     def _marked(self, client: ClientContext, given: State) -> dict[str, torch.Tensor]:
         scores = self._detached_scores(client, given or self.own_model(client))
@@ -539,7 +570,9 @@ class Algorithm:
         for name, mask in (("test", client.graph.test_mask), ("validation", client.graph.val_mask)):
             counts[name] = torch.stack([right(scores[mask], y[mask], schema).sum(), mask.sum()]).float()
         held_out = client.graph.val_mask
-        loss = loss_of(schema)(scores[held_out], y[held_out]).sum()
+        ranks = schema.task == Task.LINKS
+        held = scores[held_out]
+        loss = (ranking_loss(held) if ranks else loss_of(schema)(held, y[held_out])).sum()
         counts["loss"] = torch.stack([loss, held_out.sum()]).float()
         return counts
 

@@ -16,7 +16,7 @@ from secure_fedgraph.algorithms.training.private_training import Penalty
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.algorithms.training.weighting import AveragingSettings, weighed, weighted_mean
 from secure_fedgraph.graph.placing import DEVICES, copied_to
-from secure_fedgraph.graph.schema import OF_ITEMS, Schema
+from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models.parameters import difference, load, parameters_of, total
 from secure_fedgraph.protocol import Channel, Reveal, Upload
 from secure_fedgraph.protocol.given import Expected, like
@@ -41,7 +41,7 @@ class FedAvg(NodeClassifier):
     """
 
     name = "fedavg"
-    tasks: ClassVar[tuple[str, ...]] = OF_ITEMS
+    tasks: ClassVar[tuple[str, ...]] = tuple(Task)
     summary = "federated averaging of a GraphSAGE classifier, unweighted"
     reference = "McMahan et al. 2017"
     kinds: ClassVar[tuple[str, ...]] = ("node", "graph")

@@ -10,7 +10,7 @@ from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms.training.local_training import fit
 from secure_fedgraph.algorithms.training.node_classifier import NodeClassifier
 from secure_fedgraph.graph.placing import DEVICES
-from secure_fedgraph.graph.schema import OF_ITEMS, Schema
+from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models.parameters import load, parameters_of
 from secure_fedgraph.protocol import Channel, Reveal, Upload
 from secure_fedgraph.protocol.given import NOTHING, Expected
@@ -25,7 +25,7 @@ class Local(NodeClassifier):
     """
 
     name = "local"
-    tasks: ClassVar[tuple[str, ...]] = OF_ITEMS
+    tasks: ClassVar[tuple[str, ...]] = tuple(Task)
     summary = "every client on its own, same model and budget"
     reference = "baseline"
 

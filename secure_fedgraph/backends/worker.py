@@ -153,13 +153,13 @@ def _label(order: wire.Tree, key: str) -> str:
 
 
 def _client(settings: dict[str, Any], identity: Identity, roster: dict[str, bytes]) -> Client:
-    name, algorithm = settings["name"], algorithm_of(settings["algorithm"])
+    name, schema = settings["name"], Schema(**settings["schema"])
+    algorithm = algorithm_of(settings["algorithm"]).for_data(schema)
     if roster.get(name) != identity.public:
         raise HostileMessage(f"{name} was handed a roster in which its own identity is another's")
     # those in use come last: settings decide parts of a declaration
     every = (*algorithm.channels, *algorithm.in_use, *algorithm.examiners())
     declared = {channel.name: channel for channel in every}
-    schema = Schema(**settings["schema"])
     scores = algorithm.scores_channel(schema, settings["scores_by_item"])
     declared[scores.name] = scores
     channels, graph = [declared[channel] for channel in settings["channels"]], Data(**settings["graph"])

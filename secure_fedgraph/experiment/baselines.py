@@ -8,7 +8,7 @@ import torch
 
 from secure_fedgraph.evaluation import mean
 from secure_fedgraph.federation import Federation
-from secure_fedgraph.graph.schema import OF_ITEMS, Schema
+from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.metrics.alone import Alone
 from secure_fedgraph.metrics.counting import MANY, Counting
 from secure_fedgraph.metrics.figures import measured
@@ -30,7 +30,7 @@ def baselines(federation: Federation, commonest: float | None, headline: str) ->
     """
     found: dict[str, Any] = {"best": None, "paper": None, "metrics": {}}
     schema = federation.schema
-    if schema.kind in ("node", "graph") and schema.task in OF_ITEMS:
+    if schema.kind in ("node", "graph"):
         each, cells = [], torch.zeros(2, Counting(schema, MANY).size, dtype=torch.float64)
         for name in _some(list(federation.owners)):
             counted = _counted(federation, name, schema)

@@ -225,6 +225,7 @@ class Experiment(BaseModel):
                 f"tables = {_short(values['tables'])}: a schema is of tables of your own; give --silo "
                 "NAME=FILE or --data FILE"
             )
+        kind = kind.of_kind(kind_of(filled["data"]))
         filled.setdefault("clients", kind.clients.get(filled["data"], cls.model_fields["clients"].default))
         if is_place(filled["data"]) and filled.get("dataset"):
             raise BadInput(
@@ -242,7 +243,7 @@ class Experiment(BaseModel):
         Raises:
             BadInput: for an unknown name or setting, or a partition that the algorithm does not run on.
         """
-        kind = algorithm_named(self.algorithm)
+        kind = algorithm_named(self.algorithm).of_kind(self.kind)
         kind.check_device(self.device)
         if not self.silos and not kind_of(self.data):
             check_loadable(self.data)

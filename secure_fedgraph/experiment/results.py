@@ -163,7 +163,7 @@ def in_form(experiment: Experiment, federation: Federation) -> Algorithm:
     Raises:
         BadInput, Refused: as the run would.
     """
-    algorithm = experiment.make_algorithm()
+    algorithm = experiment.make_algorithm().for_data(federation.schema)
     run_on = federation.pooled() if algorithm.pools else federation
     run_on.check(algorithm, experiment.evaluation)
     return fitted(

@@ -23,8 +23,6 @@ class Task(StrEnum):
     """One of several classes of each link."""
 
 
-OF_ITEMS = (Task.CLASSES, Task.LABELS, Task.NUMBER)
-"""The tasks whose answers are of nodes or of whole graphs."""
 OF_LINKS = (Task.LINKS, Task.LINK_CLASSES)
 """The tasks whose answers are of links."""
 
@@ -47,6 +45,10 @@ class Schema:
         task: what is learned.
         positive: of two classes, the one that scores are of.
         low, high: public ends of a number that is learned; both 0 where none is.
+        ends: where an item is a link, columns of a node; ``features`` are then of a link's row
+            (:mod:`secure_fedgraph.graph.pairs`).
+        own: columns of a link itself.
+        directed: whether a link says something else than the same one backwards.
     """
 
     features: int
@@ -60,6 +62,9 @@ class Schema:
     positive: int = 1
     low: float = 0.0
     high: float = 0.0
+    ends: int = 0
+    own: int = 0
+    directed: bool = False
 
     @property
     def edge_fields(self) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.graph.answers import stand_in_answers
 from secure_fedgraph.graph.data.splits import MASKS
+from secure_fedgraph.graph.pairs import ENDS, MESSAGES, OWN, PAIRS, RANKS, WRONG
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.graph.seeds import sub_seed
 
@@ -69,7 +70,23 @@ def _nodes(graph: Data, schema: Schema, variant: int) -> dict[str, Tensor | int]
         whole = graph.edge_attr.dim() == 1
         columns = _columns(links.shape[1], 1 if whole else graph.edge_attr.shape[1], schema.bonds, variant)
         fields["edge_attr"] = columns.squeeze(1) if whole else columns
-    return fields
+    return fields | (_pairs(graph, schema, variant) if PAIRS in graph else {})
+
+
+def _pairs(graph: Data, schema: Schema, variant: int) -> dict[str, Tensor | int]:
+    """Of a graph whose rows are links: what it has besides, between as many nodes."""
+    rows, nodes = torch.arange(len(graph.y)), len(graph[ENDS])
+    each = torch.arange(nodes)
+    tested = int((~_split(len(rows), variant)["train_mask"]).sum())
+    ring = torch.stack([each, (each + 1) % nodes])
+    return {
+        "edge_index": torch.zeros(2, 0, dtype=torch.long),
+        PAIRS: ring[:, rows % nodes],
+        OWN: _columns(len(rows), schema.own, (), variant),
+        ENDS: _columns(nodes, schema.ends, (), variant),
+        MESSAGES: ring,
+        WRONG: ring[:, torch.arange(tested * RANKS) % nodes].reshape(2, tested, RANKS),
+    }
 
 
 def _ratings(graph: Data, variant: int) -> dict[str, Tensor | int]:
@@ -107,7 +124,7 @@ def _columns(rows: int, width: int, sizes: tuple[int, ...], variant: int) -> Ten
     return values * (values > 0.7) if variant % 2 else values
 
 
-def _split(items: int, variant: int) -> dict[str, Tensor | int]:
+def _split(items: int, variant: int) -> dict[str, Tensor]:
     place, trained = torch.arange(items) % 5, 3 - variant % 2
     parts = (place < trained, place == trained, place > trained)
     return dict(zip(MASKS, parts, strict=True))

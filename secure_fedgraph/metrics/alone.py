@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.nn import APPNP
 
-from secure_fedgraph.graph import descriptors
+from secure_fedgraph.graph import descriptors, pairs
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models import perceptron, ridge
 from secure_fedgraph.models.targets import ridge_targets, right
@@ -44,6 +44,8 @@ class Alone:
         best = math.inf
         train = graph.train_mask.nonzero().flatten()
         held = graph.val_mask if bool(graph.val_mask.any()) else graph.train_mask
+        if schema.task == Task.LINKS:  # validation rows are right links alone: some of both kinds choose
+            train, held = train[torch.arange(len(train)) % 4 > 0], train[::4]
         if not len(train):
             return
         hops = HOPS if schema.kind == "node" and graph.edge_index.numel() else HOPS[:1]
@@ -54,16 +56,25 @@ class Alone:
                 loss = self._loss(self._regressed(z @ weights), graph, held)
                 if loss < best:
                     best, self._kept = loss, ("ridge", hop, weights)
-        if schema.task == Task.CLASSES and z.shape[1] <= WIDE:
+        if schema.task in (Task.CLASSES, Task.LINK_CLASSES) and z.shape[1] <= WIDE:
             read = F.normalize(z, dim=1)
             layers = perceptron.fit(read, graph.y, graph.train_mask, graph.val_mask, schema.classes)
             if self._loss(perceptron.scores(layers, read), graph, held) < best:
                 self._kept = "network", hops[-1], layers
 
     def outputs(self, graph: Data) -> Tensor | None:
-        """What it says of a graph's items, ``[n, outputs]``; None where an owner could train nothing."""
+        """What it says of a graph's items, ``[n, outputs]``; None where an owner could train nothing.
+
+        Of links that are there or not, scores among wrong ones: ``[n, 1 + wrong]``.
+        """
         if self._kept is None:
             return None
+        if self._schema.task == Task.LINKS:
+            return pairs.ranked(self._said, graph, self._schema)
+        return self._said(graph)
+
+    def _said(self, graph: Data) -> Tensor:
+        assert self._kept is not None
         kind, hop, weights = self._kept
         z = self._columns(graph, hop)
         if kind == "network":
@@ -94,12 +105,14 @@ class Alone:
     def _regressed(self, scores: Tensor) -> Tensor:
         if self._schema.task in (Task.NUMBER, Task.LABELS):
             return ridge.outputs(scores, 1.0, self._schema.task == Task.LABELS)
+        if self._schema.task == Task.LINKS:
+            return ridge.margins(scores, 1.0)
         return ridge.as_shares(scores, 1.0)
 
     def _loss(self, outputs: Tensor, graph: Data, held: Tensor) -> float:
-        """Cross entropy of classes; of what else is learned, how wrong it is."""
+        """Cross entropy of classes and links; of what else is learned, how wrong it is."""
         said, y = outputs[held], graph.y[held]
-        if self._schema.task == Task.CLASSES:
+        if self._schema.task not in (Task.NUMBER, Task.LABELS):
             return float(F.cross_entropy(said, y))
         return float(1 - right(said, y, self._schema).mean())
 

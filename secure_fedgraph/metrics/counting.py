@@ -15,10 +15,10 @@ from secure_fedgraph.graph.schema import Schema, Task
 
 SPAN = {32: 4.0, 256: 8.0}
 """Bins -> the largest logit that has a bin of its own; beyond, the last bin counts."""
+HITS = 10
+"""Wrong links, fewer of which stand before a right one that is a hit."""
 FEW, MANY = 32, 256
 """Bins under noise, where each of them costs, and without."""
-RANKS = 50
-"""Wrong links that a right one is ranked among, at most."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Counting:
     - Several labels: a bin a label, which together weigh as one cell.
     - A number: 1, the absolute and the squared error, the number and its square, each in [0, 1].
     - Links: as two classes, where an item is a link and the wrong ones drawn for it, which weigh as one;
-      and its rank among them.
+      and whether it is a hit, with fewer than :data:`HITS` of them before it.
 
     Guarantees:
         - an item moves the cells by at most :attr:`norm` in L2, whatever its scores: NaN counts as the worst.
@@ -75,8 +75,8 @@ class Counting:
         """How many cells."""
         if self.schema.task == Task.NUMBER:
             return 5
-        ranks = RANKS + 1 if self.schema.task == Task.LINKS else 0
-        return self._confused + self._histograms * 2 * self.bins + ranks
+        hits = 2 if self.schema.task == Task.LINKS else 0
+        return self._confused + self._histograms * 2 * self.bins + hits
 
     @property
     def weight(self) -> float:
@@ -88,7 +88,7 @@ class Counting:
         """How far one item moves all cells, at most."""
         if self.schema.task == Task.NUMBER:
             return math.sqrt(5)
-        extra = 2 if self.schema.task == Task.LINKS else 0  # the wrong links' bins, and the rank
+        extra = 2 if self.schema.task == Task.LINKS else 0  # the wrong links' bins, and the hit
         return math.sqrt(1 + bool(self._confused) + extra)
 
     def parts(self, scores: Tensor, y: Tensor) -> Tensor:
@@ -146,8 +146,8 @@ class Counting:
         parts.scatter_(1, self.bins + right, 1.0)
         others = self._bin(wrong, torch.zeros(1, dtype=torch.long))
         parts.scatter_add_(1, others, torch.full(others.shape, 1 / number))
-        ahead = (~(wrong < scores[:, :1])).sum(dim=1).clamp(max=RANKS)  # ties and NaN stand before it
-        return parts.scatter_(1, 2 * self.bins + ahead[:, None], 1.0)
+        missed = (~(wrong < scores[:, :1])).sum(dim=1) >= HITS  # ties and NaN stand before it
+        return parts.scatter_(1, 2 * self.bins + missed.long()[:, None], 1.0)
 
     def _of_numbers(self, scores: Tensor, y: Tensor) -> Tensor:
         """Of scores and answers in [-1, 1], as models are trained on them."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secure_fedgraph.graph.schema import Schema, Task
-from secure_fedgraph.metrics.counting import RANKS, SPAN, Counting
+from secure_fedgraph.metrics.counting import HITS, SPAN, Counting
 from secure_fedgraph.metrics.smoothing import smoothed_pairs
 
 Array = NDArray[np.float64]
@@ -18,7 +18,7 @@ Figures = dict[str, float]
 
 TIMES, ENDS = 200, (2.5, 97.5)
 """How often items and noise are drawn again for an interval, and where it ends, in percent."""
-HITS = 10
+UNBOUNDED = ("mae", "rmse")
 LOWER_IS_BETTER = ("mae", "rmse", "brier", "calibration_error")
 NAMES = {
     "accuracy": "accuracy",
@@ -113,6 +113,7 @@ def measured(
     for name, value in now.items():
         if math.isnan(value):
             continue
+        value = value if name in UNBOUNDED else min(value, 1.0)  # sums of shares may round above it
         low = high = value
         ends = again.get(name)
         if ends is not None and not np.isnan(ends).all():
@@ -267,11 +268,9 @@ def _of_two(cells: Counting, test: Array, held: Array) -> dict[str, Array]:
     brier, error = _calibration(cells, ones, zeros)
     figures = {"auc": _auc(ones, zeros), "average_precision": _average_precision(ones, zeros)}
     if cells.schema.task == Task.LINKS:
-        # cells of ranks: how many of the wrong links stand before the right one
-        ranks = test[:, 2 * cells.bins :]
-        total = ranks.sum(axis=-1)
-        hits = ranks[:, :HITS].sum(axis=-1) / np.where(total > 0, total, np.nan)
-        return {**figures, "hits": hits}
+        hits = test[:, 2 * cells.bins :]
+        total = hits.sum(axis=-1)
+        return {**figures, "hits": hits[:, 0] / np.where(total > 0, total, np.nan)}
     middle = cells.bins // 2
     n1, n0 = ones.sum(axis=-1), zeros.sum(axis=-1)
     items = np.where(n1 + n0 > 0, n1 + n0, np.nan)
@@ -354,7 +353,7 @@ def _shares(cells: Counting, flat: Array) -> tuple[float, tuple[float, ...]]:
     if cells.schema.task == Task.NUMBER:
         return float(flat[0]), ()
     if cells.schema.task == Task.LINKS:
-        return float(flat[2 * cells.bins : 2 * cells.bins + RANKS + 1].sum()), ()
+        return float(flat[2 * cells.bins :].sum()), ()
     ones, zeros = _histogram(cells, flat[None])
     if cells.schema.task == Task.LABELS:
         return float((ones + zeros)[0, 0].sum()), ()

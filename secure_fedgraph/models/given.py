@@ -147,6 +147,9 @@ def scores_of(model: nn.Module, graph: Data, generator: torch.Generator | None =
     draws its dropout. Of what it gives, the scores are :func:`first_scores`; a column of scores for two
     classes is completed.
     """
+    if getattr(model, "reads_pairs", False):
+        of_pairs: Tensor = model(graph)
+        return of_pairs
     whole, taken = graph.get("graph") is not None, _arguments(model)
     if not _ours(model) and _takes_data(taken):
         return _completed(model, model(_as_data(graph)))
@@ -258,6 +261,22 @@ def reads(model: nn.Module) -> tuple[str, ...]:
         return EDGE_FIELDS  # which of them it looks at, nobody sees
     # PyG's ready models name both and pass on what their layers take
     return tuple(key for key in EDGE_FIELDS if key in taken and getattr(model, f"supports_{key}", True))
+
+
+def width_of(model: nn.Module, schema: Schema) -> int:
+    """How many numbers a model gives for a node.
+
+    Raises:
+        BadInput: for one that gives something else than a row a node.
+    """
+    made = _probe(model, schema)
+    if not isinstance(made, Tensor) or made.dim() != 2 or len(made) != NODES:
+        shape = list(made.shape) if isinstance(made, Tensor) else type(made).__name__
+        raise BadInput(
+            f"model {_name(model)} gives {shape} for {NODES} nodes: where links are learned, make its output "
+            "[nodes, width], from which pairs are scored"
+        )
+    return made.shape[1]
 
 
 def check_fits(given: Given, schema: Schema, device: torch.device = CPU) -> None:

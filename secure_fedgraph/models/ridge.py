@@ -76,6 +76,17 @@ def as_shares(scores: Tensor, norm: float) -> Tensor:
     return (shares / shares.sum(dim=1, keepdim=True)).log()
 
 
+def margins(scores: Tensor, norm: float) -> Tensor:
+    """What a regression on :func:`targets` of two classes says, for an order: different scores stay so.
+
+    Near even shares these are the logarithms of :func:`as_shares`, up to a constant.
+
+    >>> margins(targets(torch.tensor([1]), 2, 0.5) / 2, 0.5)
+    tensor([[-0.5000,  0.5000]])
+    """
+    return scores * (math.sqrt(2) / norm)
+
+
 def outputs(scores: Tensor, norm: float, labels: bool) -> Tensor:
     """What a regression on targets in [-norm, norm] says: numbers in [-1, 1]; of labels the logits of shares.
 

@@ -46,6 +46,11 @@ def loss_of(schema: Schema, weights: Tensor | None = None) -> Loss:
     return lambda scores, y: cross_entropy(scores, y) * given.to(scores)[y]
 
 
+def ranking_loss(scores: Tensor) -> Tensor:
+    """The cross entropy of each link among the wrong ones, ``[n, 1 + wrong]``, which weigh as much as it."""
+    return (F.softplus(-scores[:, 0]) + F.softplus(scores[:, 1:]).mean(dim=1)) / 2
+
+
 def slopes(scores: Tensor, y: Tensor, schema: Schema) -> Tensor:
     """The gradient of each item's loss by its outputs, ``[n, outputs]``, each in [-1, 1]."""
     if schema.task == Task.NUMBER:
@@ -70,8 +75,12 @@ def in_units(outputs: Tensor, schema: Schema) -> Tensor:
 def right(scores: Tensor, y: Tensor, schema: Schema) -> Tensor:
     """How right each answer is, ``[n]`` in [0, 1]: the class, or the share of the labels.
 
-    Of a number it is 1 less its error in units of its whole public range.
+    Of a number it is 1 less its error in units of its whole public range; of a link that is there, whose
+    scores are ``[n, 1 + wrong]``, the share of the wrong ones that it stands before (their AUC).
     """
+    if schema.task == Task.LINKS:
+        one, wrong = scores[:, :1], scores[:, 1:]
+        return ((wrong < one).double() + (wrong == one).double() / 2).mean(dim=1)
     if schema.task == Task.NUMBER:
         error = (scores.reshape(len(y)).clamp(-1, 1) - scaled(y, schema)).abs() / 2
         return (1 - error).nan_to_num(nan=0.0)

@@ -30,7 +30,9 @@ _LOG = logging.getLogger(__name__)
 SIGMA = 2**12
 """Whole steps to the noise's standard deviation: gradients are rounded to this fine a grid."""
 RECORDS = (Unit.GRAPH, Unit.NODE)
-"""Units of which one record of a training step may be made."""
+"""Units of which one record of a training step may be made, by default that of the data."""
+OF_STEPS = (*RECORDS, Unit.EDGE)
+"""The same, and links, where these are learned."""
 CHUNK = 2**24
 """Values of a batch's gradients that are held at a time."""
 CACHED = 2**18
@@ -75,7 +77,7 @@ class PrivateSteps:
         clip: of one record's gradient, an L2 norm over all parameters.
         rate: the share of the records in a step.
         steps: a round.
-        unit: ``node`` or ``graph``.
+        unit: ``node`` or ``graph``; or ``edge`` where links are learned, each of which is a record.
 
     Raises:
         BadInput: for settings out of range.
@@ -102,8 +104,8 @@ class PrivateSteps:
             )
         if self.steps < 1:
             raise BadInput(f"steps.steps = {self.steps}: give 1 or more a round")
-        if self.unit not in RECORDS:
-            raise BadInput(f"steps.unit = {self.unit!r}: use one of {', '.join(RECORDS)}")
+        if self.unit not in OF_STEPS:
+            raise BadInput(f"steps.unit = {self.unit!r}: use one of {', '.join(OF_STEPS)}")
 
     def check_relation(self, relation: str) -> None:
         """Checks that these steps protect under a relation.

@@ -124,7 +124,7 @@ def prepare(
     _check_subjects(algorithm, federation)
     if is_foreign(algorithm):
         check_made(algorithm)
-    algorithm = algorithm.on(options.device)
+    algorithm = algorithm.on(options.device).for_data(federation.schema)
     by_name = policy if isinstance(policy, str) and options.budget and takes_multiplier(policy) else None
     policy = _policy(policy) if by_name is None else policy_with_noise(by_name, NORM, {})
     if algorithm.pools:
@@ -359,11 +359,16 @@ def _check_inside(bound: BoundPolicy, algorithm: Algorithm, federation: Federati
     if bound.steps is not None:
         check_on_cpu(algorithm.device.type)
         algorithm.check_records(federation.schema, bound.steps.unit)
-        record = "graph" if kind == GraphSetDataset.kind else "node"
+        record = "graph" if kind == GraphSetDataset.kind else "edge" if federation.schema.ends else "node"
         if bound.steps.unit != record:
             raise BadInput(
                 f"steps.unit = {bound.steps.unit!r}: records of these data are {record}s; set unit={record}"
             )
+    if bound.randomizers and federation.schema.ends:
+        raise BadInput(
+            f"{bound.randomizers[0].kind} can be randomised where nodes are learned, and these data's items "
+            "are links: use --policy distributed_dp with fedridge or fedsgd, or noisy steps (steps.unit=edge)"
+        )
     if bound.randomizers and kind != GraphDataset.kind:
         raise BadInput(
             f"{bound.randomizers[0].kind} can be randomised in one graph of nodes only, and these data are "

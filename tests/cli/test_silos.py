@@ -43,7 +43,7 @@ def test_a_run_of_files_leaves_a_result() -> None:
     assert result["config"]["silos"] == {f"bank-{name}": name for name in "abc"}
     assert result["data"]["silos"] == ["bank-a", "bank-b", "bank-c"]
     assert result["evaluation"]["mode"] == "in_band"
-    assert {row["name"] for row in result["channels"]} == {"update", "metrics"}
+    assert {row["name"] for row in result["channels"]} == {"update", "metrics", "scores"}
     assert Path("out/report.html").is_file()
 
 

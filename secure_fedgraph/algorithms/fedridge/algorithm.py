@@ -14,7 +14,8 @@ from torch_geometric.data import Data
 from secure_fedgraph.algorithm import Algorithm, Form, State
 from secure_fedgraph.algorithms.fedridge.settings import RidgeSettings
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph.schema import OF_ITEMS, Schema, Task
+from secure_fedgraph.graph import pairs
+from secure_fedgraph.graph.schema import OF_LINKS, Schema, Task
 from secure_fedgraph.models import feature_maps, ridge
 from secure_fedgraph.models.targets import ridge_targets
 from secure_fedgraph.protocol import (
@@ -75,7 +76,7 @@ class FedRidge(Algorithm):
     """
 
     name = "fedridge"
-    tasks: ClassVar[tuple[str, ...]] = OF_ITEMS
+    tasks: ClassVar[tuple[str, ...]] = tuple(Task)
     summary = "ridge regression from one sum of moments; links at inference only"
     reference = "Vu and Slavkovic 2009"
     rounds = 1
@@ -83,9 +84,9 @@ class FedRidge(Algorithm):
     partitions: ClassVar[tuple[str, ...]] = ("louvain", "louvain_compiled", "random", "label_skew")
     Settings: ClassVar[type[RidgeSettings]] = RidgeSettings
     settings: RidgeSettings
-    record: ClassVar[Unit] = Unit.NODE
+    record: Unit = Unit.NODE
     """What one record is of."""
-    reads_links: ClassVar[bool] = False
+    reads_links: bool = False
     """Whether a record depends on links."""
     without_links: ClassVar[Mapping[str, Any] | None] = {"steps": 0}
     target_norm: ClassVar[float] = 0.5
@@ -94,6 +95,14 @@ class FedRidge(Algorithm):
     """The public map of records, where the settings name none."""
 
     MOMENTS = Channel("moments", Reveal.SUM)
+
+    def for_data(self, schema: Schema) -> Algorithm:
+        """As the base has it; where links are learned, a record is a link."""
+        if schema.task not in OF_LINKS:
+            return super().for_data(schema)
+        made = copy.copy(self)
+        made.record, made.reads_links = Unit.EDGE, True
+        return made
 
     @property
     def _sends_second(self) -> bool:
@@ -165,8 +174,9 @@ class FedRidge(Algorithm):
         held = int(graph.train_mask.sum())
         if held > self.settings.records:
             raise BadInput(
-                f"training.records = {self.settings.records}: {name} has {held} training nodes, and sums "
-                f"over more than that are cut: set training.records={2 ** (held - 1).bit_length()} or more"
+                f"training.records = {self.settings.records}: {name} has {held} training "
+                f"{self.record.value}s, and sums over more than that are cut: set "
+                f"training.records={2 ** (held - 1).bit_length()} or more"
             )
 
     def takes(self, channel: str, schema: Schema) -> Expected | None:
@@ -188,8 +198,8 @@ class FedRidge(Algorithm):
             )
 
     def combines(self, schema: Schema) -> bool:
-        """For nodes, in both forms."""
-        return schema.kind == "node"
+        """For classes of nodes, in both forms."""
+        return schema.kind == "node" and schema.task == Task.CLASSES
 
     def init(self, schema: Schema, seed: int) -> State:
         """No moments yet, and no weights."""
@@ -214,7 +224,8 @@ class FedRidge(Algorithm):
         """The weights, ``[width, classes]``; by second moments of the graph where none were sent."""
         if WEIGHTS in released:
             return released[WEIGHTS]
-        z = self.records(graph, schema)
+        # a question about other links is answered by the same weights as one about the owner's own
+        z = self.records(Data(x=pairs.learned(graph)) if pairs.PAIRS in graph else graph, schema)
         if z.shape[1] > MOST_NODES < len(z):
             z = z[torch.linspace(0, len(z) - 1, MOST_NODES).long()]
         owners, noise = max(round(float(released[OWNERS])), 1), float(released[NOISE])
@@ -265,6 +276,8 @@ class FedRidge(Algorithm):
         scores = self.records(graph, schema) @ self.solved(params, graph, schema)
         if schema.task in (Task.NUMBER, Task.LABELS):
             return ridge.outputs(scores, self._contribution.targets, schema.task == Task.LABELS)
+        if schema.task == Task.LINKS:
+            return ridge.margins(scores, self._contribution.targets)
         if not s.steps or not graph.edge_index.numel():  # nothing to spread: the regression's own shares
             return ridge.as_shares(scores, self._contribution.targets)
         return ridge.spread(scores, graph.edge_index, s.steps, s.restart, s.sharpness)

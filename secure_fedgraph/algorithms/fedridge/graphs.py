@@ -36,8 +36,8 @@ class GraphFedRidge(FedRidge):
     kinds: ClassVar[tuple[str, ...]] = ("graph",)
     partitions: ClassVar[tuple[str, ...]] = ("random", "file_order", "dirichlet")
     alone = "gin-local"
-    record: ClassVar[Unit] = Unit.GRAPH
-    reads_links: ClassVar[bool] = True
+    record: Unit = Unit.GRAPH
+    reads_links: bool = True
     without_links = None
     target_norm: ClassVar[float] = 1.0
     map: ClassVar[str] = "fourier"
@@ -56,3 +56,6 @@ class GraphFedRidge(FedRidge):
         if schema.task in (Task.NUMBER, Task.LABELS):
             return ridge.outputs(scores, self._contribution.targets, schema.task == Task.LABELS)
         return ridge.as_shares(scores, self._contribution.targets)
+
+
+FedRidge.of_graphs = GraphFedRidge

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -15,7 +16,7 @@ from secure_fedgraph.algorithms.fedsgd.heads.perceptron import NodePerceptron
 from secure_fedgraph.algorithms.fedsgd.heads.sage import SageHead
 from secure_fedgraph.algorithms.fedsgd.settings import NodeSgdSettings, SgdSettings
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph.schema import OF_ITEMS, Schema
+from secure_fedgraph.graph.schema import OF_LINKS, Schema, Task
 from secure_fedgraph.protocol import Channel, ContributionSample, Reveal, Unit, UnitContributionSampled
 from secure_fedgraph.protocol.given import NOTHING, Expected, like
 from secure_fedgraph.seams import ClientContext, RoundApi
@@ -54,7 +55,7 @@ class FedSgd(Algorithm):
     """
 
     name = "fedsgd"
-    tasks: ClassVar[tuple[str, ...]] = OF_ITEMS
+    tasks: ClassVar[tuple[str, ...]] = tuple(Task)
     summary = "a network on features, trained by steps under one shared noise; links at inference only"
     reference = "McMahan et al. 2017"
     rounds = 200
@@ -64,13 +65,21 @@ class FedSgd(Algorithm):
     settings: SgdSettings
     heads: ClassVar[Mapping[str, Callable[[SgdSettings], Head]]] = {"mlp": NodePerceptron, "sage": SageHead}
     """``network`` of the settings -> what is trained."""
-    record: ClassVar[Unit] = Unit.NODE
+    record: Unit = Unit.NODE
     """What one record is of."""
-    reads_links: ClassVar[bool] = False
+    reads_links: bool = False
     """Whether a record depends on links."""
     without_links: ClassVar[Mapping[str, Any] | None] = {"steps": 0, "network": "mlp"}
 
     STEP = Channel("step", Reveal.SUM, gives_model=True)
+
+    def for_data(self, schema: Schema) -> Algorithm:
+        """As the base has it; where links are learned, a record is a link."""
+        if schema.task not in OF_LINKS:
+            return super().for_data(schema)
+        made = copy.copy(self)
+        made.record, made.reads_links = Unit.EDGE, True
+        return made
 
     @property
     def in_use(self) -> tuple[Channel, ...]:

@@ -34,6 +34,9 @@ class GraphFedSgd(FedSgd):
     Settings: ClassVar[type[SgdSettings]] = GraphSgdSettings
     heads: ClassVar[Mapping[str, Callable[[SgdSettings], Head]]] = {"mlp": GraphPerceptron, "gin": GinHead}
     alone = "gin-local"
-    record: ClassVar[Unit] = Unit.GRAPH
-    reads_links: ClassVar[bool] = True
+    record: Unit = Unit.GRAPH
+    reads_links: bool = True
     without_links = None
+
+
+FedSgd.of_graphs = GraphFedSgd

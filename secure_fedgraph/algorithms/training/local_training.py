@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -13,9 +14,10 @@ from secure_fedgraph.algorithms.training.optimizers import bound_gradients, mome
 from secure_fedgraph.algorithms.training.private_training import Penalty, fit_privately
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.errors import BadInput, WrongType
+from secure_fedgraph.graph.pairs import ENDS, MESSAGES, OWN, PAIRS, chosen
 from secure_fedgraph.graph.placing import CPU, placed
 from secure_fedgraph.graph.sample.packing import select_graphs
-from secure_fedgraph.graph.sample.trees import PARTNER, NeighbourTable, own_tree
+from secure_fedgraph.graph.sample.trees import MISSING, PARTNER, NeighbourTable, own_tree
 from secure_fedgraph.models.finite import note_divergence, take_step
 from secure_fedgraph.models.given import check_scores, scores_of, spare
 from secure_fedgraph.models.parameters import on_device
@@ -102,6 +104,9 @@ def loss_on(
             return task_loss(fitting(scores, len(batch), "graph"), graph.y[batch]).mean()
 
         return of_graphs
+    if getattr(model, "reads_pairs", False):
+        says = _of_links(client, graph, model, settings)
+        return lambda batch: task_loss(fitting(says(batch), len(batch), "link"), graph.y[batch]).mean()
     truth = client.true_labels
 
     def loss(scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -123,6 +128,34 @@ def loss_on(
     def sampled(batch: torch.Tensor) -> torch.Tensor:
         scores = forward_tree(spare(model, x), draw(batch), **noise)
         return loss(scores, graph.y[batch])
+
+    return sampled
+
+
+def _of_links(
+    client: ClientContext, graph: Data, model: Any, settings: TrainingSettings
+) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Rows of a graph of pairs -> their scores, in training.
+
+    A network of sampled trees does not see, from one end of a link, that its other end is a neighbour: that
+    would be the answer. Another reads the whole graph, as PyG's examples do.
+    """
+    forward_tree = getattr(model.encoder, "forward_tree", None)
+    if forward_tree is None:
+        return lambda batch: scores_of(model, chosen(graph, batch))
+    ends, prepared = graph[ENDS], getattr(model.encoder, "prepared", None)
+    x = ends if prepared is None else prepared(ends)
+    table, (first, *later) = NeighbourTable.of(graph[MESSAGES], len(ends)), settings.fanout
+    generator = client.generator("neighbours")
+
+    def sampled(batch: torch.Tensor) -> torch.Tensor:
+        pairs = graph[PAIRS][:, batch]
+        roots, others = pairs.flatten(), pairs.flip(0).flatten()
+        near = table.sample(roots, first, generator)
+        near = torch.where(near == others[:, None], MISSING, near)
+        nodes = forward_tree(spare(model.encoder, x), [roots, *table.sample_tree(near, later, generator)])
+        scores: torch.Tensor = model.scored(*nodes.chunk(2), graph[OWN][batch])
+        return scores
 
     return sampled
 

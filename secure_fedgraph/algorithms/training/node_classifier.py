@@ -19,10 +19,11 @@ from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.kinds import GraphSetDataset
 from secure_fedgraph.graph.placing import placed
-from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.graph.schema import OF_LINKS, Schema
 from secure_fedgraph.models import given
 from secure_fedgraph.models.ego.model import EgoSage
 from secure_fedgraph.models.gnn import GraphSage
+from secure_fedgraph.models.links.pair_net import PairNet
 from secure_fedgraph.models.mixing import check_alone, check_depth, check_scores_of_trees, check_trees
 from secure_fedgraph.models.parameters import glorot, load, on_device
 from secure_fedgraph.models.per_record import check_model
@@ -58,6 +59,8 @@ class NodeClassifier(Algorithm):
     """Whether it trains a model that a user gives."""
     needs_neighbours: ClassVar[str] = ""
     """Why it cannot be trained on nodes alone (``fanout`` of 0); empty where it can."""
+    learns_links: bool = False
+    """Whether its items are links."""
 
     def __init__(self, model: given.Given | None = None, **settings: Any) -> None:
         super().__init__(**(settings if model is None else _with_a_width_a_layer(self.Settings, settings)))
@@ -96,11 +99,19 @@ class NodeClassifier(Algorithm):
                 f"{other}"
             )
 
+    def for_data(self, schema: Schema) -> Algorithm:
+        """As the base has it; where links are learned, what is trained on depends on links."""
+        if schema.task not in OF_LINKS:
+            return super().for_data(schema)
+        made = copy.copy(self)
+        made.learns_links = True
+        return made
+
     @property
     def in_use(self) -> tuple[Channel, ...]:
         """The channels; none reads a link where nodes are trained on alone."""
         used = super().in_use
-        if not self.settings.trains_alone:
+        if not self.settings.trains_alone or self.learns_links:
             return used
         return tuple(one if one.to == Recipient.REFEREE else replace(one, links=False) for one in used)
 
@@ -156,6 +167,11 @@ class NodeClassifier(Algorithm):
             )
         if self._make is None:
             return
+        if schema.task in OF_LINKS:
+            nodes = Schema(schema.ends, self.settings.hidden[-1])
+            width = given.width_of(given.build(self._make, nodes, 0), nodes)
+            given.check_fits(self._make, replace(nodes, classes=width), self.device)
+            return
         given.check_fits(self._make, schema, self.device)
         model = self.model(schema)
         if schema.kind != GraphSetDataset.kind and hasattr(model, "forward_tree"):
@@ -176,6 +192,8 @@ class NodeClassifier(Algorithm):
 
     def model(self, schema: Schema) -> nn.Module:
         """A fresh model of the right shape."""
+        if schema.task in OF_LINKS and not self.settings.trains_alone:
+            return self._of_pairs(schema, 0)
         if self._make is not None:
             return given.build(self._make, schema, 0)
         settings = self.settings
@@ -191,6 +209,20 @@ class NodeClassifier(Algorithm):
             )
         return GraphSage(schema.features, schema.classes, settings.hidden)
 
+    def _of_pairs(self, schema: Schema, seed: int) -> PairNet:
+        """A network that encodes nodes, and scores pairs of them: the caller's encoder, or a GraphSAGE."""
+        hidden = self.settings.hidden
+        if self._make is not None:
+            nodes = Schema(schema.ends, hidden[-1])
+            encoder = given.build(self._make, nodes, seed)
+            return PairNet(encoder, given.width_of(encoder, nodes), schema, inner_product=True)
+        if self.settings.network != "sage":
+            raise BadInput(
+                f"network = {self.settings.network!r}: where links are learned, nodes are encoded by sage or "
+                "a model of your own"
+            )
+        return PairNet(GraphSage(schema.ends, hidden[-1], hidden), hidden[-1], schema)
+
     def reach(self, schema: Schema) -> int | None:
         """The layers of the built-in networks of nodes; None of others."""
         averages = schema.kind != GraphSetDataset.kind and isinstance(self.model(schema), GraphSage | EgoSage)
@@ -203,6 +235,12 @@ class NodeClassifier(Algorithm):
         A user's own keeps the weights that its author gives it; the built-in networks start by their own rule
         or else Glorot, the head as the settings say.
         """
+        if self._make is not None and schema.task in OF_LINKS:
+            pairs = self._of_pairs(schema, seed)
+            for name, part in pairs.named_children():
+                if name != "encoder":
+                    glorot(part, seed)
+            return pairs
         if self._make is not None:
             return given.build(self._make, schema, seed)
         model = self.model(schema)

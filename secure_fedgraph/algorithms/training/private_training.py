@@ -154,9 +154,19 @@ def check_weights(settings: TrainingSettings) -> None:
 
 
 def touched(settings: TrainingSettings, unit: str) -> int:
-    """How many records one unit's removal changes at most; 1 where a record is the unit itself."""
+    """How many records one unit's removal changes at most; 1 where a record is the unit itself.
+
+    Raises:
+        BadInput: for a link, which is a record where nothing else reads it.
+    """
     if unit == "graph" or settings.trains_alone:
         return 1
+    if unit == "edge":
+        layers = [0] * len(settings.fanout)
+        raise BadInput(
+            f"training.fanout = {list(settings.fanout)}: under noisy steps a link is one record only where "
+            f"no other reads it: set training.fanout={layers}, or use fedridge or fedsgd"
+        )
     return occurrences(_places(settings), _fanout(settings)[1], settings.crowd)
 
 

@@ -1,0 +1,1 @@
+"""Networks whose items are links: what they say of two nodes together."""
