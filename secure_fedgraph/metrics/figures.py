@@ -19,6 +19,8 @@ Figures = dict[str, float]
 TIMES, ENDS = 200, (2.5, 97.5)
 """How often items and noise are drawn again for an interval, and where it ends, in percent."""
 HITS = 10
+MOST = 1e12
+"""Items that a cell can hold."""
 LOWER_IS_BETTER = ("mae", "rmse", "brier", "calibration_error")
 NAMES = {
     "accuracy": "accuracy",
@@ -95,9 +97,9 @@ def measured(
         seed: of the draws for intervals.
         intervals: whether these are asked for; else both ends are the figure.
     """
-    tested = np.asarray(tested, dtype=np.float64)
-    held = np.zeros_like(tested) if held_out is None else np.asarray(held_out, dtype=np.float64)
-    parts = np.stack([tested, held])
+    given = np.stack([tested, np.zeros_like(tested) if held_out is None else held_out]).astype(np.float64)
+    # what no owner counted, and an owner that lies may send, spoils figures and ends nothing
+    parts = np.clip(np.nan_to_num(given), -MOST, MOST)
     kept = _likely(cells, parts[None], noise)
     figures = _figures(cells, kept)
     now = {name: float(value[0]) for name, value in figures.items()}
@@ -304,7 +306,8 @@ def _threshold(cells: Counting, held: Array, share: Array) -> NDArray[np.int64]:
     near = np.abs(np.arange(cells.bins) - cells.bins // 2) * 1e-9
     share = np.clip(np.nan_to_num(share, nan=0.5), 0.02, 0.98)
     usual = np.searchsorted(_edges(cells), np.log(share / (1 - share)))
-    return np.where(known, (recall + kept_out - near).argmax(axis=-1), usual)
+    chosen = np.where(known, (recall + kept_out - near).argmax(axis=-1), usual)
+    return np.minimum(chosen, cells.bins - 1)  # a share may lie beyond the last edge
 
 
 def _of_many(cells: Counting, test: Array) -> dict[str, Array]:
