@@ -24,11 +24,13 @@ from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
 from secure_fedgraph.graph.partition.registry import names
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.privacy.binding import Protection
-from secure_fedgraph.privacy.policy import Policy
+from secure_fedgraph.privacy.policy import BoundPolicy, Policy
 from secure_fedgraph.protocol.channel import Channel
-from secure_fedgraph.protocol.transcript import Keep, everything, nothing
+from secure_fedgraph.protocol.transcript import REFEREE, Keep, everything, nothing
 from secure_fedgraph.protocol.upload import AnyUpload, ContributionMoments, Upload
-from secure_fedgraph.running.loop import train
+from secure_fedgraph.running.loop import played
+from secure_fedgraph.running.options import RunOptions
+from secure_fedgraph.running.preparation import prepare
 from secure_fedgraph.running.run import Run
 
 MOST_CLIENTS = 8
@@ -93,6 +95,7 @@ class Rehearsal:
         federation: small.
         policy: gives every channel the protection that the run gave it.
         evaluation: the run's.
+        examined: the channels on which clients' scores are asked for, as the run has them.
         known: its first round, where it already ran.
     """
 
@@ -100,6 +103,7 @@ class Rehearsal:
     federation: Federation
     policy: Policy
     evaluation: str = "referee"
+    examined: tuple[Channel, ...] = ()
     known: UnchangedRound | None = field(default=None, repr=False)
     started: float = field(default_factory=time.process_time)
 
@@ -112,14 +116,24 @@ class Rehearsal:
         """
         refusal: SecureFedGraphError | None = None
         for federation in _federations(run):
-            made = cls(run.algorithm, federation, same_protections(run, federation), run.evaluation)
+            policy, examined = same_protections(run, federation), same_scores(run, federation)
+            made = cls(run.algorithm, federation, policy, run.evaluation, examined)
             try:
                 made.federation.check(made.algorithm, made.evaluation)
-                made.policy.bind(made.algorithm.in_use, made.federation.names)
+                made.bound()
                 return replace(made, known=made.unchanged_round())
             except SecureFedGraphError as error:
                 refusal = refusal or error
         raise refusal or OutOfTime("the run's own data are too large to run again")
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """Those that the algorithm uses, and those on which clients' scores are asked for."""
+        return (*self.algorithm.in_use, *self.examined)
+
+    def bound(self) -> BoundPolicy:
+        """The protections of :attr:`channels`."""
+        return self.policy.bind(self.channels, self.federation.names)
 
     def fresh(self) -> Rehearsal:
         """The same with its whole time limit."""
@@ -168,16 +182,17 @@ class Rehearsal:
             if before is not None:
                 before(client)
 
+        # allowed as it was to the audited run, where it needed to
+        options = RunOptions(rounds=rounds, evaluation=self.evaluation, keep=keep, allow_plaintext=True)
         with watched(self.algorithm, in_time, after) as algorithm, silence():
-            return train(
-                algorithm,
-                federation,
-                policy or self.policy,
-                rounds=rounds,
-                evaluation=self.evaluation,
-                keep=keep,
-                allow_plaintext=True,  # as the audited run was, where it needed to
-            )
+            if self.evaluation != "in_band":
+                return played(prepare(algorithm, federation, policy or self.policy, options))
+            # what scores are asked for depends on the run's budget, which a rehearsal does not have
+            at_home = replace(options, evaluation="at_home")
+            prepared = prepare(algorithm, federation, policy or self.policy, at_home)
+            asked = (*(one.channel for one in prepared.bound.bounds.values()), *self.examined)
+            bound = prepared.bound.policy.bind(asked, prepared.federation.names)
+            return played(replace(prepared, bound=bound, options=options))
 
 
 @contextmanager
@@ -201,7 +216,7 @@ def watched(
     """A copy of an algorithm that calls ``before`` before each answer, and ``after`` with the answer."""
     shown = copy.copy(algorithm)
     for channel, name in algorithm.answers.items():
-        if channel not in (algorithm.OWN_TESTS.name, algorithm.COMBINED.name):
+        if channel not in {one.name for one in algorithm.examiners() if one.to == REFEREE}:
             setattr(shown, name, _around(getattr(algorithm, name), channel, before, after))
     yield shown
 
@@ -256,3 +271,13 @@ def same_protections(run: Run, federation: Federation) -> Policy:
     return Policy(
         about.name, recipe, relation=about.relation, steps=about.steps, randomizers=about.randomizers
     )
+
+
+def same_scores(run: Run, federation: Federation) -> tuple[Channel, ...]:
+    """The channels on which a run asked its clients for scores, for other data of the same kind."""
+    asked = {name: b for name, b in run.policy.bounds.items() if b.channel.to != REFEREE}
+    algorithm = run.algorithm
+    made = [algorithm.METRICS] if algorithm.METRICS.name in asked else []
+    if counted := asked.get(algorithm.SCORES.name):
+        made.append(algorithm.scores_channel(federation.schema, counted.sums_units))
+    return tuple(made)

@@ -486,7 +486,7 @@ class Client:
             whose = f" {offerer}'s offer" if offerer else ""
             declared.check(forms, values, f"channel {channel.name!r} gives {self.name}{whose}")
         if self._broadcasts is not None and channel.to != REFEREE:
-            scored = channel.name == self._declares.METRICS.name
+            scored = channel.name in (self._declares.METRICS.name, self._declares.SCORES.name)
             holds = self._broadcasts.check_scored if scored else self._broadcasts.check
             holds(channel.name, scope.round, values, self.memory)
         self._randomize_inputs(scope)
@@ -519,7 +519,7 @@ class Client:
         limits, declares = self._policy.broadcasts, self._declares
         seed = limits.seed if limits is not None else 0
         # what is scored is the model that some channel gives
-        scored = channel == declares.METRICS.name
+        scored = channel in (declares.METRICS.name, declares.SCORES.name)
         for name in [one.name for one in declares.in_use] if scored else [channel]:
             start = declares.given_first(name, self.schema, seed)
             if start is not None:

@@ -32,8 +32,8 @@ from secure_fedgraph.graph.data.store import digest_of_data
 from secure_fedgraph.graph.kinds import Dataset, GraphDataset, GraphSetDataset
 from secure_fedgraph.graph.mapped import unshared
 from secure_fedgraph.graph.own.objects import brought
+from secure_fedgraph.graph.own.pairs import paired
 from secure_fedgraph.graph.own.sets import own_set
-from secure_fedgraph.graph.pairs import paired
 from secure_fedgraph.graph.partition.registry import split_data
 from secure_fedgraph.graph.partition.result import Partition, owner_names
 from secure_fedgraph.graph.partition.subgraphs import handed_out
@@ -360,7 +360,7 @@ def with_links_as_items(federation: Federation, seed: int) -> Federation:
         seed: of splits and of wrong links.
 
     Raises:
-        BadInput: as :func:`~secure_fedgraph.graph.pairs.paired`.
+        BadInput: as :func:`~secure_fedgraph.graph.own.pairs.paired`.
 
     Warns:
         DataWarning: names what is not used of the data.

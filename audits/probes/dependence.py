@@ -167,7 +167,7 @@ def linkless_channels(rehearsal: Rehearsal, rounds: int = 2) -> list[Finding]:
     Clients train without noise here. Uploads that differ on the same data too (of units that secret coins
     took) say nothing.
     """
-    declared = {c.name for c in rehearsal.algorithm.in_use if not c.links and c.to != REFEREE}
+    declared = {c.name for c in rehearsal.channels if not c.links and c.to != REFEREE}
     classes, graphs = rehearsal.federation.schema.classes, rehearsal.federation.owners
     policy = replace(rehearsal.policy, steps=None)
     others = {name: other_data(graph, classes, 3, ("edge_index",)) for name, graph in graphs.items()}

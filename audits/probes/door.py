@@ -131,7 +131,7 @@ def _filled(example: Answer, seed: str, kind: str) -> Answer:
 def scripted(algorithm: Algorithm, script: Script) -> Algorithm:
     """A copy of an algorithm whose clients answer by a script, and read nothing."""
     made = copy.copy(algorithm)
-    by_name = {channel.name: channel for channel in (*algorithm.in_use, algorithm.METRICS)}
+    by_name = {channel.name: channel for channel in (*algorithm.in_use, *algorithm.examiners())}
     for name, method in algorithm.answers.items():
         if name in by_name and by_name[name].to != REFEREE:
             setattr(made, method, _by(script, by_name[name], getattr(algorithm, method)))
@@ -279,7 +279,7 @@ def _changes(
     kinds: tuple[str, ...],
 ) -> list[Finding]:
     """What clients show of each kind of change, but not between two equal runs."""
-    bounds = rehearsal.policy.bind(rehearsal.algorithm.in_use, rehearsal.federation.names).bounds
+    bounds = rehearsal.bound().bounds
     hidden = {
         n for n, b in bounds.items() if not b.carrier.gives.readable or any(s.noise() for s in b.stages)
     }

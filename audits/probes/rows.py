@@ -215,8 +215,7 @@ class _Probes:
             yield from noises(bound, by_client, rounds_for(width * len(by_client)), min(units, MOST_UNITS))
 
     def _bounds(self) -> Mapping[str, Bound]:
-        one = self._rehearsal
-        return one.policy.bind(one.algorithm.in_use, one.federation.names).bounds
+        return self._rehearsal.bound().bounds
 
     def _examples(self) -> dict[str, dict[str, Answer]]:
         """Channel with noise -> what some clients sent on it."""

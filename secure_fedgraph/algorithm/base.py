@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 from secure_fedgraph.algorithm.attributes import check_attributes
 from secure_fedgraph.algorithm.settings import Form, Settings, plain, written
 from secure_fedgraph.errors import BadInput, WrongType
-from secure_fedgraph.graph import pairs
+from secure_fedgraph.graph.own import pairs
 from secure_fedgraph.graph.partition.result import EVERYBODY
 from secure_fedgraph.graph.placing import CPU
 from secure_fedgraph.graph.schema import OF_LINKS, Schema, Task
@@ -501,9 +501,9 @@ class Algorithm:
             counted = self._cells(client, outputs)
             return Upload({name: (cells / ITEMS).float() for name, cells in counted.items()})
         cells, items = Counting(schema, FEW), client.sampled()
+        if len(items) > MOST_ITEMS:  # before any is looked at: no other item enters in the place of one
+            items = items[client.secret_order(len(items))[:MOST_ITEMS]].sort().values
         items = items[(graph.test_mask | graph.val_mask)[items]]
-        if len(items) > MOST_ITEMS:
-            items = items[client.secret_order(len(items))[:MOST_ITEMS]]
         return ContributionSample({"test": cells.parts(outputs[items], graph.y[items]) / ITEMS}, items)
 
     @OWN_SCORES.answer
@@ -607,7 +607,7 @@ TESTED = "tested"
 ITEMS = 2**14
 """Counts of items travel over it, so that sums stay within what carriers take."""
 MOST_ITEMS = 2**17
-"""Items of a client that are counted under noise, at most."""
+"""Nodes, graphs or links of a client among which items are counted under noise, at most."""
 
 
 def in_band_score(name: str, part: torch.Tensor, whole: torch.Tensor) -> Upload:

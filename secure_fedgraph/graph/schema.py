@@ -46,7 +46,7 @@ class Schema:
         positive: of two classes, the one that scores are of.
         low, high: public ends of a number that is learned; both 0 where none is.
         ends: where an item is a link, columns of a node; ``features`` are then of a link's row
-            (:mod:`secure_fedgraph.graph.pairs`).
+            (:mod:`secure_fedgraph.graph.own.pairs`).
         own: columns of a link itself.
         directed: whether a link says something else than the same one backwards.
     """

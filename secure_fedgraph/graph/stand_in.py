@@ -8,7 +8,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.graph.answers import stand_in_answers
 from secure_fedgraph.graph.data.splits import MASKS
-from secure_fedgraph.graph.pairs import ENDS, MESSAGES, OWN, PAIRS, RANKS, WRONG
+from secure_fedgraph.graph.own.pairs import ENDS, MESSAGES, OWN, PAIRS, RANKS, WRONG
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.graph.seeds import sub_seed
 

@@ -153,7 +153,8 @@ class Counting:
         """Of scores and answers in [-1, 1], as models are trained on them."""
         known = answered(y)
         true = torch.nan_to_num(self.scaled(y))
-        error = (torch.nan_to_num(scores, nan=math.inf).clamp(-1, 1) - true).abs() / 2
+        far = torch.where(true > 0, -1.0, 1.0)
+        error = (torch.where(scores.isnan(), far, scores).clamp(-1, 1) - true).abs() / 2
         half = (true + 1) / 2
         parts = torch.stack([torch.ones_like(half), error, error**2, half, half**2], dim=1)
         return parts.float() * known[:, None]

@@ -19,6 +19,10 @@ Figures = dict[str, float]
 TIMES, ENDS = 200, (2.5, 97.5)
 """How often items and noise are drawn again for an interval, and where it ends, in percent."""
 UNBOUNDED = ("mae", "rmse")
+TAILS = 3.0
+"""How far squared errors vary, in squares of their mean: 2 of normal errors, 5 of Laplace's."""
+MOST = 1e12
+"""Items that a cell can hold."""
 LOWER_IS_BETTER = ("mae", "rmse", "brier", "calibration_error")
 NAMES = {
     "accuracy": "accuracy",
@@ -95,9 +99,9 @@ def measured(
         seed: of the draws for intervals.
         intervals: whether these are asked for; else both ends are the figure.
     """
-    tested = np.asarray(tested, dtype=np.float64)
-    held = np.zeros_like(tested) if held_out is None else np.asarray(held_out, dtype=np.float64)
-    parts = np.stack([tested, held])
+    given = np.stack([tested, np.zeros_like(tested) if held_out is None else held_out]).astype(np.float64)
+    # what no owner counted, and an owner that lies may send, spoils figures and ends nothing
+    parts = np.clip(np.nan_to_num(given), -MOST, MOST)
     kept = _likely(cells, parts[None], noise)
     figures = _figures(cells, kept)
     now = {name: float(value[0]) for name, value in figures.items()}
@@ -189,16 +193,21 @@ def _drawn(cells: Counting, kept: Array, rng: np.random.Generator) -> Array:
 
 
 def _drawn_numbers(kept: Array, rng: np.random.Generator) -> Array:
-    """Sums of items drawn again, by the central limit: of each cell the variance is at most its own sum's."""
-    items = np.maximum(kept[:, :1], 1.0)
-    means = np.clip(kept / items, 0.0, 1.0)
-    # error and its square go together, and so do a number and its square
-    variance = np.maximum(means[:, [2, 2, 2, 4, 4]] - means[:, [1, 1, 1, 3, 3]] ** 2, 0.0)
-    slopes = np.stack(
-        [0 * means[:, 0], 1 + 0 * means[:, 0], 2 * means[:, 1], 1 + 0 * means[:, 0], 2 * means[:, 3]], axis=1
-    )
-    pairs = rng.normal(size=(TIMES, len(kept), 2))[..., [0, 0, 0, 1, 1]]
-    return kept + pairs * slopes * np.sqrt(variance * items)
+    """Sums of items drawn again, by the central limit: numbers as if normal, errors with longer tails."""
+    items = np.maximum(kept[:, 0], 1.0)
+    _, error, squared, mean, square = np.clip(kept / items[:, None], 0.0, 1.0).T
+    spread, own = np.maximum(squared - error**2, 0.0), np.maximum(square - mean**2, 0.0)
+    tails = np.minimum(TAILS * squared**2, squared * (1 - squared))  # no error in [0, 1] has more
+    first, second, third = rng.normal(size=(3, TIMES, len(kept)))
+    moved = [
+        0 * first,
+        first * np.sqrt(spread),
+        first * np.sqrt(tails),
+        second * np.sqrt(own),
+        second * np.sqrt(own) * 2 * mean + third * own * math.sqrt(2),
+    ]
+    drawn: Array = kept + np.stack(moved, axis=-1) * np.sqrt(items)[:, None]
+    return drawn
 
 
 def _figures(cells: Counting, kept: Array) -> dict[str, Array]:
@@ -310,7 +319,8 @@ def _threshold(cells: Counting, held: Array, share: Array) -> NDArray[np.int64]:
     near = np.abs(np.arange(cells.bins) - cells.bins // 2) * 1e-9
     share = np.clip(np.nan_to_num(share, nan=0.5), 0.02, 0.98)
     usual = np.searchsorted(_edges(cells), np.log(share / (1 - share)))
-    return np.where(known, (recall + kept_out - near).argmax(axis=-1), usual)
+    chosen = np.where(known, (recall + kept_out - near).argmax(axis=-1), usual)
+    return np.minimum(chosen, cells.bins - 1)  # a share may lie beyond the last edge
 
 
 def _of_many(cells: Counting, test: Array) -> dict[str, Array]:

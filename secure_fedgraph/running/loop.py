@@ -8,7 +8,7 @@ from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.federation import Federation
 from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.running.options import Named, run_options
-from secure_fedgraph.running.preparation import prepare
+from secure_fedgraph.running.preparation import Prepared, prepare
 from secure_fedgraph.running.rehearsal import with_layouts
 from secure_fedgraph.running.returned import as_state
 from secure_fedgraph.running.run import Run
@@ -58,7 +58,16 @@ def train(
         EarlyStopWarning: where noise was set by hand, and the budget stops the run before its last round.
         DataWarning: where edges carry something that the model does not read.
     """
-    prepared = with_layouts(prepare(algorithm, federation, policy, run_options(options)))
+    return played(prepare(algorithm, federation, policy, run_options(options)))
+
+
+def played(prepared: Prepared) -> Run:
+    """Runs what is prepared.
+
+    Raises:
+        Refused, BudgetExhausted: as :func:`train`.
+    """
+    prepared = with_layouts(prepared)
     with Session(prepared) as session:
         state, history = session.start()
         for number in session.to_do:

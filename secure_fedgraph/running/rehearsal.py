@@ -18,10 +18,11 @@ import torch
 
 from secure_fedgraph.client import has_foreign_code, is_noised
 from secure_fedgraph.errors import Refused
+from secure_fedgraph.evaluation import in_band
 from secure_fedgraph.graph.stand_in import stand_in
 from secure_fedgraph.privacy.binding import Protection
 from secure_fedgraph.privacy.carriers.plain import Plain
-from secure_fedgraph.privacy.policy import Policy
+from secure_fedgraph.privacy.policy import SCORES, Policy
 from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.protocol.channel import Channel, Reveal
 from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message
@@ -94,8 +95,10 @@ def _staged(prepared: Prepared, variant: int) -> Prepared:
 
     def protection(channel: Channel) -> Protection:
         bound = bounds[channel.name].protection
-        valued = channel.reveal is Reveal.VALUES and isinstance(bound, Protection)
-        return bound if valued else Protection(Plain(), name="rehearsal")  # type: ignore[return-value]
+        # what is valued is never opened, and items are counted otherwise where no noise covers them
+        kept = channel.reveal is Reveal.VALUES or channel.name == SCORES
+        as_is = kept and isinstance(bound, Protection)
+        return bound if as_is else Protection(Plain(), name="rehearsal")  # type: ignore[return-value]
 
     real = prepared.bound.policy
     policy = Policy("rehearsal", protection, relation=real.relation, steps=real.steps)
@@ -123,7 +126,7 @@ def _played(staged: Prepared, until: frozenset[str] | set[str]) -> Transcript:
             round = session.round(number)
             state = staged.algorithm.round(round, state)
             if staged.evaluation == "in_band" and number > staged.algorithm.warm_up:
-                session.scores(round, state)
+                in_band(staged.algorithm, state, round, staged.federation.schema)
         session.transcript.close()
         return session.transcript
 

@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from secure_fedgraph.algorithm import Algorithm, Form, State
 from secure_fedgraph.algorithms.fedridge.settings import RidgeSettings
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph import pairs
+from secure_fedgraph.graph.own import pairs
 from secure_fedgraph.graph.schema import OF_LINKS, Schema, Task
 from secure_fedgraph.models import feature_maps, ridge
 from secure_fedgraph.models.targets import ridge_targets

@@ -14,7 +14,7 @@ from secure_fedgraph.algorithms.training.optimizers import bound_gradients, mome
 from secure_fedgraph.algorithms.training.private_training import Penalty, fit_privately
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.errors import BadInput, WrongType
-from secure_fedgraph.graph.pairs import ENDS, MESSAGES, OWN, PAIRS, chosen
+from secure_fedgraph.graph.own.pairs import ENDS, MESSAGES, OWN, PAIRS, chosen
 from secure_fedgraph.graph.placing import CPU, placed
 from secure_fedgraph.graph.sample.packing import select_graphs
 from secure_fedgraph.graph.sample.trees import MISSING, PARTNER, NeighbourTable, own_tree

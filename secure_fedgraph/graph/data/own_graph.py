@@ -12,13 +12,13 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.answers import Target, answered, answers_of, check_varied, is_plain, target_of
+from secure_fedgraph.graph.conversions import plain, plain_masks
 from secure_fedgraph.graph.data.canonical import content_digest
 from secure_fedgraph.graph.data.checks import check_inputs
 from secure_fedgraph.graph.data.splits import MASKS, stratified
 from secure_fedgraph.graph.data.store import digest_of_data
 from secure_fedgraph.graph.kinds import GraphDataset
 from secure_fedgraph.graph.mapped import is_mapped
-from secure_fedgraph.graph.own.conversions import plain, plain_masks
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS
 from secure_fedgraph.graph.schema import OF_LINKS, Task
 from secure_fedgraph.graph.seeds import sub_seed

@@ -12,11 +12,11 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.answers import check_varied, is_plain, target_of
+from secure_fedgraph.graph.conversions import plain, plain_masks
 from secure_fedgraph.graph.data.checks import UNLABELLED, check_graph
 from secure_fedgraph.graph.data.own_graph import NAMES, DataWarning, words_of
 from secure_fedgraph.graph.data.splits import MASKS
 from secure_fedgraph.graph.kinds import GraphDataset
-from secure_fedgraph.graph.own.conversions import plain, plain_masks
 from secure_fedgraph.graph.partition.result import EVERYBODY, TestSet
 from secure_fedgraph.graph.partition.vertical import class_split
 from secure_fedgraph.graph.sample.links import undirected_links

@@ -11,11 +11,11 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.answers import Target, check_varied, task_of
+from secure_fedgraph.graph.conversions import plain
 from secure_fedgraph.graph.data.checks import check_owner
 from secure_fedgraph.graph.data.own_graph import NAMES, DataWarning, checked_graph, words_of
 from secure_fedgraph.graph.data.splits import MASKS, stratified
 from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
-from secure_fedgraph.graph.own.conversions import plain
 from secure_fedgraph.graph.own.sets import checked_set, unmasked
 from secure_fedgraph.graph.partition.result import TestSet
 from secure_fedgraph.graph.sample.packing import pack

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from secure_fedgraph.graph.pairs import ENDS, MESSAGES, OWN, PAIRS
+from secure_fedgraph.graph.own.pairs import ENDS, MESSAGES, OWN, PAIRS
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models.given import scores_of
 from secure_fedgraph.models.parameters import blank_linear

@@ -11,8 +11,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph import pairs
 from secure_fedgraph.graph.data.splits import MASKS
+from secure_fedgraph.graph.own import pairs
 from secure_fedgraph.graph.schema import Schema, Task
 
 KINDS = [(task, directed) for task in (Task.LINKS, Task.LINK_CLASSES) for directed in (False, True)]
