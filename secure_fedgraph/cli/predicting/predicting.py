@@ -143,7 +143,7 @@ def _of_tables(own: OwnTables, schema: TableSchema) -> tuple[Data, list[str], li
     """Next week's table, which has no answers, as this week's was read."""
     label = schema.label.columns if schema.label is not None else ()
     table, left = _without(own.nodes, (*label, SPLIT), {one.name for one in schema.columns})
-    notes = [f"{table.where}: {', '.join(map(repr, left))} not read"] if left else []
+    notes = [f"{table.where}: answers and splits are not read ({', '.join(map(repr, left))})"] if left else []
     read_by = schema.model_copy(update={"label": None})
     if schema.id and table.find(schema.id) is None and own.links is None:
         notes.append(f"{table.where} has no column {schema.id!r}: ids are the rows' places, from 0")
