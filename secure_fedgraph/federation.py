@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -18,6 +20,7 @@ from secure_fedgraph.client import Client, OpenedRecorder, is_foreign
 from secure_fedgraph.crypto import KEY_BYTES, Identity
 from secure_fedgraph.errors import BadInput, check_whole, unknown_name, wrong_type
 from secure_fedgraph.evaluation import Evaluator
+from secure_fedgraph.graph.answers import answers_of, check_varied
 from secure_fedgraph.graph.data.checks import check_owner
 from secure_fedgraph.graph.data.datasets import DATASETS, load
 from secure_fedgraph.graph.data.molecules import schema_of
@@ -27,12 +30,14 @@ from secure_fedgraph.graph.data.splits import MASKS
 from secure_fedgraph.graph.data.store import digest_of_data
 from secure_fedgraph.graph.kinds import Dataset, GraphDataset, GraphSetDataset
 from secure_fedgraph.graph.mapped import unshared
+from secure_fedgraph.graph.own.objects import brought
+from secure_fedgraph.graph.own.sets import own_set
 from secure_fedgraph.graph.partition.registry import split_data
 from secure_fedgraph.graph.partition.result import Partition, owner_names
 from secure_fedgraph.graph.partition.subgraphs import handed_out
 from secure_fedgraph.graph.placing import CPU
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS
-from secure_fedgraph.graph.schema import NO_EDGE_ATTR, Schema
+from secure_fedgraph.graph.schema import NO_EDGE_ATTR, Schema, Task
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.graph.silos.by_owner import parts_by_owner
 from secure_fedgraph.graph.silos.given import OwnData, are_silos, digest_of_silos, silos_of
@@ -243,16 +248,17 @@ class Federation:
 
 
 def federate(
-    data: str | Data | Dataset | Mapping[str, OwnData] | Sequence[OwnData],
+    data: str | Data | Dataset | Mapping[str, OwnData] | Sequence[OwnData] | Any,
     clients: int | None = None,
     partition: str | None = None,
     seed: int = 0,
-    split: Mapping[str, Any] | None = None,
+    split: Mapping[str, Any] | int | None = None,
     *,
     owners: Sequence[int | str] | Tensor | None = None,
     rows: str | None = None,
     classes: int | None = None,
     holders: int = 1,
+    task: str | None = None,
     **settings: Any,
 ) -> Federation:
     """Brings owners together who have data of their own, or splits one data set among made-up owners.
@@ -261,15 +267,18 @@ def federate(
         data: owners' own data: a dict of name -> PyG ``Data`` (or a list of them for a set of graphs), or a
             list, whose owners are called ``owner-0`` and so on. Each tests on its own nodes, and runs are
             scored in band. Or one data set that is split: its name, what ``graph.data.datasets.load`` gives,
-            or a PyG ``Data``. A ``Data`` has ``x``, ``edge_index`` and ``y``, -1 where a node has no label.
-            Its ``train_mask``, ``val_mask`` and ``test_mask`` are used as they are; ``edge_weight`` and
-            ``edge_attr`` go to models that take them. Of owners' own data ``feature_names`` and
-            ``class_names`` are compared, where they are given.
+            a PyG ``Data``, a list of graphs that are classified whole (with ``clients``), a data set object
+            of PyG or OGB, or a graph of NetworkX. A ``Data`` has ``edge_index`` (or ``adj_t``), ``x`` where
+            nodes have features, and ``y``: classes, -1 where a node has none; or 0 and 1 in several columns;
+            or numbers; NaN where there is none. Its ``train_mask``, ``val_mask`` and ``test_mask`` are used
+            as they are; ``edge_weight`` and ``edge_attr`` go to models that take them. Of owners' own data
+            ``feature_names`` and ``class_names`` are compared, where they are given.
         clients: how many owners one data set is split among; 3 by default.
-        partition: how one data set is split, ``louvain`` by default; ``graph.partition.registry.BY_KIND``
-            lists the ways.
+        partition: how one data set is split, ``louvain`` by default, ``random`` of a set of graphs;
+            ``graph.partition.registry.BY_KIND`` lists the ways.
         seed: for the partition and the split, each from a sub-seed of its own.
-        split: the partition's own settings, e.g. ``{"local_share": 0.3}`` of ``label_skew``.
+        split: the partition's own settings, e.g. ``{"local_share": 0.3}`` of ``label_skew``; or, of masks
+            with several splits ``[N, splits]``, the number of the one that is used, from 0.
         owners: who has which node of one ``Data``: a number or a name a node. The referee tests on the whole
             graph, and the links between owners are nobody's.
         rows: of owners of columns: the field that names an owner's rows. Each ``Data`` then has the features
@@ -278,6 +287,8 @@ def federate(
             a setting like any other.
         holders: how many owners may hold the same node (or graph): a customer of three banks is one unit at
             three owners. Budgets count them all.
+        task: what is learned, one of :class:`~secure_fedgraph.graph.schema.Task`, where the answers do not
+            show it: ``number`` for whole numbers that are no classes, ``links`` for the links themselves.
         settings: the data set's own settings, e.g. ``nodes`` of ``synthetic-citation``.
 
     Raises:
@@ -285,17 +296,23 @@ def federate(
             owner without training nodes.
 
     Warns:
-        DataWarning: names the fields of a ``Data`` that are not used, masks that were derived, and rows that
-            not every owner has.
+        DataWarning: names the fields of a ``Data`` that were converted or are not used, masks that were
+            derived, and rows that not every owner has.
 
     >>> federate("synthetic-citation", clients=2, nodes=60, features=16).names
     ('owner-0', 'owner-1')
     """
     check_whole("seed", seed, 0)
+    column = split if isinstance(split, int) and not isinstance(split, bool) else None
+    if column is not None:
+        check_whole("split", column, 0)
+        split = None
+    if task is not None and task not in list(Task):
+        raise unknown_name("task", str(task), list(Task))
     by_hand = {"clients": clients, "partition": partition, "split": split, "owners": owners, **settings}
-    if are_silos(data):
+    if are_silos(data) and not (isinstance(data, list | tuple) and clients is not None):
         _refuse(by_hand, "owners come with data of their own, and nothing is split")
-        return _of_silos(silos_of(data, seed, classes, rows, holders))
+        return _of_silos(silos_of(data, seed, classes, rows, holders, task, column))
     _refuse({"rows": rows}, "it is for owners with data of their own")
     if classes is not None:  # a data set may have a setting of that name
         settings = {**settings, "classes": classes}
@@ -303,22 +320,26 @@ def federate(
         raise BadInput(f"holders = {holders!r} is for owners with data of their own; leave it out")
     if owners is not None:
         _refuse({**by_hand, "owners": None}, "owners says who has which node")
-        if not isinstance(data, Data):
+        dataset = _dataset(data, seed, {}, task, column)
+        if not isinstance(dataset, GraphDataset) or isinstance(data, str | Dataset):
             raise wrong_type("data", data, "give a PyG Data beside owners, which names an owner a node")
-        dataset: Dataset = own_dataset(data, seed)
-        assert isinstance(dataset, GraphDataset)
         names, parts = parts_by_owner(dataset.graph, owners)
         return _of_dataset(dataset, "by_owner", names, handed_out(dataset.graph, parts, names, seed))
     clients = 3 if clients is None else clients
-    partition = "louvain" if partition is None else partition
-    if not isinstance(partition, str):
+    if partition is not None and not isinstance(partition, str):
         raise wrong_type("partition", partition, "give the name of a partition, such as louvain")
     if split is not None and not isinstance(split, Mapping):
         raise wrong_type(
-            "split", split, "give the partition's settings as a dict, such as {'local_share': 0.3}"
+            "split",
+            split,
+            "give the partition's settings as a dict, such as {'local_share': 0.3}, or the number of a split "
+            "of masks",
         )
     check_whole("clients", clients, 1)
-    dataset = _dataset(data, seed, settings)
+    dataset = _dataset(data, seed, settings, task, column)
+    if partition is None:
+        own_set = isinstance(dataset, GraphSetDataset) and not isinstance(data, str | Dataset)
+        partition = "random" if own_set else "louvain"
     result = split_data(partition, dataset, clients, seed, **(split or {}))
     return _of_dataset(dataset, partition, owner_names(len(result.owners)), result)
 
@@ -350,6 +371,7 @@ def _of_dataset(dataset: Dataset, partition: str, names: Sequence[str], result: 
     for name, graph in owners.items():
         check_owner(graph, name)
     schema = _schema(dataset)
+    _check_training(schema, owners)
     facts = {
         "data": dataset.name,
         "source": dataset.source,
@@ -357,17 +379,19 @@ def _of_dataset(dataset: Dataset, partition: str, names: Sequence[str], result: 
         "nodes": int(getattr(dataset, "graph", Data(num_nodes=0)).num_nodes or 0),
         "features": schema.features,
         "classes": schema.classes,
+        **_task(schema),
         "clients": len(owners),
         "partition": {"name": partition, **result.facts},
     }
     if isinstance(dataset, GraphDataset) and dataset.graph.get("train_mask") is not None:
         facts["masks"] = {key: int(dataset.graph[key].sum()) for key in MASKS}
-    if isinstance(dataset, GraphDataset):
+    if isinstance(dataset, GraphDataset | GraphSetDataset):
         facts |= _in_words({"feature_names": dataset.feature_names, "class_names": dataset.class_names})
     return Federation(schema, Evaluator(result.test_set), facts, owners, result.pool)
 
 
 def _of_silos(silos: Silos) -> Federation:
+    _check_training(silos.schema, silos.owners)
     graphs = silos.schema.kind == GraphSetDataset.kind
     nodes = silos.facts.get("nodes", sum(int(one.num_nodes or 0) for one in silos.owners.values()))
     facts = {
@@ -377,6 +401,7 @@ def _of_silos(silos: Silos) -> Federation:
         "nodes": 0 if graphs else nodes,
         "features": silos.schema.features,
         "classes": silos.schema.classes,
+        **_task(silos.schema),
         "clients": len(silos.owners),
         "silos": list(silos.owners),
         "partition": {"name": "silos", **silos.facts},
@@ -406,29 +431,81 @@ def _digest_key() -> bytes:
         return _KEY
 
 
-def _dataset(data: object, seed: int, settings: Mapping[str, Any]) -> Dataset:
-    if isinstance(data, str):
-        return load(data, seed=sub_seed(seed, "data"), **settings)
-    if isinstance(data, Dataset):
-        return data
-    if not isinstance(data, Data):
+def _check_training(schema: Schema, owners: Mapping[str, Data]) -> None:
+    """Refuses data whose training nodes, over all owners, have one answer only."""
+    if schema.kind in (GraphDataset.kind, GraphSetDataset.kind) and schema.task != Task.LINKS:
+        trained = [answers_of(graph.y, graph.train_mask) for graph in owners.values()]
+        check_varied(trained, "training nodes of all owners together")
+
+
+def _task(schema: Schema) -> dict[str, Any]:
+    """What is learned, for results, where it is something else than classes."""
+    return {} if schema.task == Task.CLASSES else {"task": str(schema.task)}
+
+
+def _dataset(
+    data: object, seed: int, settings: Mapping[str, Any], task: str | None, column: int | None
+) -> Dataset:
+    if isinstance(data, str | Dataset):
+        if column is not None:
+            raise BadInput(
+                f"split = {column}: it chooses among the splits of your own data's masks; leave it out"
+            )
+        loaded = load(data, seed=sub_seed(seed, "data"), **settings) if isinstance(data, str) else data
+        return _with_task(loaded, task)
+    made, notes = _own(data)
+    if made is None:
         raise BadInput(
-            f"data is of type {type(data).__name__}: give a data set's name, a PyG Data, or a dict of "
-            "owners' Data"
+            f"data is of type {type(data).__name__}: give a data set's name, a PyG Data, a list of graphs, "
+            "or a dict of owners' Data"
         )
     if settings:
         raise unknown_name(
             "argument of federate",
             min(settings),
-            ("data", "clients", "partition", "seed", "split", "owners"),
+            ("data", "clients", "partition", "seed", "split", "owners", "task"),
         )
-    return own_dataset(data, seed)
+    if isinstance(made, Data):
+        return own_dataset(made, seed, task, column, notes)
+    if column is not None:
+        raise BadInput(f"split = {column}: partitions of sets of graphs draw their own splits; leave it out")
+    return own_set(made, task, notes)
+
+
+def _own(data: object) -> tuple[Data | list[Data] | None, list[str]]:
+    """A user's graph, or graphs that are classified whole, in PyG's form; None for something else."""
+    if not isinstance(data, list | tuple):
+        return brought(data, "data")
+    found = [brought(one, f"data of graph {number}") for number, one in enumerate(data)]
+    graphs = [one for one, _ in found]
+    if not all(isinstance(one, Data) for one in graphs):
+        odd = next(n for n, one in enumerate(graphs) if not isinstance(one, Data))
+        raise wrong_type(f"data of graph {odd}", data[odd], "give a PyG Data")
+    return graphs, sorted({note for _, notes in found for note in notes})
+
+
+def _with_task(dataset: Dataset, task: str | None) -> Dataset:
+    """A data set by name, of which links may be learned in the place of its classes."""
+    if task is None or task == getattr(dataset, "task", Task.CLASSES):
+        return dataset
+    if task != Task.LINKS or not isinstance(dataset, GraphDataset):
+        kind = str(getattr(dataset, "task", Task.CLASSES))
+        raise BadInput(f"task = {str(task)!r}: {dataset.name!r} is for {kind!r}; leave task out")
+    graph = copy(dataset.graph)
+    graph.y = torch.zeros_like(graph.y)
+    return replace(dataset, graph=graph, task=Task.LINKS, classes=1, class_names=())
 
 
 def _schema(dataset: Dataset) -> Schema:
     schema = schema_of(dataset)
-    if not isinstance(dataset, GraphDataset):
+    if isinstance(dataset, GraphDataset | GraphSetDataset):
+        learned = {key: getattr(dataset, key) for key in ("positive", "low", "high")}
+        schema = replace(schema, task=str(dataset.task), **learned)
+    first = dataset.graph if isinstance(dataset, GraphDataset) else None
+    if isinstance(dataset, GraphSetDataset) and dataset.source == "given":
+        first = dataset.graphs[0]
+    if first is None:
         return schema
-    weight, attributes = (dataset.graph.get(key) for key in EDGE_FIELDS)
+    weight, attributes = (first.get(key) for key in EDGE_FIELDS)
     columns = NO_EDGE_ATTR if attributes is None else 0 if attributes.dim() == 1 else attributes.shape[1]
     return replace(schema, edge_weight=weight is not None, edge_attr=columns)

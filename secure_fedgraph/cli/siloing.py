@@ -110,15 +110,7 @@ def keygen(
         }
     else:
         kind, declared = declared_by(name, held)
-        described = {
-            "kind": kind,
-            "features": declared.features,
-            "classes": declared.classes,
-            "feature_names": declared.feature_names,
-            "class_names": declared.class_names,
-            "edge_weight": declared.edge_weight,
-            "edge_attr": declared.edge_attr,
-        }
+        described = {"kind": kind, **vars(declared)}
     home = SiloFolder(folder)
     keys = home.make_keys()
     card = Card(

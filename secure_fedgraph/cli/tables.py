@@ -333,7 +333,8 @@ def compare_tables(comparison: CompareResult) -> Shown:
     table = Table(title=f"{config['data']}, {config['clients']} clients, {_seeds(comparison)}")
     table.add_column("point", no_wrap=True)  # two lines: it is read whole on a terminal of 80 columns
     personal = any(row.accuracy.get("personal") is not None for row in points)
-    columns = [f"epsilon ({config['unit']})", "spent", "accuracy", "local", "bytes up", "s"]
+    first = next((row.measure for row in points if row.outcome == "ran"), "accuracy")
+    columns = [f"epsilon ({config['unit']})", "spent", first, "local", "bytes up", "s"]
     for column in columns[:4] + ["personal"] * personal + columns[4:]:
         table.add_column(column)
     for row in points:
@@ -384,8 +385,13 @@ def _seeds(comparison: CompareResult) -> str:
 
 def _shown(row: Point | WithoutGraph | None) -> float | None:
     """The score that is shown first; None where there is none."""
-    scores = {} if row is None else row.accuracy.named()
-    return next((scores[key] for key in ("global", "auc", "mae", "local") if key in scores), None)
+    return None if row is None else row.accuracy.get(_key_of(row))
+
+
+def _key_of(row: Point | WithoutGraph) -> str:
+    """The score that is shown first: the metric that a comparison is by, where the point has it."""
+    scores, first = row.accuracy.named(), getattr(row, "measure", "auc")
+    return next((key for key in (first, "global", "auc", "mae", "local") if key in scores), "global")
 
 
 def _point(row: Point, best: bool, personal: bool) -> list[Text | str]:
@@ -397,12 +403,12 @@ def _point(row: Point, best: bool, personal: bool) -> list[Text | str]:
         label = "" if row.asked is None else label
         return [point, label, Text(row.outcome, style=style), Text(row.reason, overflow="fold")]
     scores = row.accuracy.named()
-    shown = next(key for key in ("global", "auc", "mae", "local") if key in scores)
+    shown = _key_of(row)
     return [
         point,
         label + " *" * best,
         str(row.spent),
-        _score(scores[shown]) + (f" ± {_score(row.std.get(shown))}" if row.seeds > 1 else ""),
+        _score(scores.get(shown)) + (f" ± {_score(row.std.get(shown))}" if row.seeds > 1 else ""),
         _score(scores.get("local")),
         *[_score(scores.get("personal"))] * personal,
         _bytes(row.bytes),

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from secure_fedgraph import files
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.answers import NOT_SAID
 from secure_fedgraph.graph.schema import NO_EDGE_ATTR, Schema, Task
 from secure_fedgraph.graph.silos.agreement import Declaration, agreed, check_names, class_names
 from secure_fedgraph.graph.tables.schema import TableSchema, check_learnable, feature_names
@@ -332,7 +333,8 @@ class Card(_Table):
         schema_: the format.
         name, identity, node: as :class:`Member` has them.
         kind: as :class:`Held` has it.
-        declaration: features, classes, names and edge fields, as owners in one process declare them.
+        declaration: features, classes, names, edge fields and what is learned, as owners in one process
+            declare them.
         rows: with columns of rows, the column that names the rows.
         labels: with columns of rows, whether it has labels.
     """
@@ -350,6 +352,11 @@ class Card(_Table):
     class_names: tuple[str, ...] = ()
     edge_weight: bool = False
     edge_attr: int = NO_EDGE_ATTR
+    task: Task = Task.CLASSES
+    positive: int = Field(default=NOT_SAID, ge=NOT_SAID, le=1)
+    low: float = Field(default=0.0, allow_inf_nan=False)
+    high: float = Field(default=0.0, allow_inf_nan=False)
+    ranged: bool = False
     rows: str = ""
     labels: bool = True
 
@@ -363,6 +370,11 @@ class Card(_Table):
             self.class_names,
             self.edge_weight,
             self.edge_attr,
+            str(self.task.value),
+            self.positive,
+            self.low,
+            self.high,
+            self.ranged,
         )
 
 
@@ -467,6 +479,10 @@ def held_by(
         edge_weight=schema.edge_weight,
         edge_attr=schema.edge_attr,
         holders=holders,
+        task=Task(schema.task),
+        positive=schema.positive,
+        low=schema.low,
+        high=schema.high,
     )
 
 

@@ -6,12 +6,13 @@ import inspect
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from torch_geometric.data import Data
 
 from secure_fedgraph import files
@@ -74,6 +75,16 @@ ADAPTIVE = "adaptive"
 """What ``training.clip`` is where a budget names no norm."""
 
 
+def _checked_split(value: Any) -> Any:
+    """The partition's settings, or the number of one of several splits."""
+    if isinstance(value, dict) or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
+        return value
+    raise BadInput(
+        f"split = {_short(value)}: give the partition's settings (split.KEY), or the number of a split of "
+        "your data's masks, from 0"
+    )
+
+
 class Experiment(BaseModel):
     """Everything that a run is made of. Dotted keys of ``--set`` are the field names here.
 
@@ -115,7 +126,8 @@ class Experiment(BaseModel):
         training: the algorithm's settings, e.g. ``training.batch``.
         protection: the policy's settings, e.g. ``protection.norm``.
         dataset: the data set's settings, e.g. ``dataset.nodes`` of ``synthetic-citation``.
-        split: the partition's settings, e.g. ``split.delta`` of ``louvain``.
+        split: the partition's settings, e.g. ``split.delta`` of ``louvain``; or, of own data whose masks have
+            several splits, the number of the one that is used, from 0.
         metric: the metric at the head of results; by default the one that says most on the data.
         silos: owners with data of their own, in place of ``data``, ``clients``, ``partition``: name -> files
             or a function, as :func:`~secure_fedgraph.graph.silos.reading.read_silo` takes them.
@@ -161,7 +173,7 @@ class Experiment(BaseModel):
     training: dict[str, Any] = {}
     protection: dict[str, Any] = {}
     dataset: dict[str, Any] = {}
-    split: dict[str, Any] = {}
+    split: Annotated[dict[str, Any] | int, BeforeValidator(_checked_split)] = {}
     metric: str | None = None
     silos: dict[str, str] = {}
     rows: str | None = None
@@ -217,8 +229,9 @@ class Experiment(BaseModel):
                 f"dataset = {_short(filled['dataset'])}: {filled['data'][:200]!r} is your own data and has "
                 "no settings; leave dataset out"
             )
-        fitting = BY_KIND.get(kind_of(filled["data"]), {})
-        filled.setdefault("partition", next((p for p in kind.partitions if p in fitting), kind.partitions[0]))
+        if "partition" not in filled:
+            fitting = BY_KIND.get(kind_of(filled["data"]), {})
+            filled["partition"] = next((p for p in kind.partitions if p in fitting), kind.partitions[0])
         return filled
 
     def make_algorithm(self) -> Algorithm:
@@ -495,8 +508,9 @@ def _with_silos(values: dict[str, Any]) -> dict[str, Any]:
         )
     check_names(silos)
     follows = {"data": SILOS, "partition": SILOS, "clients": len(silos)}
+    of_silos = {**follows, "split": values.get("split") if isinstance(values.get("split"), int) else None}
     for key in (*follows, "dataset", "split"):
-        if values.get(key) and values[key] != follows.get(key):
+        if values.get(key) and values[key] != of_silos.get(key):
             raise BadInput(
                 f"{key} = {_short(values[key])}: silos have their own data, and nothing is handed out; leave "
                 f"{key} out"
@@ -518,8 +532,16 @@ LISTED: dict[str, Iterable[str]] = {
 
 
 def kind_of(data: str) -> str:
-    """The kind of data, as ``graph.kinds`` has it: of own data one graph; empty for an unknown name."""
-    return GraphDataset.kind if is_place(data) else KINDS.get(data, "")
+    """The kind of data, as ``graph.kinds`` has it; empty for an unknown name.
+
+    Own data are read for it. What cannot be read is taken for one graph, and said where the data are used.
+    """
+    if not is_place(data):
+        return KINDS.get(data, "")
+    with suppress(BadInput):
+        if not isinstance(one_read(data).data["data"], Data):
+            return GraphSetDataset.kind
+    return GraphDataset.kind
 
 
 def as_listed(key: str, given: str) -> str:

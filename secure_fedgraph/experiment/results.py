@@ -278,6 +278,7 @@ def make_federation(experiment: Experiment) -> Federation:
             rows=experiment.rows,
             classes=experiment.classes,
             holders=experiment.holders,
+            split=experiment.split if isinstance(experiment.split, int) else None,
         )
     else:
         federation = federate(

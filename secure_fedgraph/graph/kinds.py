@@ -9,6 +9,8 @@ from typing import ClassVar
 from torch import Tensor
 from torch_geometric.data import Data
 
+from secure_fedgraph.graph.schema import Task
+
 
 @dataclass(frozen=True)
 class GraphDataset:
@@ -20,8 +22,9 @@ class GraphDataset:
         source: where it came from, in words.
         digest: SHA-256 of the content (``canonical.content_digest``); the same from every source.
         features: F.
-        classes: number of classes.
+        classes: number of classes, or of what else a model gives (``Schema.classes``).
         feature_names, class_names: in words, where the data have them.
+        task, positive, low, high: what is learned, as ``Schema`` has it.
     """
 
     kind: ClassVar[str] = "node"
@@ -33,11 +36,15 @@ class GraphDataset:
     classes: int
     feature_names: tuple[str, ...] = ()
     class_names: tuple[str, ...] = ()
+    task: str = Task.CLASSES
+    positive: int = 1
+    low: float = 0.0
+    high: float = 0.0
 
 
 @dataclass(frozen=True)
 class GraphSetDataset:
-    """Many small graphs, each with one class, in the published order.
+    """Many small graphs, each with one class (or what else ``task`` says), in the published order.
 
     Attributes:
         name: as given to ``load``.
@@ -46,7 +53,9 @@ class GraphSetDataset:
         source: where it came from, in words.
         digest: SHA-256 of the content (``store.digest_of``); the same from every source.
         features: F.
-        classes: number of classes.
+        classes: number of classes, or of what else a model gives (``Schema.classes``).
+        feature_names, class_names: in words, where the data have them.
+        task, positive, low, high: what is learned, as ``Schema`` has it.
     """
 
     kind: ClassVar[str] = "graph"
@@ -56,6 +65,12 @@ class GraphSetDataset:
     digest: str
     features: int
     classes: int
+    feature_names: tuple[str, ...] = ()
+    class_names: tuple[str, ...] = ()
+    task: str = Task.CLASSES
+    positive: int = 1
+    low: float = 0.0
+    high: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,8 @@ def _nodes(graph: Data, schema: Schema, variant: int) -> dict[str, Tensor | int]
     nodes = int(graph.num_nodes or 0)
     graphs = len(graph.y) if "graph" in graph else 0
     of = torch.arange(nodes) * graphs // max(nodes, 1)
-    items = graphs or nodes
+    answers = len(graph.edge_label) if "edge_label" in graph else 0
+    items = graphs or answers or nodes
     here = torch.arange(max(nodes - 1, 0))
     here = here[of[here] == of[here + 1]][:: 1 + variant % 2]
     links = torch.stack([torch.cat([here, here + 1]), torch.cat([here + 1, here])])
@@ -60,6 +61,10 @@ def _nodes(graph: Data, schema: Schema, variant: int) -> dict[str, Tensor | int]
     }
     if "x" in graph:
         fields["x"] = _columns(nodes, graph.x.shape[1], schema.atoms, variant)
+    if answers:
+        each = torch.arange(answers)
+        fields["edge_label_index"] = torch.stack([each % nodes, (each + 1 + each // nodes) % nodes])
+        fields["edge_label"], fields["link_id"] = fields["y"], each
     if "edge_attr" in graph:
         whole = graph.edge_attr.dim() == 1
         columns = _columns(links.shape[1], 1 if whole else graph.edge_attr.shape[1], schema.bonds, variant)

@@ -14,6 +14,8 @@ _WIDTHS, _CENTRES = (0.03, 0.06, 0.1, 0.15, 0.25, 0.5), 12
 """Of the curves that are tried: how wide one is and where its middle lies, as shares of all bins."""
 _LENGTHS, _HEIGHTS = (1.5, 3.0, 6.0), (0.25, 0.5, 1.0, 2.0)
 """How far a bin differs from the curve as its neighbours do, in bins; and how much, as a share of it."""
+_JUMPS = (0.03, 0.1, 0.3, 1.0)
+"""How much each bin may hold by itself where no curve fits, as a share of all: scores that are all alike."""
 _STEPS, _FAR, _STEEP, _STEEPEST = 30, 8.0, 16.0, 32.0
 """Of a regression on scores: steps, the largest offset, the usual slope and the largest, over all bins."""
 _DIFFERENCES = (0.0, 0.15, 0.4, 1.0)
@@ -70,6 +72,7 @@ def _curves(bins: int) -> list[tuple[Array, Array, Array]]:
                 values, vectors = np.linalg.eigh(alike)
                 values = np.maximum(values, 0.0)
                 made += [(curve, height**2 * values, vectors) for height in _HEIGHTS]
+    made += [(np.zeros(bins), np.full(bins, share**2), np.eye(bins)) for share in _JUMPS]
     return made
 
 
@@ -111,8 +114,10 @@ def smoothed_pairs(zeros: Array, ones: Array, noise: float) -> tuple[Array, Arra
 def _near(counts: Array, curve: Array, noise: float) -> Array:
     """A curve, and of each bin's difference from it as much as is likely to be no noise."""
     best, found = np.full(len(counts), -np.inf), curve.copy()
-    for height in _DIFFERENCES:
-        values = (height * curve) ** 2
+    whole = np.maximum(counts.sum(axis=1, keepdims=True), noise)
+    ways = [(height * curve) ** 2 for height in _DIFFERENCES]
+    ways += [np.broadcast_to((share * whole) ** 2, curve.shape) for share in _JUMPS]
+    for values in ways:
         spread = values + noise**2
         likelihood = -((counts - curve) ** 2 / spread + np.log(spread)).sum(axis=1)
         better = likelihood > best

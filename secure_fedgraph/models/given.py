@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import copy
 import inspect
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
-from torch_geometric.data import Data
+from torch_geometric.data import Batch, Data
 
 from secure_fedgraph.errors import BadInput, wrong_type
+from secure_fedgraph.graph.data.own_graph import DataWarning
 from secure_fedgraph.graph.placing import CPU, placed
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS
-from secure_fedgraph.graph.schema import NO_EDGE_ATTR, Schema
+from secure_fedgraph.graph.schema import NO_EDGE_ATTR, OF_LINKS, Schema, Task
 from secure_fedgraph.models.finite import is_finite
 from secure_fedgraph.models.parameters import buffers_of, glorot, on_device, parameters_of
 
@@ -37,6 +40,15 @@ CLASSES = ("classes", "out_channels", "out_features", "num_classes", "output_dim
 OURS = "secure_fedgraph.models."
 CACHES = ("_cached_edge_index", "_cached_adj_t", "_cached_x")
 """Where PyG's layers with ``cached=True`` keep values that are right for one graph only."""
+GRAPHS, OF_GRAPHS = ("Data", "Batch"), ("data", "batch", "graph", "g")
+"""Annotations and names of an argument that is a whole graph."""
+OF_FEATURES = ("x", "h", "features", "feat", "input", "inputs")
+"""Names of an argument that is features."""
+SCORES = ("logits", "out", "scores")
+"""What models that give a dict call their scores."""
+OUTPUTS = "_outputs_of_the_data"
+"""The attribute of a user's model with how many outputs the data have, and which is the positive class."""
+UNNAMED = (inspect.Parameter.POSITIONAL_ONLY,)
 HOLDERS = (list, tuple, set, frozenset, deque, Mapping)
 """Containers of Python, in which torch looks for no layers."""
 MEND = "give an instance, a class or a factory, e.g. lambda schema: Net(schema.features, schema.classes)"
@@ -90,6 +102,9 @@ def build(given: Given, schema: Schema, seed: int) -> nn.Module:
             if _ours(module) and not any(bool(p.any()) for p in module.parameters()):
                 initialise = getattr(module, "initialise", None)  # ours are zeros until they are initialised
                 initialise(seed) if callable(initialise) else glorot(module, seed)
+        if not _ours(model):
+            one_column = schema.task in (Task.CLASSES, Task.NUMBER)
+            vars(model)[OUTPUTS] = (schema.classes if one_column else 0, schema.positive)
     return model
 
 
@@ -122,23 +137,107 @@ def scores_of(model: nn.Module, graph: Data, generator: torch.Generator | None =
     """Class scores of all nodes of a graph, or of all graphs of a union.
 
     Guarantees:
-        - the graph is not changed, also by a model that works in place: it gets copies.
+        - the graph is not changed, also by a model that works in place: it gets copies;
+        - no model sees an answer.
 
     A model gets ``x`` and ``edge_index``, and by name what its ``forward`` takes of ``edge_weight``,
-    ``edge_attr`` and ``batch`` (which graph a node is of). A model of whole graphs whose ``forward`` names no
-    ``edge_index`` gets the union, and the generator that draws its dropout.
+    ``edge_attr`` and ``batch`` (which graph a node is of). One whose ``forward`` takes one graph, as
+    :func:`takes_data` sees it, gets these as a PyG ``Data``, or as a ``Batch`` of whole graphs. A model of
+    whole graphs whose ``forward`` names no ``edge_index`` otherwise gets the union, and the generator that
+    draws its dropout. Of what it gives, the scores are :func:`first_scores`; a column of scores for two
+    classes is completed.
     """
     whole, taken = graph.get("graph") is not None, _arguments(model)
+    if not _ours(model) and _takes_data(taken):
+        return _completed(model, model(_as_data(graph)))
     if whole and "edge_index" not in taken:
         union = graph.clone()
-        scores: Tensor = model(union) if generator is None else model(union, generator)
-        return scores
+        scores = model(union) if generator is None else model(union, generator)
+        return _completed(model, scores)
     more = {key: graph[key].clone() for key in reads(model) if graph.get(key) is not None}
     if "batch" in taken and whole:
         more["batch"] = graph.graph.clone()
     elif "batch" in taken and taken["batch"].default is inspect.Parameter.empty:
         more["batch"] = torch.zeros(len(graph.x), dtype=torch.long, device=graph.x.device)
-    scores = model(spare(model, graph.x), spare(model, graph.edge_index), **more)
+    unnamed = [more.pop(key) for key in taken if key in more and taken[key].kind in UNNAMED]
+    inputs = {"x": spare(model, graph.x), "edge_index": spare(model, graph.edge_index)}
+    if list(taken)[:2] != list(inputs) and inputs.keys() <= taken.keys() and not unnamed:
+        return _completed(model, model(**inputs, **more))  # they stand in another order
+    return _completed(model, model(*inputs.values(), *unnamed, **more))
+
+
+def takes_data(model: nn.Module) -> bool:
+    """Whether a model's ``forward`` takes one graph, as PyG's examples do: ``forward(data)``.
+
+    So it does where it needs no other argument than the first, and that one is annotated as ``Data`` or
+    ``Batch``, or called ``data``, ``batch``, ``graph`` or ``g``, or by no name and no type of features.
+
+    >>> class Net(nn.Module):
+    ...     def forward(self, data): ...
+    >>> takes_data(Net()), takes_data(nn.Linear(2, 2))
+    (True, False)
+    """
+    return _takes_data(_arguments(model))
+
+
+def _takes_data(taken: Mapping[str, inspect.Parameter]) -> bool:
+    named = [one for one in taken.values() if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+    needed = [one for one in named if one.default is one.empty]
+    if not named or named[0] is not next(iter(taken.values())) or {"edge_index", "generator"} & taken.keys():
+        return False
+    first, kind = named[0], named[0].annotation
+    kind = (kind if isinstance(kind, str) else getattr(kind, "__name__", "")).rpartition(".")[2]
+    alone = needed == [first] and first.name not in OF_FEATURES and kind != "Tensor"
+    return len(needed) <= 1 and (kind in GRAPHS or first.name in OF_GRAPHS or alone)
+
+
+def _as_data(graph: Data) -> Data:
+    """Copies of the inputs of a graph as PyG's models read them, without answers and masks."""
+    fields = {
+        key: graph[key].clone() for key in ("x", "edge_index", *EDGE_FIELDS) if graph.get(key) is not None
+    }
+    of = graph.get("graph")
+    if of is None:
+        return Data(**fields)
+    sizes = torch.bincount(of, minlength=_graphs_in(graph))
+    ends = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
+    return Batch(**fields, batch=of.clone(), graph=of.clone(), ptr=ends)
+
+
+def _graphs_in(graph: Data) -> int:
+    y = graph.get("y")
+    known = len(y) if isinstance(y, Tensor) else 0
+    return max(known, int(graph.graph.max()) + 1 if len(graph.graph) else 0)
+
+
+def first_scores(made: Any) -> Any:
+    """The scores in what a model gives: the first tensor of several, or those that a dict calls so.
+
+    >>> first_scores((torch.ones(2), None)), first_scores({"loss": None, "logits": torch.ones(1)})
+    (tensor([1., 1.]), tensor([1.]))
+    """
+    if isinstance(made, Mapping):
+        return next((made[key] for key in SCORES if isinstance(made.get(key), Tensor)), made)
+    if isinstance(made, tuple | list):
+        return next((one for one in made if isinstance(one, Tensor)), made)
+    return made
+
+
+def _completed(model: nn.Module, made: Any) -> Tensor:
+    """The scores in what a model gives: a column a class where a user's model gives one for two classes.
+
+    A number for each, ``[n]``, becomes ``[n, 1]``. What is no tensor is left to the checks.
+    """
+    scores: Tensor = first_scores(made)
+    outputs: tuple[int, int] | None = vars(model).get(OUTPUTS)
+    if outputs is None or not isinstance(scores, Tensor):
+        return scores
+    classes, positive = outputs
+    if scores.dim() == 1 and classes in (1, 2):
+        scores = scores.unsqueeze(1)
+    if classes == 2 and scores.dim() == 2 and scores.shape[1] == 1:
+        nothing = torch.zeros_like(scores)
+        scores = torch.cat([nothing, scores] if positive else [scores, nothing], dim=1)
     return scores
 
 
@@ -155,6 +254,8 @@ def reads(model: nn.Module) -> tuple[str, ...]:
     (('edge_weight',), ('edge_attr',))
     """
     taken = _arguments(model)
+    if not _ours(model) and _takes_data(taken):
+        return EDGE_FIELDS  # which of them it looks at, nobody sees
     # PyG's ready models name both and pass on what their layers take
     return tuple(key for key in EDGE_FIELDS if key in taken and getattr(model, f"supports_{key}", True))
 
@@ -194,12 +295,26 @@ def check_fits(given: Given, schema: Schema, device: torch.device = CPU) -> None
         "edge_attr": schema.edge_attr != NO_EDGE_ATTR or schema.bonds,
     }
     for key in reads(model):
-        if _arguments(model)[key].default is inspect.Parameter.empty and not needed[key]:
+        argument = _arguments(model).get(key)
+        if argument is not None and argument.default is inspect.Parameter.empty and not needed[key]:
             raise BadInput(f"model {name} needs {key}, but the data have none: add it, or make it optional")
+    outputs = vars(model).pop(OUTPUTS, None)  # what it gives by itself
     with seeded(0, device), on_device(model, device):
-        scores = _probe(model, schema, device)
+        made = _probe(model, schema, device)
     rows = 2 if schema.kind == "graph" else NODES
-    scores = check_scores(scores, rows, schema.classes, f"model {name}", schema.kind)
+    if outputs is not None:
+        vars(model)[OUTPUTS] = outputs
+        completed = _completed(model, made)
+        if outputs[0] == 2 and completed is not made:
+            warnings.warn(
+                f"model {name} gives one column for two classes: it is taken as the score of class "
+                f"{schema.positive}, beside 0 for the other",
+                DataWarning,
+                stacklevel=2,
+            )
+        made = completed
+    columns = _columns(made, schema)
+    scores = check_scores(made, rows, columns, f"model {name}", schema.kind)
     if not is_finite(scores) and not _finite_on_ones(model, schema):
         raise BadInput(
             f"model {name} gives scores that are NaN or infinite on a made-up graph: look for a division by "
@@ -211,8 +326,15 @@ def check_fits(given: Given, schema: Schema, device: torch.device = CPU) -> None
         made, who = _probe(model, schema, device, trains=True), f"model {name}: forward"
         if made is None:
             return
-        scores = check_scores(made, rows, schema.classes, f"{who}, in training,", schema.kind)
+        scores = check_scores(made, rows, columns, f"{who}, in training,", schema.kind)
         check_trains(scores, model, who)  # where its parameters lie
+
+
+def _columns(made: object, schema: Schema) -> int:
+    """How many columns a model has to give: the data's outputs, or any where ends of links are embedded."""
+    if schema.task in OF_LINKS and isinstance(made, Tensor) and made.dim() == 2:
+        return max(made.shape[1], 1)
+    return schema.classes
 
 
 def _check_registered(model: nn.Module) -> None:
@@ -407,7 +529,7 @@ def _unfit(model: nn.Module, schema: Schema, error: Exception) -> str:
     return (
         f"model {name} fails on x [nodes, {schema.features}] and edge_index [2, edges] "
         f"({type(error).__name__}: {_line(error)}): its forward takes x and edge_index, and by name "
-        "edge_weight, edge_attr and batch"
+        "edge_weight, edge_attr and batch; or it takes one graph, forward(data)"
     )
 
 

@@ -20,7 +20,8 @@ TITLES = {
 def key_of(ran: Sequence[Point]) -> str:
     """The score that a page is about."""
     scores = ran[0].accuracy.named() if ran else {}
-    return next((k for k in ("global", "auc", "mae", "local") if k in scores), "global")
+    first = ran[0].measure if ran else ""
+    return next((k for k in (first, "global", "auc", "mae", "local") if k in scores), "global")
 
 
 def score_of(row: Point | WithoutGraph, key: str) -> float | None:

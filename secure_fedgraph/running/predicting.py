@@ -10,6 +10,8 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm, State
 from secure_fedgraph.errors import BadInput, wrong_type
+from secure_fedgraph.graph.conversions import plain
+from secure_fedgraph.graph.data.checks import check_inputs
 from secure_fedgraph.graph.data.own_graph import NAMES, checked_graph
 from secure_fedgraph.graph.data.splits import MASKS
 from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
@@ -21,7 +23,7 @@ from secure_fedgraph.models.targets import in_units
 
 WHOSE = "data to predict"
 """What messages call them."""
-_NOT_READ = ("y", *MASKS, *NAMES, "task", "positive", "low", "high")
+_NOT_READ = ("y", *MASKS, *NAMES, "edge_label", "edge_label_index", "task", "positive", "low", "high")
 """Answers, and words about them."""
 
 
@@ -88,9 +90,11 @@ def _inputs(data: Data, schema: Schema, name: str) -> tuple[Data, list[str]]:
     if not isinstance(data, Data):
         raise wrong_type(name, data, "give a PyG Data")
     given = {key: data[key] for key in data.keys() if key not in _NOT_READ}  # noqa: SIM118  # Data's own
-    x = given.get("x")
-    nodes = len(x) if isinstance(x, Tensor) and x.dim() else 0
-    graph, notes = checked_graph(Data(**given, y=torch.zeros(nodes, dtype=torch.long)), name, 0)
+    made, notes = plain(Data(**given), name, whole=schema.kind == GraphSetDataset.kind)
+    check_inputs(made, name)
+    made.y = torch.zeros(len(made.x), dtype=torch.long)
+    graph, _, more = checked_graph(made, name, 0)
+    notes += more
     del graph.y
     if graph.x.shape[1] != schema.features:
         raise BadInput(

@@ -169,9 +169,9 @@ def put(place: Any, value: Any) -> Any:
     [
         (spoiled(x=put((7, 2), float("nan"))), r"not finite, the first at node 7, column 2 \(nan\)"),
         (spoiled(x=put((7, 2), float("-inf"))), r"node 7, column 2 \(-inf\)"),
-        (spoiled(x=lambda x: x.long()), "convert it with x.float"),
+        (spoiled(x=lambda x: x.to(torch.complex64)), "convert it with x.float"),
         (spoiled(y=put(5, -2)), "node 5 has label -2"),
-        (spoiled(y=lambda y: y.float()), "integer class labels"),
+        (spoiled(y=lambda y: y.to(torch.complex64)), "integer class labels"),
         (spoiled(y=lambda y: y[:-1]), "one label per node"),
         (spoiled(edge_index=put((0, 0), 60)), "names node 60, but nodes run from 0 to 59"),
         (spoiled(edge_index=lambda e: e.T), "edge_index has shape"),
@@ -208,7 +208,7 @@ def test_owners_that_cannot_be_made(options: dict[str, Any], words: str) -> None
 def test_data_of_another_kind_is_refused() -> None:
     with pytest.raises(BadInput, match="data of owner-0 is an int"):
         sfg.federate([1, 2, 3])  # type: ignore[arg-type]
-    with pytest.raises(BadInput, match="data is of type set: give a data set's name, a PyG Data, or a dict"):
+    with pytest.raises(BadInput, match="data is of type set: give a data set's name, a PyG Data, a list"):
         sfg.federate({1, 2, 3})  # type: ignore[arg-type]
     with pytest.raises(BadInput, match=r"'coral'.*'cora'"):
         sfg.federate("coral")

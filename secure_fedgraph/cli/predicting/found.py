@@ -102,8 +102,12 @@ def _of_run(folder: Path, algorithm: str | None, schema: Path | None) -> Found:
             f"{folder / 'result.json'} is of tables by another schema (digest {noted[:16]}…, and "
             f"{tables.digest[:16]}… is here): put the run's {SCHEMA} back"
         )
-    threshold = run.metrics.get("threshold")
-    names = tuple(run.data.class_names)
+    threshold, names = run.metrics.get("threshold"), tuple(run.data.class_names)
+    if tables is not None and names and names != tables.class_names:
+        raise BadInput(
+            f"{folder / 'result.json'} names classes {', '.join(names)[:80]!r}, and the schema "
+            f"{', '.join(tables.class_names)[:80]!r}: put copies of both back that are of one run"
+        )
     return _ready(kept, name, tables, names, None if threshold is None else threshold.value)
 
 

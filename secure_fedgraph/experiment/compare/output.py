@@ -10,7 +10,7 @@ from typing import Any
 
 from secure_fedgraph import files
 from secure_fedgraph.experiment import schema
-from secure_fedgraph.experiment.compare.summary import pareto
+from secure_fedgraph.experiment.compare.summary import by_one_metric, pareto
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import versions
 
@@ -24,6 +24,7 @@ def compare_result(
     attacks: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The ``secure-fedgraph/compare/1`` object."""
+    rows = by_one_metric(rows)
     result = {
         "schema": "secure-fedgraph/compare/1",
         "command": command,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any, Protocol
@@ -77,6 +78,7 @@ def row_of(
         "larger_units": why_larger(units, unit, held.get("holders", 1)),
         "form": results[0].get("form", {}),
         "measure": results[0]["metric"],
+        "metrics": _metrics(results),
         "accuracy": {key: fmean(values) for key, values in scores.items()},
         "std": {key: stdev(values) if len(values) > 1 else 0.0 for key, values in scores.items()},
         "interval": {key: _interval(values) for key, values in scores.items()},
@@ -91,6 +93,31 @@ def row_of(
         **_left_out(outcomes),
         **{"leak": {}, "leaks": {}, **(leaks or {})},
     }
+
+
+def _metrics(results: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """Each metric that all seeds have: means of its values and of its intervals' ends."""
+    shared = [name for name in results[0].get("metrics", {}) if all(name in r["metrics"] for r in results)]
+    ends = ("global", "low", "high")
+    return {name: {end: fmean(r["metrics"][name][end] for r in results) for end in ends} for name in shared}
+
+
+def by_one_metric(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same points with one metric at their head: that of most points, where all that ran have it.
+
+    Which metric says most follows from the classes' shares, which noise may turn a little.
+    """
+    ran = [row for row in rows if row["outcome"] == RAN]
+    asked = Counter(row["measure"] for row in ran).most_common(1)
+    name = asked[0][0] if asked else ""
+    if not name or not all(name in row["accuracy"] or name in row["metrics"] for row in ran):
+        return rows
+    for row in ran:
+        row["measure"] = name
+        if name != "accuracy" and name not in row["accuracy"]:
+            row["accuracy"] = {**row["accuracy"], name: row["metrics"][name]["global"]}
+            row["std"], row["interval"] = {**row["std"], name: 0.0}, {**row["interval"], name: None}
+    return rows
 
 
 def _most(results: Sequence[Mapping[str, Any]], unit: str) -> float:
@@ -120,7 +147,9 @@ def _interval(values: Sequence[float]) -> list[float] | None:
     if len(values) < 2:
         return None
     half = float(stats.t.ppf(0.975, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
-    return [fmean(values) - half, fmean(values) + half]
+    low, high = fmean(values) - half, fmean(values) + half
+    shares = all(0 <= one <= 1 for one in values)  # what lies between 0 and 1 has no mean beyond
+    return [max(low, 0.0), min(high, 1.0)] if shares else [low, high]
 
 
 BESIDE = {"personal": "own", "personal_global": "own_global"}
@@ -269,5 +298,8 @@ def pareto(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 def score_of(row: Mapping[str, Any]) -> float:
     """A point's score: on all test data where there are any. Errors are negated: higher is better."""
     accuracy = row["accuracy"]
-    key = next(k for k in ("global", "auc", "local", "mae", *accuracy) if k in accuracy)
-    return -float(accuracy[key]) if key == "mae" else float(accuracy[key])
+    first = row.get("measure", "accuracy")
+    key = next((k for k in (first, "global", "auc", "local", "mae", *accuracy) if k in accuracy), None)
+    if key is None:
+        return -math.inf
+    return -float(accuracy[key]) if key in ("mae", "rmse", "brier") else float(accuracy[key])

@@ -15,7 +15,7 @@ from secure_fedgraph.experiment.schema.part import (
     Seconds,
     UnitName,
 )
-from secure_fedgraph.experiment.schema.run import LeftOut
+from secure_fedgraph.experiment.schema.run import LeftOut, MetricReport
 from secure_fedgraph.experiment.schema.settings import Config
 
 WORTH, NOT_WORTH, UNDECIDED = "Worth spending", "Not worth spending", "Undecided"
@@ -77,7 +77,7 @@ class WithoutGraph(Part):
 
 _OF_RUNS = (
     *("spent", "accountant", "computational", "units", "larger_units", "form", "measure"),
-    *("accuracy", "std", "interval", "each", "bytes", "seconds", "leak", "leaks"),
+    *("metrics", "accuracy", "std", "interval", "each", "bytes", "seconds", "leak", "leaks"),
 )
 
 MEASURED = ("spent", "accuracy", "seeds", "bytes", "seconds")
@@ -113,6 +113,8 @@ class Point(Part):
     """Why another unit's epsilon is larger than that of the one that the noise is for, in a sentence each."""
     form: JsonTable = {}
     measure: str = "accuracy"
+    metrics: dict[str, MetricReport] = {}
+    """By name: means over seeds."""
     accuracy: Scores = Scores()
     std: Scores = Scores()
     interval: dict[str, list[float] | None] = {}

@@ -57,7 +57,7 @@ class Settings(Part):
     training: JsonTable = {}
     protection: JsonTable = {}
     dataset: JsonTable = {}
-    split: JsonTable = {}
+    split: JsonTable | int = {}
     metric: str | None = None
     silos: dict[str, str] = {}
     rows: str | None = None

@@ -9,12 +9,10 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.answers import FLOATS, WHOLE
 
 LARGEST = 1e9
 """The largest feature or rating that is trained on: squares of sums of such numbers stay within float32."""
-FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
-"""Types of features and of labels; torch computes almost nothing on others, such as float8 and uint64."""
 AT_ONCE = 2**18
 """Numbers that are checked at once: a matrix that is mapped from a file is never in memory as a whole."""
 UNLABELLED = -1
@@ -33,16 +31,31 @@ def check_graph(graph: Data, name: str, classes: int | None = None) -> None:
     Raises:
         BadInput: one sentence on what is wrong and where.
     """
-    for key in ("x", "edge_index", "y"):
+    _check_tensors(graph, name, ("x", "edge_index", "y"))
+    _check_features(graph.x, name)
+    _check_labels(graph.y, graph.x.shape[0], name, classes)
+    _check_edges(graph.edge_index, graph.x.shape[0], name)
+
+
+def check_inputs(graph: Data, name: str) -> None:
+    """The same of features and links alone.
+
+    Raises:
+        BadInput: one sentence on what is wrong and where.
+    """
+    _check_tensors(graph, name, ("x", "edge_index"))
+    _check_features(graph.x, name)
+    _check_edges(graph.edge_index, graph.x.shape[0], name)
+
+
+def _check_tensors(graph: Data, name: str, keys: tuple[str, ...]) -> None:
+    for key in keys:
         if not isinstance(graph.get(key), Tensor):
             raise BadInput(f"{name}: the graph has no tensor {key!r}; give x, edge_index and y.")
         if graph[key].is_nested or graph[key].is_meta:
             raise BadInput(f"{name}: {key} is a nested tensor or has no numbers; give a plain tensor.")
         if graph[key].layout is not torch.strided:
             raise BadInput(f"{name}: {key} is {graph[key].layout}; convert it with {key}.to_dense().")
-    _check_features(graph.x, name)
-    _check_labels(graph.y, graph.x.shape[0], name, classes)
-    _check_edges(graph.edge_index, graph.x.shape[0], name)
 
 
 def check_owner(data: Data, owner_name: str) -> None:
@@ -122,15 +135,11 @@ def _check_features(x: Tensor, name: str) -> None:
 
 def _check_labels(y: Tensor, nodes: int, name: str, classes: int | None) -> None:
     if y.dim() != 1 or y.shape[0] != nodes:
-        several = y.dim() == 2 and y.shape[0] == nodes and y.shape[1] > 1
-        what = ", which is several labels a node: these are not learned" if several else ""
         raise BadInput(
-            f"{name}: y has shape {tuple(y.shape)} for {nodes} nodes{what}; "
-            f"give one label per node, [{nodes}]."
+            f"{name}: y has shape {tuple(y.shape)} for {nodes} nodes; give one label per node, [{nodes}]."
         )
     if y.dtype not in WHOLE:
-        what = "; numbers are not learned (no regression)" if y.is_floating_point() else ""
-        raise BadInput(f"{name}: y has type {y.dtype}{what}; give integer class labels.")
+        raise BadInput(f"{name}: y has type {y.dtype}; give integer class labels.")
     lowest, highest = int(y.min()), int(y.max())
     if lowest < UNLABELLED:
         node = int((y < UNLABELLED).nonzero()[0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 import torch
@@ -11,13 +11,16 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.answers import Target, answered, answers_of, check_varied, is_plain, target_of
+from secure_fedgraph.graph.conversions import plain, plain_masks
 from secure_fedgraph.graph.data.canonical import content_digest
-from secure_fedgraph.graph.data.checks import check_graph
+from secure_fedgraph.graph.data.checks import check_inputs
 from secure_fedgraph.graph.data.splits import MASKS, stratified
 from secure_fedgraph.graph.data.store import digest_of_data
 from secure_fedgraph.graph.kinds import GraphDataset
 from secure_fedgraph.graph.mapped import is_mapped
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS
+from secure_fedgraph.graph.schema import OF_LINKS, Task
 from secure_fedgraph.graph.seeds import sub_seed
 
 NAME = "your graph"
@@ -29,43 +32,60 @@ class DataWarning(UserWarning):
     """A part of a user's data is not used, or something was added to the data."""
 
 
-def own_dataset(data: Data, seed: int) -> GraphDataset:
+def own_dataset(
+    data: Data, seed: int, task: str | None = None, column: int | None = None, notes: Sequence[str] = ()
+) -> GraphDataset:
     """A user's graph, checked, copied and completed.
 
     Guarantees:
         - nodes outside a given ``train_mask`` are not trained on; likewise ``val_mask`` and ``test_mask``;
-        - nodes with ``y = -1`` are in no mask;
-        - every field that is not used, and every mask that was derived, is named in one :class:`DataWarning`;
+        - nodes without a label (``y = -1``, or NaN) are in no mask;
+        - every field that was converted or is not used, and every mask that was derived, is named in one
+          :class:`DataWarning`;
         - the given graph is not changed, nor do the two share a tensor but features that are mapped.
 
     Args:
-        data: ``x [N, F]``, ``edge_index [2, E]`` and ``y [N]``, -1 where a node has no class; optional are
-            ``edge_weight [E]``, ``edge_attr [E]`` or ``[E, D]``, boolean masks ``[N]``, and the words
-            ``feature_names`` and ``class_names``, which pages print.
+        data: ``edge_index [2, E]`` or ``adj_t``, ``x [N, F]`` where nodes have features, and ``y``, as
+            :func:`~secure_fedgraph.graph.answers.target_of` takes it; optional are ``edge_weight [E]``,
+            ``edge_attr [E]`` or ``[E, D]``, masks ``[N]`` or ``[N, splits]``, and the words ``feature_names``
+            and ``class_names``, which pages print. Of links that are classified, ``edge_label_index`` and
+            ``edge_label`` stand in the place of ``y``, and masks are of them.
         seed: of the masks that are derived.
+        task: what is learned, where the answers do not show it.
+        column: which of several splits is used.
+        notes: what was converted before.
 
     Raises:
         BadInput: for a graph that cannot be used, naming the field and the mend.
     """
-    graph, notes = checked_graph(data, NAME, seed, also=NAMES)
-    _check_classes(graph.y)
-    classes = int(graph.y.max()) + 1
+    graph, target, said = checked_graph(data, NAME, seed, also=NAMES, task=task, column=column)
+    if target.task in (Task.CLASSES, Task.LINK_CLASSES):
+        _check_classes(graph.y)
+    if target.task != Task.LINKS:
+        check_varied([graph.y], NAME)
     features, named = (words_of(data, key, NAME) for key in NAMES)
-    for key, words, many in (("feature_names", features, graph.x.shape[1]), ("class_names", named, classes)):
+    for key, words, many in (
+        ("feature_names", features, graph.x.shape[1]),
+        ("class_names", named, target.outputs),
+    ):
         if words and len(words) < many:
             raise BadInput(f"{NAME}: {key} has {len(words)} names for {many}: name all of them, or none")
-    plain = set(graph.keys()) == {"x", "edge_index", "y"}
-    if notes:
-        warnings.warn(f"{NAME}: {'; '.join(notes)}", DataWarning, stacklevel=4)
+    is_plain = target.task == Task.CLASSES and set(graph.keys()) == {"x", "edge_index", "y"}
+    if said or notes:
+        warnings.warn(f"{NAME}: {'; '.join([*notes, *said])}", DataWarning, stacklevel=4)
     return GraphDataset(
         name=NAME,
         graph=graph,
         source="given",
-        digest=content_digest(graph) if plain else digest_of_data(graph),
+        digest=content_digest(graph) if is_plain else digest_of_data(graph),
         features=graph.x.shape[1],
-        classes=classes,
+        classes=target.outputs,
         feature_names=features,
-        class_names=named[:classes],
+        class_names=named[: target.outputs],
+        task=target.task,
+        positive=target.positive_of(NAME),
+        low=target.low,
+        high=target.high,
     )
 
 
@@ -75,8 +95,10 @@ def checked_graph(
     seed: int,
     needs: tuple[str, ...] = ("test_mask", "train_mask"),
     also: tuple[str, ...] = (),
-) -> tuple[Data, list[str]]:
-    """A copy of the fields of a graph that are used, and notes on those that are not.
+    task: str | None = None,
+    column: int | None = None,
+) -> tuple[Data, Target, list[str]]:
+    """A copy of the fields of a graph that are used, what is learned of it, and notes.
 
     Args:
         data: as :func:`own_dataset` takes it.
@@ -84,27 +106,36 @@ def checked_graph(
         seed: of the masks that are derived.
         needs: masks that must name a node, where there are masks.
         also: further fields that the caller uses, which are not copied.
+        task, column: as :func:`own_dataset` takes them.
 
     Returns:
-        The graph, with all three masks or none.
+        The graph, with all three masks or none; what is learned; and notes on fields that were converted or
+        are not used. Where links are classified, ``y`` and masks are of them, and ``edge_label`` is ``y``.
 
     Raises:
         BadInput: naming the field and the mend.
     """
-    check_graph(data, name)
+    data, notes = plain(data, name)
+    check_inputs(data, name)
+    nodes = data.x.shape[0]
+    y, target, said = target_of(data, nodes, name, task)
+    notes += said
     graph = Data(
         x=data.x if is_mapped(data.x) else _copied(data.x, torch.float32),
         edge_index=_copied(data.edge_index, torch.long),
-        y=_copied(data.y, torch.long),
+        y=torch.zeros(nodes, dtype=torch.long) if y is None else y,
     )
-    notes = list(_dropped(data, also))
+    if target.task in OF_LINKS and y is not None:
+        graph.edge_label_index, graph.edge_label = data.edge_label_index, y
+    notes += plain_masks(data, len(graph.y), name, column)
+    notes += _dropped(data, (*also, *target.reads))
     for key in EDGE_FIELDS:
         if data.get(key) is not None:
             graph[key] = _edge_field(name, key, data[key], graph.edge_index.shape[1])
     notes += _each_link_once(graph, name)
     if any(data.get(key) is not None for key in MASKS):
         notes += _masked(graph, data, name, seed, needs)
-    return graph, notes
+    return graph, target, notes
 
 
 def _check_classes(y: Tensor) -> None:
@@ -159,10 +190,11 @@ def _edge_field(name: str, key: str, value: object, edges: int) -> Tensor:
     shapes = "[edges]" if key == "edge_weight" else "[edges] or [edges, columns]"
     if not isinstance(value, Tensor):
         raise BadInput(f"{name}: {key} is of type {type(value).__name__}; give a tensor {shapes}")
-    fits = value.dim() in ((1,) if key == "edge_weight" else (1, 2)) and value.shape[0] == edges
-    if not fits or value.layout is not torch.strided:
+    if not is_plain(value):
+        raise BadInput(f"{name}: {key} has type {value.dtype} and is no plain tensor; give {shapes}")
+    if value.dim() not in ((1,) if key == "edge_weight" else (1, 2)) or value.shape[0] != edges:
         raise BadInput(f"{name}: {key} has shape {tuple(value.shape)} for {edges} edges; give {shapes}")
-    if value.is_complex() or value.is_quantized:
+    if value.is_complex():
         raise BadInput(f"{name}: {key} has type {value.dtype}; give real numbers")
     numbers = _copied(value, torch.float32)
     if not bool(torch.isfinite(numbers).all()):
@@ -173,7 +205,7 @@ def _edge_field(name: str, key: str, value: object, edges: int) -> Tensor:
 
 def _masked(graph: Data, data: Data, name: str, seed: int, needs: tuple[str, ...]) -> list[str]:
     """Sets the graph's three masks; returns notes on nodes that were left out and on derived masks."""
-    nodes, labelled = len(graph.y), graph.y >= 0
+    nodes, labelled = len(graph.y), answered(graph.y)
     given = {key: _mask(name, key, data[key], nodes) for key in MASKS if data.get(key) is not None}
     for first, second in combinations(given, 2):
         both = given[first] & given[second]
@@ -222,18 +254,15 @@ def _derived(rest: Tensor, y: Tensor, missing: list[str], seed: int) -> dict[str
     if not missing:
         return {}
     first, second = shares[tuple(missing)]
-    parts = stratified(torch.where(rest, y, -1), sub_seed(seed, "missing masks"), first, second)
+    parts = stratified(answers_of(y, rest), sub_seed(seed, "missing masks"), first, second)
     return dict(zip(missing, parts, strict=False))
 
 
 def _mask(name: str, key: str, value: object, nodes: int) -> Tensor:
     if not isinstance(value, Tensor):
         raise BadInput(f"{name}: {key} is of type {type(value).__name__}; give booleans [{nodes}]")
-    if value.dim() == 2 and value.shape[0] == nodes:
-        raise BadInput(
-            f"{name}: {key} has shape {tuple(value.shape)}, which is {value.shape[1]} splits; choose one, "
-            f"such as data.{key} = data.{key}[:, 0], and the same of the other masks"
-        )
+    if value.is_nested or value.is_meta:
+        raise BadInput(f"{name}: {key} is no plain tensor; give booleans [{nodes}]")
     if value.shape != (nodes,):
         raise BadInput(
             f"{name}: {key} has shape {tuple(value.shape)} for {nodes} nodes; give booleans [{nodes}]"

@@ -7,10 +7,8 @@ import torch
 from torch import Tensor
 
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.answers import MASKS as MASKS
 from secure_fedgraph.graph.answers import answered
-
-MASKS = ("train_mask", "val_mask", "test_mask")
-"""Which nodes are which, booleans ``[N]``."""
 
 
 def stratified(y: Tensor, seed: int, train: float = 0.6, val: float = 0.2) -> tuple[Tensor, Tensor, Tensor]:

@@ -9,6 +9,7 @@ import torch
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.answers import counts_of_classes
 from secure_fedgraph.graph.data.splits import stratified
 from secure_fedgraph.graph.kinds import GraphSetDataset
 from secure_fedgraph.graph.partition.result import EVERYBODY, Partition, TestSet, owner_names
@@ -70,7 +71,7 @@ def agents(
     shares = _check(low=low, medium=medium, high=high) if perturbed else {}
     if clients < 1:
         raise BadInput(f"clients is {clients}: give 1 or more")
-    y = torch.cat([graph.y.flatten() for graph in dataset.graphs])
+    y = torch.cat([graph.y.reshape(1, -1) for graph in dataset.graphs]).squeeze(1)
     dealt_out, _, in_test = stratified(y, sub_seed(seed, "global test"), 1 - global_test, 0.0)
     rest = dealt_out.nonzero().flatten().numpy()
     if len(rest) < LEAST * clients:
@@ -103,7 +104,7 @@ def agents(
         "sizes": [len(owner.y) for owner in owners],
         "training": [int(owner.train_mask.sum()) for owner in owners],
         "tests": len(test_graphs),
-        "classes": [owner.y.bincount(minlength=dataset.classes).tolist() for owner in owners],
+        **counts_of_classes(owners, dataset.classes),
     }
     if groups:
         facts["quality"] = dict(zip(owner_names(clients), groups, strict=True))

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.answers import answers_of, has_classes
 from secure_fedgraph.graph.partition.kept import WORTH_KEEPING, kept_or_made, key_of
 from secure_fedgraph.graph.sample.links import undirected_links
 from secure_fedgraph.loading import postponed
@@ -104,9 +105,14 @@ def check_settings(delta: float, inside: str, runs: int = 1) -> None:
 
 
 def known_labels(graph: Data) -> Nodes:
-    """``[N]`` the classes that owners learn from: of training nodes, where the graph has a ``train_mask``."""
+    """``[N]`` the classes that owners learn from: of training nodes, where the graph has a ``train_mask``.
+
+    Where nodes have no class, but numbers or several labels, all are -1.
+    """
+    if not has_classes(graph):
+        return np.full(int(graph.num_nodes or 0), -1, dtype=np.int64)
     masked = graph.get("train_mask") is not None
-    labels: Nodes = (torch.where(graph.train_mask, graph.y, -1) if masked else graph.y).numpy()
+    labels: Nodes = (answers_of(graph.y, graph.train_mask) if masked else graph.y).numpy()
     return labels
 
 

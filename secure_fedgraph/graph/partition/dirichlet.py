@@ -8,6 +8,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.answers import counts_of_classes
 from secure_fedgraph.graph.kinds import GraphSetDataset
 from secure_fedgraph.graph.partition.result import Partition, TestSet, owner_names
 from secure_fedgraph.graph.sample.packing import pack, select_graphs, without_answers
@@ -87,7 +88,7 @@ def dirichlet(
         "sizes": [len(owner.y) for owner in owners],
         "training": [int(owner.train_mask.sum()) for owner in owners],
         "tests": [len(part) for part in parts[2]],
-        "classes": [owner.y.bincount(minlength=dataset.classes).tolist() for owner in owners],
+        **counts_of_classes(owners, dataset.classes),
         "concentration": concentration,
     }
     return Partition(owners, test_set, facts, _owner(whole, [np.concatenate(part) for part in parts]))

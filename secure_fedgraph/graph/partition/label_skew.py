@@ -8,6 +8,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.answers import check_classes
 from secure_fedgraph.graph.partition.cross_links import note_cross_links
 from secure_fedgraph.graph.partition.partition import induced
 from secure_fedgraph.graph.partition.result import EVERYBODY, Partition, TestSet, owner_names
@@ -56,12 +57,14 @@ def label_skew(
         test graph, and owners score their own tests.
 
     Raises:
-        BadInput: for settings out of range, or an owner that is left without training nodes.
+        BadInput: for settings out of range, answers that are no classes, or an owner that is left without
+            training nodes.
 
     References:
         FedEgo, ACM TKDD, section 5.1; the released code's figures where the paper's own do not fit its
         Table 7.
     """
+    check_classes(graph, "partition 'label_skew'", "use louvain or random")
     if graph.get("train_mask") is not None:
         raise BadInput(
             "partition 'label_skew' draws its own training, validation and test nodes, and the graph has "

@@ -72,17 +72,25 @@ def induced(graph: Data, nodes: Tensor) -> Data:
 
     Returns:
         ``Data`` with ``x [n, F]``, ``y [n]``, ``edge_index`` numbered from 0, what its edges carry, and
-        ``node_id [n]``, the indices in ``graph``.
+        ``node_id [n]``, the indices in ``graph``. Where links are learned, ``y`` is of those between these
+        nodes, with ``edge_label_index``, ``edge_label``, and ``link_id``, their indices in ``graph``.
     """
     place = torch.full((graph.num_nodes,), -1, dtype=torch.long)
     place[nodes] = torch.arange(len(nodes))
     edges = place[graph.edge_index]
     inside = (edges >= 0).all(dim=0)
+    if graph.get("edge_label") is None:
+        answers = {"y": graph.y[nodes]}
+    else:
+        ends = place[graph.edge_label_index]
+        links = (ends >= 0).all(dim=0).nonzero().flatten()
+        label = graph.edge_label[links]
+        answers = {"y": label, "edge_label_index": ends[:, links], "edge_label": label, "link_id": links}
     return Data(
         x=graph.x[nodes],
-        y=graph.y[nodes],
         edge_index=edges[:, inside],
         node_id=nodes.clone(),
+        **answers,
         **edge_values(graph, inside),
     )
 

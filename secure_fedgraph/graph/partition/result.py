@@ -20,7 +20,8 @@ class TestSet:
     Args:
         inputs: what the referee shows for prediction: features and links where the test graph has them, and
             never a label. Where owners hold the features, only the number of nodes.
-        labels: ``[N]`` the classes of the nodes of ``inputs``.
+        labels: ``[N]`` the classes (or numbers, or labels) of the nodes or graphs of ``inputs``; where links
+            are classified, of the links of its ``edge_label_index``.
         tests: owner, or :data:`EVERYBODY`, -> its test nodes, numbered as in ``inputs``.
         validations: the same for validation nodes; empty where only the owners hold some.
         trainings: owner -> its training nodes; for models that may be trained on pooled data.

@@ -22,7 +22,8 @@ def subgraphs(rule: str, graph: Data, clients: int, seed: int, **settings: Any) 
     """Disjoint induced subgraphs by a rule of :mod:`~secure_fedgraph.graph.partition.partition`.
 
     Test nodes are the owners' own 20 %, classified on the whole graph with every link (the FedSage paper's
-    section 5.1); where the graph has masks, these name the test nodes.
+    section 5.1); where the graph has masks, these name the test nodes. Where links are classified, those
+    between two owners are nobody's, and the owners' own are split in the same way.
 
     Args:
         rule: ``louvain``, ``louvain_compiled`` or ``random``.
@@ -53,14 +54,15 @@ def handed_out(graph: Data, parts: NodeAssignment, names: Sequence[str], seed: i
     owners, node_sets, given = [], [], graph.get("train_mask") is not None
     for number, nodes in enumerate(parts.parts):
         own = induced(graph, nodes)
+        items = own.get("link_id", nodes)
         masks = (
-            tuple(graph[key][nodes] for key in MASKS)
+            tuple(graph[key][items] for key in MASKS)
             if given
             else stratified(own.y, sub_seed(seed, f"split/{number}"))
         )
         own.train_mask, own.val_mask, own.test_mask = masks
         owners.append(own)
-        node_sets.append([nodes[mask] for mask in masks])
+        node_sets.append([items[mask] for mask in masks])
     note_cross_links(graph, owners)
     trainings, validations, tests = (
         {n: f[i] for n, f in zip(names, node_sets, strict=True)} for i in range(3)
@@ -70,17 +72,22 @@ def handed_out(graph: Data, parts: NodeAssignment, names: Sequence[str], seed: i
             raise BadInput(
                 f"no owner has a {what} node: use fewer than {len(owners)} clients or a larger graph"
             )
-    carried = {key: graph[key] for key in EDGE_FIELDS if graph.get(key) is not None}
+    asked = ("edge_label_index",) if graph.get("edge_label") is not None else ()
+    carried = {key: graph[key] for key in (*EDGE_FIELDS, *asked) if graph.get(key) is not None}
     pool = Data(x=graph.x, y=graph.y, edge_index=graph.edge_index, **carried)
+    facts = {**parts.table(), "sizes": list(parts.sizes)}
+    if asked:
+        pool.edge_label = graph.edge_label
+        facts["missing_answers"] = len(graph.y) - sum(len(own.y) for own in owners)
     pool.train_mask, pool.val_mask, pool.test_mask = (
         _mask(graph, nodes_of) for nodes_of in (trainings, validations, tests)
     )
     inputs = Data(x=graph.x, edge_index=graph.edge_index, num_nodes=int(graph.num_nodes), **carried)
     test_set = TestSet(inputs, graph.y, tests, validations, trainings)
-    return Partition(tuple(owners), test_set, {**parts.table(), "sizes": list(parts.sizes)}, pool)
+    return Partition(tuple(owners), test_set, facts, pool)
 
 
 def _mask(graph: Data, nodes: Mapping[str, Tensor]) -> Tensor:
-    mask = torch.zeros(int(graph.num_nodes), dtype=torch.bool)
+    mask = torch.zeros(len(graph.y), dtype=torch.bool)
     mask[torch.cat(list(nodes.values()))] = True
     return mask

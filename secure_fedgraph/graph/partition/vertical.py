@@ -8,6 +8,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.answers import check_classes
 from secure_fedgraph.graph.data.splits import MASKS
 from secure_fedgraph.graph.partition.result import EVERYBODY, Partition, TestSet
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS, edge_values, places_of, undirected_links
@@ -55,11 +56,12 @@ def vertical(
         labels: which owners have labels: ``all``, or only the first ``one``.
 
     Raises:
-        BadInput: for more owners than columns, or settings out of range.
+        BadInput: for more owners than columns, answers that are no classes, or settings out of range.
 
     References:
         Zhang et al., GLASU (arXiv 2303.09531), appendix D.1.
     """
+    check_classes(graph, "a vertical split", "use louvain or random, with another algorithm")
     nodes, columns = graph.x.shape
     if not 1 <= clients <= columns:
         raise BadInput(

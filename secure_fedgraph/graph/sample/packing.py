@@ -14,14 +14,16 @@ def pack(graphs: Sequence[Data]) -> Data:
 
     Returns:
         ``Data`` with ``x [N, F]``, ``edge_index``, ``edge_attr`` where the graphs have it, ``graph [N]``
-        (which graph a node is of) and ``y [graphs]``.
+        (which graph a node is of) and ``y [graphs]``, or ``[graphs, labels]``.
 
     >>> one = Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0, 1], [1, 0]]), y=torch.tensor([1]))
     >>> pack([one, one]).edge_index.tolist(), pack([one, one]).graph.tolist()
     ([[0, 1, 2, 3], [1, 0, 3, 2]], [0, 0, 1, 1])
     """
     union = Batch.from_data_list(list(graphs))
-    packed = Data(x=union.x, edge_index=union.edge_index, y=union.y.flatten(), graph=union.batch)
+    several = union.y.dim() == 2 and union.y.shape[1] > 1
+    y = union.y if several else union.y.flatten()
+    packed = Data(x=union.x, edge_index=union.edge_index, y=y, graph=union.batch)
     if union.get("edge_attr") is not None:
         packed.edge_attr = union.edge_attr
     return packed

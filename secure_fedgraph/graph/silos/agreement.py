@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph.schema import NO_EDGE_ATTR, Schema
+from secure_fedgraph.graph.answers import NOT_SAID
+from secure_fedgraph.graph.schema import NO_EDGE_ATTR, Schema, Task
 
 RESERVED = ("everybody", "outsider", "peers", "pool", "referee", "server")
 """Words that stand for parties of their own, and so for no owner."""
@@ -25,6 +26,10 @@ class Declaration:
         class_names: of its classes; empty where labels are numbers.
         edge_weight: whether its edges have weights.
         edge_attr: columns of ``edge_attr``, as :class:`~secure_fedgraph.graph.schema.Schema` counts them.
+        task: what is learned.
+        positive: of two classes, the one that scores are of; -1 where it does not say.
+        low, high: ends of a number that is learned; both 0 where none is.
+        ranged: whether it gave these ends, rather than its own numbers.
     """
 
     features: int
@@ -33,6 +38,11 @@ class Declaration:
     class_names: tuple[str, ...] = ()
     edge_weight: bool = False
     edge_attr: int = NO_EDGE_ATTR
+    task: str = str(Task.CLASSES)
+    positive: int = NOT_SAID
+    low: float = 0.0
+    high: float = 0.0
+    ranged: bool = False
 
 
 def check_names(names: Mapping[str, object]) -> None:
@@ -81,6 +91,16 @@ def agreed(declared: Mapping[str, Declaration], kind: str, classes: int | None) 
                 "the same columns; owners of columns name their rows (rows=...)"
             )
         _check_feature_names(first, one, name, other)
+        if other.task != one.task:
+            raise BadInput(
+                f"task: {name} has {other.task!r} in its answers and {first} {one.task!r}; say what is "
+                "learned, with task=..., or give answers of one kind"
+            )
+        if one.task == Task.LABELS and (other.classes, other.class_names) != (one.classes, one.class_names):
+            raise BadInput(
+                f"labels: {name} has {other.class_names or other.classes} and {first} "
+                f"{one.class_names or one.classes}; give the same in the same order"
+            )
         if bool(other.class_names) != bool(one.class_names):
             with_names, without = (name, first) if other.class_names else (first, name)
             raise BadInput(f"{with_names} names its classes and {without} numbers them: let both do the same")
@@ -91,12 +111,66 @@ def agreed(declared: Mapping[str, Declaration], kind: str, classes: int | None) 
                     f"{field}: {_said(field, theirs)} at {name} and {_said(field, mine)} at {first}"
                 )
     number = len(class_names(declared)) or max(each.classes for each in declared.values())
+    if classes is not None and one.task not in (Task.CLASSES, Task.LINK_CLASSES) and classes != number:
+        raise BadInput(f"classes = {classes}: task {one.task!r} has {number} outputs; leave classes out")
     if classes is not None:
         if number > classes:
             most = max(declared, key=lambda name: declared[name].classes)
             raise BadInput(f"classes = {classes}: {most} has labels for {number}; give {number} or more")
         number = classes
-    return Schema(one.features, number, kind, edge_weight=one.edge_weight, edge_attr=one.edge_attr)
+    low, high = _range(declared)
+    return Schema(
+        one.features,
+        number,
+        kind,
+        edge_weight=one.edge_weight,
+        edge_attr=one.edge_attr,
+        task=one.task,
+        positive=_positive(declared, number),
+        low=low,
+        high=high,
+    )
+
+
+def _range(declared: Mapping[str, Declaration]) -> tuple[float, float]:
+    """The ends of a number that is learned: as owners give them, else as their numbers have them together."""
+    given = {name: (one.low, one.high) for name, one in declared.items() if one.ranged}
+    least, most = min(one.low for one in declared.values()), max(one.high for one in declared.values())
+    if not given:
+        return least, most
+    first, ends = next(iter(given.items()))
+    for name, other in given.items():
+        if other != ends:
+            raise BadInput(
+                f"low, high: {name} has {other[0]:g} to {other[1]:g} and {first} {ends[0]:g} to {ends[1]:g}; "
+                "give the same"
+            )
+    if (least, most) != ends:
+        name = next(name for name, one in declared.items() if one.low < ends[0] or one.high > ends[1])
+        raise BadInput(
+            f"low, high: {first} gives {ends[0]:g} to {ends[1]:g}, and {name} has numbers outside: give low "
+            "and high to both"
+        )
+    return least, most
+
+
+def _positive(declared: Mapping[str, Declaration], classes: int) -> int:
+    """The positive class of two, in the numbers of all owners' classes; the second where nobody says."""
+    every = class_names(declared)
+    said = {
+        name: every.index(one.class_names[one.positive]) if every else one.positive
+        for name, one in declared.items()
+        if one.positive != NOT_SAID
+    }
+    if not said:
+        return 1
+    first, positive = next(iter(said.items()))
+    for name, other in said.items():
+        if other != positive:
+            raise BadInput(f"positive: class {other} at {name} and {positive} at {first}; give the same")
+    if classes != 2:
+        raise BadInput(f"positive: {first} names one of two classes, and there are {classes}: leave it out")
+    return positive
 
 
 def class_names(declared: Mapping[str, Declaration]) -> tuple[str, ...]:

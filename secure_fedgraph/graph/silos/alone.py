@@ -8,7 +8,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
-from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.graph.silos.agreement import Declaration
 from secure_fedgraph.graph.silos.given import OwnData
 from secure_fedgraph.graph.silos.rows import in_numbers_of, one_graph, one_set
@@ -58,11 +58,12 @@ def owned(
         wanted, has = ("a list of graphs", "one graph") if graphs else ("one graph", "a list of graphs")
         raise BadInput(f"{name} has {has}, and this federation is of {wanted}: give other data")
     if isinstance(data, Data):
-        graph, declared, notes = one_graph(name, number, data, seed)
+        graph, declared, notes = one_graph(name, number, data, seed, schema.task)
     else:
-        graph, declared, notes = one_set(name, number, data, seed)
+        graph, declared, notes = one_set(name, number, data, seed, schema.task)
     check_fits(name, declared, schema, feature_names, class_names)
-    in_numbers_of(class_names, graph, declared.class_names)
+    if schema.task in (Task.CLASSES, Task.LINK_CLASSES):
+        in_numbers_of(class_names, graph, declared.class_names)
     return graph, notes
 
 
@@ -85,6 +86,16 @@ def check_fits(
                 f"{key} is {getattr(declared, key)} in {name}'s data and {getattr(schema, key)} in the "
                 f"federation's file: {mend}"
             )
+    if declared.task != schema.task:
+        raise BadInput(
+            f"task is {declared.task!r} in {name}'s data and {str(schema.task)!r} in the federation's "
+            f"file: {mend}"
+        )
+    if declared.task == Task.NUMBER and not schema.low <= declared.low <= declared.high <= schema.high:
+        raise BadInput(
+            f"{name}'s numbers go from {declared.low:g} to {declared.high:g}, and the federation's file has "
+            f"{schema.low:g} to {schema.high:g}: {mend}"
+        )
     if feature_names and declared.feature_names and tuple(feature_names) != declared.feature_names:
         pairs = zip(declared.feature_names, feature_names, strict=True)
         column, (mine, theirs) = next((n, pair) for n, pair in enumerate(pairs) if pair[0] != pair[1])
@@ -95,6 +106,11 @@ def check_fits(
     strange = sorted(set(declared.class_names) - set(class_names))
     if strange:
         raise BadInput(f"{name}'s data have class {strange[0]!r}, which the federation's file lacks: {mend}")
+    if declared.task in (Task.LABELS, Task.NUMBER) and declared.classes != schema.classes:
+        raise BadInput(
+            f"{name}'s data have {declared.classes} answers each, and the federation's file has "
+            f"{schema.classes}: {mend}"
+        )
     if not class_names and declared.classes > schema.classes:
         raise BadInput(
             f"{name}'s data have labels up to {declared.classes - 1}, and the federation's file has "

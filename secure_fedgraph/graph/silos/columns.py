@@ -11,6 +11,8 @@ import torch
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.answers import check_varied, target_of
+from secure_fedgraph.graph.conversions import plain, plain_masks
 from secure_fedgraph.graph.data.checks import UNLABELLED, check_graph
 from secure_fedgraph.graph.data.own_graph import NAMES, DataWarning, words_of
 from secure_fedgraph.graph.data.splits import MASKS
@@ -18,7 +20,7 @@ from secure_fedgraph.graph.kinds import GraphDataset
 from secure_fedgraph.graph.partition.result import EVERYBODY, TestSet
 from secure_fedgraph.graph.partition.vertical import class_split
 from secure_fedgraph.graph.sample.links import undirected_links
-from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.graph.silos.result import Silos
 
@@ -34,11 +36,13 @@ class Table:
         names: of its rows, each once.
         place: a row's name -> its number in ``data``.
         data: ``x [n, F]``; ``edge_index`` between its own rows, ``y [n]`` and masks where it has them.
+        notes: on fields that were converted.
     """
 
     names: tuple[str, ...]
     place: Mapping[str, int]
     data: Data
+    notes: tuple[str, ...] = ()
 
 
 def owners_of_columns(given: Mapping[str, Data], rows: str, seed: int, classes: int | None) -> Silos:
@@ -90,6 +94,7 @@ def owners_of_columns(given: Mapping[str, Data], rows: str, seed: int, classes: 
     y = _labels({name: labels[name][places[name]] for name in holders}, ordered)
     found = max(int(y.max()) + 1, named)
     _check_classes(y, found, classes, holders)
+    check_varied([y], " and ".join(holders))
     masks = masks_of(tables, holders, places, y, seed)
     known = torch.where(masks[0], y, UNLABELLED)
     owners = {
@@ -126,8 +131,8 @@ def table_of(name: str, data: Data, rows: str) -> Table:
     if given is None:
         raise BadInput(f"{name} has no field {rows!r}: give the names of its rows, one a row")
     if isinstance(given, torch.Tensor):
-        plain = given.layout is torch.strided and not given.is_meta and given.dim() == 1
-        if not plain or given.is_floating_point() or given.is_complex():
+        listed = given.layout is torch.strided and not given.is_meta and given.dim() == 1
+        if not listed or given.is_floating_point() or given.is_complex():
             raise BadInput(f"{name}: {rows} is no list of whole numbers or words")
         given = given.tolist()
     names = list(given) if isinstance(given, list | tuple | np.ndarray) and np.ndim(given) == 1 else [None]
@@ -139,6 +144,10 @@ def table_of(name: str, data: Data, rows: str) -> Table:
         twice = next(word for number, word in enumerate(words) if place[word] != number)
         raise BadInput(f"{name}: {rows} has {twice[:60]!r} more than once; give each row once")
     nodes = len(words)
+    data, notes = plain(data, name)
+    if data.get("y") is not None:
+        data.y, _, said = target_of(data, nodes, name, Task.CLASSES)
+        notes += [*said, *plain_masks(data, nodes, name)]
     links = data.get("edge_index")
     filled = {
         "x": data.get("x"),
@@ -148,7 +157,7 @@ def table_of(name: str, data: Data, rows: str) -> Table:
     if isinstance(filled["x"], torch.Tensor) and filled["x"].dim() == 2 and filled["x"].shape[0] != nodes:
         raise BadInput(f"{name}: {rows} names {nodes} rows, and x has {filled['x'].shape[0]}")
     check_graph(Data(**filled), name)
-    return Table(words, place, data)
+    return Table(words, place, data, tuple(notes))
 
 
 def _one_numbering(given: Mapping[str, Data]) -> tuple[dict[str, torch.Tensor], int]:
@@ -266,7 +275,8 @@ def _warn(tables: Mapping[str, Table], common: int, rows: str) -> None:
     if notes:
         notes = [f"rows that not every owner has by {rows!r} are left out: {', '.join(notes)}"]
     for name, table in tables.items():
-        used = {rows, "x", "y", "edge_index", "num_nodes", *NAMES}
+        notes += [f"{name}: {one}" for one in table.notes]
+        used = {rows, "x", "y", "edge_index", "num_nodes", "task", *NAMES}
         if table.data.get("y") is not None:
             used |= {*MASKS}
         unused = sorted(key for key in set(table.data.keys()) - used if table.data[key] is not None)

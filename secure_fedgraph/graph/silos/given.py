@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias, TypeGuard
+from typing import Any, TypeAlias, TypeGuard
 
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput, check_whole, wrong_type
 from secure_fedgraph.graph.data.own_graph import DataWarning
 from secure_fedgraph.graph.data.store import digest_of_data
+from secure_fedgraph.graph.own.objects import brought
 from secure_fedgraph.graph.partition.result import owner_names
+from secure_fedgraph.graph.schema import Task
 from secure_fedgraph.graph.silos.agreement import check_names
 from secure_fedgraph.graph.silos.columns import owners_of_columns
 from secure_fedgraph.graph.silos.result import Silos
@@ -33,17 +35,22 @@ def silos_of(
     classes: int | None = None,
     rows: str | None = None,
     holders: int = 1,
+    task: str | None = None,
+    column: int | None = None,
 ) -> Silos:
     """Owners' own data, checked against each other.
 
     Args:
-        data: each owner's graph or set of graphs, by name; a list gives ``owner-0`` and so on. Owners are
-            sorted by name.
+        data: each owner's graph or set of graphs, by name, or what
+            :func:`~secure_fedgraph.graph.own.objects.brought` makes one of; a list gives ``owner-0`` and so
+            on. Owners are sorted by name.
         seed: of everything that is drawn.
         classes: how many there are, where it is more than the data show.
         rows: for owners of columns, the field that names their rows.
         holders: how many owners may hold the same node or graph; a budget counts them all. Owners of columns
             hold every node together.
+        task: what is learned, where the answers do not show it.
+        column: which of several splits is used.
 
     Raises:
         BadInput: naming the owner, what is wrong, and the mend.
@@ -59,7 +66,11 @@ def silos_of(
         raise BadInput(
             f"holders = {holders}: with rows = {rows!r} every owner holds every node; leave holders out"
         )
-    given = {name: named[name] for name in sorted(named)}
+    given, notes = dict[str, Any](), list[str]()
+    for name in sorted(named):
+        made, said = brought(named[name], f"data of {name}")
+        given[name] = named[name] if made is None else made
+        notes += [f"{name}: {one}" for one in said]
     graphs = {name: one for name, one in given.items() if isinstance(one, Data)}
     sets = {name: one for name, one in given.items() if isinstance(one, list | tuple)}
     for name, one in given.items():
@@ -72,9 +83,13 @@ def silos_of(
     if rows is not None:
         if sets or not isinstance(rows, str):
             raise BadInput(f"rows = {rows!r}: name a field of each owner's one Data, such as 'id'")
+        if task not in (None, Task.CLASSES):
+            raise BadInput(
+                f"task = {str(task)!r}: owners of columns (rows = {rows!r}) learn classes; leave it out"
+            )
         return owners_of_columns(graphs, rows, seed, classes)
-    made = owners_of_sets if sets else owners_of_graphs
-    silos = made(sets or graphs, seed, classes, holders)
+    made_of = owners_of_sets if sets else owners_of_graphs
+    silos = made_of(sets or graphs, seed, classes, holders, task, column, notes)
     _warn_of_copies(silos, holders)
     return silos
 

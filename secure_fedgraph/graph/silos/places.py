@@ -8,7 +8,7 @@ from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.data.rawfiles import RAW
 from secure_fedgraph.graph.tables.reading import SUFFIXES
 
-FILES = (".pt", *SUFFIXES)
+FILES = (".pt", ".npz", *SUFFIXES)
 """How the names of own files end."""
 FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 PUBLISHED = {f"{raw.pyg}/{raw.argument}".lower(): name for name, raw in RAW.items() if raw.pyg}

@@ -14,7 +14,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from scipy.sparse import issparse
 from torch_geometric.data import Data
 from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.storage import GlobalStorage
@@ -22,6 +24,8 @@ from torch_geometric.data.storage import GlobalStorage
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.data.own_graph import DataWarning
 from secure_fedgraph.graph.mapped import map_features
+from secure_fedgraph.graph.own.arrays import arrays_in
+from secure_fedgraph.graph.own.objects import brought
 from secure_fedgraph.graph.silos.agreement import check_names
 from secure_fedgraph.graph.silos.folders import EDGES, FEATURES, GRAPH, NODES, files_in
 from secure_fedgraph.graph.silos.given import OwnData
@@ -37,7 +41,7 @@ _PYG = [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]
 """Classes of PyG that a saved ``Data`` is made of; of their fields only tensors and words are taken over."""
 _WHOLE = "data"
 """What the owner of a graph that is handed out is called, until the message is made."""
-_VALUES = (torch.Tensor, str, int, float, bool, type(None))
+_VALUES = (torch.Tensor, np.ndarray, str, int, float, bool, type(None))
 
 
 def is_function(place: str) -> bool:
@@ -86,7 +90,9 @@ def read_silo(name: str, place: str, rows: str | None = None, schema: TableSchem
               file, row after row as the nodes, and the others have no features;
             - ``NODES.csv`` or ``NODES.csv,EDGES.csv``, and the same of other tables;
             - ``FILE.pt`` with a PyG ``Data``, a list of them, or a dict of tensors, from ``torch.save``;
-            - ``module:function``, which takes no argument and returns the same.
+            - ``FILE.npz``, as :func:`~secure_fedgraph.graph.own.arrays.arrays_in` takes it;
+            - ``module:function``, which takes no argument and returns the same, or what
+              :func:`~secure_fedgraph.graph.own.objects.brought` makes one of.
         rows: the column of ``nodes`` that names the rows; the schema's, or ``id``, by default.
         schema: what the columns of tables mean; by default what the table itself says, with ``label`` as the
             column of labels.
@@ -180,9 +186,11 @@ def data_at(name: str, place: str) -> OwnData | OwnTables:
     if paths[0].suffix == ".pt" and len(paths) == 1:
         saved = _saved(name, paths[0])
         return saved if features is None else _with_features(name, paths[0], saved, features)
+    if paths[0].suffix == ".npz" and len(paths) == 1:
+        return _own_data(name, paths[0].name, arrays_in(paths[0], f"--silo {name}"))
     for path in paths:
         if not path.name.lower().endswith(SUFFIXES):
-            raise BadInput(f"--silo {name}: {path.name!r} is no {', '.join(SUFFIXES)} or .pt file")
+            raise BadInput(f"--silo {name}: {path.name!r} is no {', '.join(SUFFIXES)}, .pt or .npz file")
     x = None if features is None else map_features(features, f"--silo {name}")
     return read_tables(f"--silo {name}", paths, x)
 
@@ -225,7 +233,10 @@ def _called(name: str, place: str) -> OwnData:
     except (Exception, SystemExit) as error:  # what somebody else's code raises
         why = (str(error).splitlines() or [""])[0][:160]
         raise BadInput(f"--silo {name}={place} fails: {type(error).__name__}: {why}") from error
-    return _own_data(name, place, made)
+    brought_in, notes = brought(made, f"--silo {name}={place}")
+    if notes:
+        warnings.warn(f"{name}: {'; '.join(notes)}", DataWarning, stacklevel=2)
+    return _own_data(name, place, made if brought_in is None else brought_in)
 
 
 def _saved(name: str, path: Path) -> OwnData:
@@ -235,7 +246,8 @@ def _saved(name: str, path: Path) -> OwnData:
 def _loaded(where: str, path: Path) -> object:
     """What ``torch.save`` wrote, of tensors and PyG's classes alone: nothing in the file runs."""
     try:
-        with torch.serialization.safe_globals(_PYG):
+        # places of sparse matrices are checked: torch writes where they say
+        with torch.serialization.safe_globals(_PYG), torch.sparse.check_sparse_tensor_invariants():
             return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # damaged files raise anything; torch's advice is to run the pickle
         advice = type(error).__name__ == "UnpicklingError"
@@ -285,11 +297,12 @@ def _plain(made: Data | dict[str, object]) -> Data:
             one number in a file can be expanded to any shape.
     """
     fields = dict(made) if isinstance(made, dict) else dict(made._store._mapping)
-    fields.pop("num_nodes", None)  # x says how many there are; a number of its own may be any
+    if fields.get("x") is not None:
+        fields.pop("num_nodes", None)  # x says how many there are; a number of its own may be any
     size = 0
     for key, value in fields.items():
         listed = value if isinstance(value, list | tuple) else [value]
-        if not isinstance(key, str) or not all(type(one) in _VALUES for one in listed):
+        if not isinstance(key, str) or not all(type(one) in _VALUES or issparse(one) for one in listed):
             raise TypeError(f"field {str(key)[:40]!r} is of type {type(value).__name__}")
         if key.startswith("_"):
             raise ValueError(f"field {key[:40]!r} has a name that PyG keeps for itself: leave it out")
@@ -297,14 +310,26 @@ def _plain(made: Data | dict[str, object]) -> Data:
             if isinstance(one, torch.Tensor):
                 if one.is_nested or one.is_meta:
                     raise TypeError(f"field {key[:40]!r} is a tensor without a shape or without numbers")
-                if one.layout is not torch.strided or one.nbytes > one.untyped_storage().nbytes():
+                parts = _parts_of(one)
+                if not parts or any(part.nbytes > part.untyped_storage().nbytes() for part in parts):
                     raise ValueError(
                         f"field {key[:40]!r} holds more numbers than its file: save it after .contiguous()"
                     )
-                size += one.numel() * one.element_size()
+                size += sum(part.nbytes for part in parts)
     if size > MOST:
         raise ValueError(f"its tensors take more than {MOST >> 30} GiB")
     return Data.from_dict(fields)
+
+
+def _parts_of(value: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The tensors in which a tensor's numbers lie: itself, or a sparse one's; none of other layouts."""
+    if value.layout is torch.strided:
+        return (value,)
+    if value.layout is torch.sparse_coo:
+        return value._indices(), value._values()
+    if value.layout is torch.sparse_csr:
+        return value.crow_indices(), value.col_indices(), value.values()
+    return ()
 
 
 def read_silos(
@@ -347,24 +372,25 @@ def _read(
     return _all_read(dict(places), rows, schema, alone=False)
 
 
-def read_one(place: str, schema: TableSchema | None = None) -> Data:
-    """One graph that is handed out to owners, from a user's own files; unchanged files are read once.
+def read_one(place: str, schema: TableSchema | None = None) -> OwnData:
+    """Data that are handed out to owners, from a user's own files; unchanged files are read once.
 
     Args:
         place: as :func:`read_silo`'s.
         schema: what the columns of tables mean; by default what the table itself says.
 
+    Returns:
+        A graph, or a list of graphs.
+
     Raises:
-        BadInput: as :func:`read_silo`, and for a list of graphs.
+        BadInput: as :func:`read_silo`.
 
     Warns:
         DataWarning: as :func:`read_silos`.
     """
     read = one_read(place, schema)
     read.say()
-    data = read.data[_WHOLE]
-    assert isinstance(data, Data)
-    return data
+    return read.data[_WHOLE]
 
 
 def one_read(place: str, schema: TableSchema | None = None) -> ReadSilos:
@@ -379,10 +405,6 @@ def _one(place: str, schema: TableSchema | None, _: str) -> ReadSilos:
     except BadInput as error:
         said = str(error).replace(f"--silo {_WHOLE}=", "--data ").replace(f"--silo {_WHOLE}:", "--data:")
         raise BadInput(said) from None
-    if not isinstance(read.data[_WHOLE], Data):
-        raise BadInput(
-            f"--data {place[:200]}: a list of graphs is not handed out; give each owner's graphs with --silo"
-        )
     return replace(read, notes=tuple(note.removeprefix(f"{_WHOLE}: ") for note in read.notes))
 
 

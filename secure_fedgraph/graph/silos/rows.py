@@ -10,20 +10,31 @@ import torch
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph.data.checks import WHOLE, check_owner
+from secure_fedgraph.graph.answers import Target, check_varied, task_of
+from secure_fedgraph.graph.conversions import plain
+from secure_fedgraph.graph.data.checks import check_owner
 from secure_fedgraph.graph.data.own_graph import NAMES, DataWarning, checked_graph, words_of
 from secure_fedgraph.graph.data.splits import MASKS, stratified
 from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
+from secure_fedgraph.graph.own.sets import checked_set, unmasked
 from secure_fedgraph.graph.partition.result import TestSet
 from secure_fedgraph.graph.sample.packing import pack
-from secure_fedgraph.graph.schema import NO_EDGE_ATTR
+from secure_fedgraph.graph.schema import NO_EDGE_ATTR, Schema, Task
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.graph.silos.agreement import Declaration, agreed, class_names
 from secure_fedgraph.graph.silos.result import Silos
 
 
-def owners_of_graphs(given: Mapping[str, Data], seed: int, classes: int | None, holders: int) -> Silos:
-    """Owners with a graph each, of nodes that are to be classified.
+def owners_of_graphs(
+    given: Mapping[str, Data],
+    seed: int,
+    classes: int | None,
+    holders: int,
+    task: str | None = None,
+    column: int | None = None,
+    notes: Sequence[str] = (),
+) -> Silos:
+    """Owners with a graph each, of whose nodes (or links) something is learned.
 
     Guarantees:
         - an owner's masks are kept to; where it has none, its labelled nodes are split 60/20/20, class by
@@ -36,18 +47,19 @@ def owners_of_graphs(given: Mapping[str, Data], seed: int, classes: int | None, 
         seed: of the splits.
         classes: how many there are, where that is known.
         holders: how many owners may hold the same node.
+        task: what is learned, where the answers of all owners together do not show it.
+        column: which of several splits is used.
+        notes: what was converted before.
 
     Raises:
         BadInput: for a graph that cannot be used or does not fit the others', naming its owner.
     """
-    owners, declared, notes = {}, {}, []
+    owners, declared, said = {}, {}, list(notes)
+    task = task or _shown_by(given)
     for number, (name, data) in enumerate(given.items()):
-        owners[name], declared[name], said = one_graph(name, number, data, seed)
-        notes += said
-    _warn(notes)
-    schema = agreed(declared, GraphDataset.kind, classes)
-    _renumber(owners, declared)
-    _check_labels(owners, schema.classes)
+        owners[name], declared[name], more = one_graph(name, number, data, seed, task, column)
+        said += more
+    schema = _agreed(owners, declared, GraphDataset.kind, classes, said)
     if not any(bool(graph.test_mask.any()) for graph in owners.values()):
         raise BadInput("no owner has a test node: give one owner's test_mask some, or leave the masks out")
     facts = {"sizes": [int(graph.num_nodes or 0) for graph in owners.values()]}
@@ -55,30 +67,35 @@ def owners_of_graphs(given: Mapping[str, Data], seed: int, classes: int | None, 
 
 
 def owners_of_sets(
-    given: Mapping[str, Sequence[Data]], seed: int, classes: int | None, holders: int
+    given: Mapping[str, Sequence[Data]],
+    seed: int,
+    classes: int | None,
+    holders: int,
+    task: str | None = None,
+    column: int | None = None,
+    notes: Sequence[str] = (),
 ) -> Silos:
     """Owners with a set of graphs each, which are to be classified whole.
 
-    A graph's ``y`` is its class. Where graphs have boolean ``train_mask``, ``val_mask`` and ``test_mask`` of
-    one entry, these are kept to; otherwise an owner tests on a tenth of its graphs, class by class.
+    A graph's ``y`` is its class (or number, or labels). Where graphs have boolean ``train_mask``,
+    ``val_mask`` and ``test_mask`` of one entry, these are kept to; otherwise an owner tests on a tenth of its
+    graphs, class by class.
 
     Args:
         given: each owner's graphs, by name, sorted.
         seed: of the splits.
         classes: how many there are, where that is known.
         holders: how many owners may hold the same graph.
+        task, column, notes: as :func:`owners_of_graphs` takes them.
 
     Raises:
         BadInput: for graphs that cannot be used, naming owner and number.
     """
-    owners, declared, notes = {}, {}, []
+    owners, declared, said = {}, {}, list(notes)
     for number, (name, graphs) in enumerate(given.items()):
-        owners[name], declared[name], said = one_set(name, number, graphs, seed)
-        notes += said
-    _warn(notes)
-    schema = agreed(declared, GraphSetDataset.kind, classes)
-    _renumber(owners, declared)
-    _check_labels(owners, schema.classes)
+        owners[name], declared[name], more = one_set(name, number, graphs, seed, task, column)
+        said += more
+    schema = _agreed(owners, declared, GraphSetDataset.kind, classes, said)
     if not any(bool(graph.test_mask.any()) for graph in owners.values()):
         raise BadInput("no owner has a graph to test on: give one more graphs, or masks that name some")
     counts = [len(graph.y) for graph in owners.values()]
@@ -93,7 +110,9 @@ def owners_of_sets(
     )
 
 
-def one_graph(name: str, number: int, data: Data, seed: int) -> tuple[Data, Declaration, list[str]]:
+def one_graph(
+    name: str, number: int, data: Data, seed: int, task: str | None = None, column: int | None = None
+) -> tuple[Data, Declaration, list[str]]:
     """One owner's graph, checked and with masks; no other owner's data has a part in it.
 
     Args:
@@ -101,29 +120,38 @@ def one_graph(name: str, number: int, data: Data, seed: int) -> tuple[Data, Decl
         number: its place among the owners' sorted names: its split has a seed of its own.
         data: as it was given.
         seed: of the run.
+        task: what is learned, where that is known.
+        column: which of several splits is used.
 
     Returns:
-        The graph, what its owner declares about it, and notes on fields that are not used.
+        The graph, what its owner declares about it, and notes on fields that were converted or are not used.
 
     Raises:
         BadInput: for a graph that cannot be used, naming its owner.
     """
-    graph, said = checked_graph(data, name, seed, needs=("train_mask",), also=NAMES)
+    graph, target, said = checked_graph(
+        data, name, seed, needs=("train_mask",), also=NAMES, task=task, column=column
+    )
     if graph.get("train_mask") is None:
         masks = stratified(graph.y, sub_seed(seed, f"split/{number}"))
         graph.train_mask, graph.val_mask, graph.test_mask = masks
     check_owner(graph, name)
-    return graph, _declared(data, graph, name), [f"{name}: {one}" for one in said]
+    return graph, _declared(data, graph, target, name), [f"{name}: {one}" for one in said]
 
 
-def one_set(name: str, number: int, graphs: Sequence[Data], seed: int) -> tuple[Data, Declaration, list[str]]:
+def one_set(
+    name: str,
+    number: int,
+    graphs: Sequence[Data],
+    seed: int,
+    task: str | None = None,
+    column: int | None = None,
+) -> tuple[Data, Declaration, list[str]]:
     """One owner's set of graphs as one union of graphs; otherwise as :func:`one_graph`."""
-    used = {"x", "edge_index", "y", "num_nodes", "edge_attr", *MASKS, *NAMES}
-    unused = sorted({key for graph in graphs for key in getattr(graph, "keys", list)()} - used)
-    packed = _packed(name, graphs, sub_seed(seed, f"local split/{number}"))
+    checked, target, said = checked_set(graphs, name, task, column)
+    packed = _packed(name, checked, sub_seed(seed, f"local split/{number}"))
     check_owner(packed, name)
-    notes = [f"{name}: {' and '.join(unused)} is not used"] if unused else []
-    return packed, _declared(graphs[0], packed, name), notes
+    return packed, _declared(graphs[0], packed, target, name), [f"{name}: {one}" for one in said]
 
 
 def in_numbers_of(every: Sequence[str], graph: Data, own: Sequence[str]) -> None:
@@ -137,46 +165,40 @@ def in_numbers_of(every: Sequence[str], graph: Data, own: Sequence[str]) -> None
     if every:
         place = torch.tensor([every.index(one) for one in own])
         graph.y = torch.where(graph.y >= 0, place[graph.y.clamp(min=0)], graph.y)
+        if graph.get("edge_label") is not None:
+            graph.edge_label = graph.y
+
+
+def _shown_by(given: Mapping[str, Data]) -> str | None:
+    """The task that all owners' answers show together, where none of them names one."""
+    if any(one.get(key) is not None for one in given.values() for key in ("task", "edge_label")):
+        return None
+    return task_of(plain(data, name)[0].get("y") for name, data in given.items())
+
+
+def _agreed(
+    owners: Mapping[str, Data],
+    declared: Mapping[str, Declaration],
+    kind: str,
+    classes: int | None,
+    said: Sequence[str],
+) -> Schema:
+    """The owners' schema, after labels are numbered as all agreed, and are enough to learn from."""
+    if said:
+        warnings.warn("; ".join(said), DataWarning, stacklevel=6)
+    schema = agreed(declared, kind, classes)
+    if schema.task in (Task.CLASSES, Task.LINK_CLASSES):
+        _renumber(owners, declared)
+        _check_labels(owners, schema.classes)
+    if schema.task != Task.LINKS:
+        check_varied([graph.y for graph in owners.values()], "all owners together")
+    return schema
 
 
 def _packed(name: str, graphs: Sequence[Data], seed: int) -> Data:
     if not graphs:
-        raise BadInput(f"{name} has no graphs: give at least one")
-    carried = [key for key in ("edge_attr",) if graphs[0].get(key) is not None]
-    for number, graph in enumerate(graphs):
-        place = f"{name}: graph {number}"
-        if not isinstance(graph, Data):
-            raise BadInput(f"{place} is of type {type(graph).__name__}; give PyG Data")
-        y = graph.get("y")
-        whole = isinstance(y, torch.Tensor) and y.dtype in WHOLE and y.layout is torch.strided
-        if not whole or y.is_meta or y.numel() != 1 or int(y) < 0:
-            raise BadInput(f"{place}: y is the class of the whole graph; give one whole number from 0")
-        x = graph.get("x")  # num_nodes may be any number, and this one is checked below
-        nodes = torch.full(x.shape[:1] if isinstance(x, torch.Tensor) else (0,), int(y))
-        checked_graph(Data(**{**graph.to_dict(), "y": nodes, **dict.fromkeys(MASKS)}), place, 0, also=NAMES)
-        if [key for key in ("edge_attr",) if graph.get(key) is not None] != carried:
-            raise BadInput(f"{place}: some graphs have edge_attr and some do not; give it to all or to none")
-        if graph.x.shape[1] != graphs[0].x.shape[1]:
-            raise BadInput(f"{place} has {graph.x.shape[1]} features, and graph 0 {graphs[0].x.shape[1]}")
-        for key in carried:
-            if graph[key].shape[1:] != graphs[0][key].shape[1:]:
-                raise BadInput(
-                    f"{place}: {key} has shape {tuple(graph[key].shape)}, and graph 0 has "
-                    f"{tuple(graphs[0][key].shape)}; give the same columns to all"
-                )
-        for key in NAMES:  # the first graph's stand for all
-            if words_of(graph, key, place) != words_of(graphs[0], key, name):
-                raise BadInput(f"{place}: {key} differs from that of graph 0; give the same to all")
-    plain = [
-        Data(
-            x=graph.x.detach().float().clone(),
-            edge_index=graph.edge_index.detach().long().clone(),
-            y=graph.y.flatten().long().clone(),
-            **{key: graph[key].detach().float().clone() for key in carried},
-        )
-        for graph in graphs
-    ]
-    packed = pack(plain)
+        raise BadInput(f"{name} has no graph with an answer: give at least one")
+    packed = pack(unmasked(graphs))
     given = any(graph.get(key) is not None for graph in graphs for key in MASKS)
     if not given:
         masks: tuple[torch.Tensor, ...] = stratified(packed.y, seed, 0.9, 0.0)
@@ -195,23 +217,38 @@ def _graph_mask(name: str, graphs: Sequence[Data], key: str) -> torch.Tensor:
     values = []
     for number, graph in enumerate(graphs):
         mask = graph.get(key)
-        if not isinstance(mask, torch.Tensor) or mask.dtype != torch.bool or mask.numel() != 1:
+        if mask is None:
             raise BadInput(f"{name}: graph {number} has no {key} of one boolean, and other graphs have masks")
         values.append(bool(mask))
     return torch.tensor(values)
 
 
-def _declared(data: Data, graph: Data, name: str) -> Declaration:
+def _declared(data: Data, graph: Data, target: Target, name: str) -> Declaration:
     attributes = graph.get("edge_attr")
     columns = NO_EDGE_ATTR if attributes is None else 0 if attributes.dim() == 1 else attributes.shape[1]
     features, classes = (words_of(data, key, name) for key in NAMES)
-    width, largest = graph.x.shape[1], int(graph.y.max()) + 1
+    width = graph.x.shape[1]
     if features and len(features) != width:
         raise BadInput(f"{name}: feature_names has {len(features)} names for {width} features")
-    if classes and largest > len(classes):
-        raise BadInput(f"{name}: class_names has {len(classes)} names, and y goes up to {largest - 1}")
-    weighted = graph.get("edge_weight") is not None
-    return Declaration(width, len(classes) or largest, features, classes, weighted, columns)
+    if classes and target.outputs > len(classes):
+        raise BadInput(f"{name}: class_names has {len(classes)} names, and y goes up to {target.outputs - 1}")
+    if classes and target.task in (Task.LABELS, Task.NUMBER) and len(classes) != target.outputs:
+        raise BadInput(f"{name}: class_names has {len(classes)} names for {target.outputs} columns of y")
+    if classes and target.positive >= len(classes):
+        raise BadInput(f"{name}: positive = {target.positive}, and class_names has {len(classes)} names")
+    return Declaration(
+        width,
+        len(classes) or target.outputs,
+        features,
+        classes,
+        graph.get("edge_weight") is not None,
+        columns,
+        str(target.task),
+        target.positive,
+        target.low,
+        target.high,
+        target.ranged,
+    )
 
 
 def _renumber(owners: Mapping[str, Data], declared: Mapping[str, Declaration]) -> None:
@@ -246,8 +283,3 @@ def _names(declared: Mapping[str, Declaration]) -> dict[str, tuple[str, ...]]:
 
 def _with_holders(facts: Mapping[str, object], holders: int) -> dict[str, object]:
     return {**facts, **({"holders": holders} if holders > 1 else {})}
-
-
-def _warn(notes: Sequence[str]) -> None:
-    if notes:
-        warnings.warn("; ".join(notes), DataWarning, stacklevel=5)

@@ -21,6 +21,9 @@ from secure_fedgraph.report.sections.trained import Source
 
 BASELINES = ("no privacy", "no collaboration")
 
+TITLES_OF = {"mae": "error (mean absolute)", "auc": "area under the ROC curve", "r2": "R2"}
+"""Metrics that are no accuracy, in headings."""
+
 
 def compare_story(value: CompareResult) -> Story:
     """Everything that ``compare.html`` prints."""
@@ -34,7 +37,9 @@ def compare_story(value: CompareResult) -> Story:
     told: dict[str, object] = {
         "kind": "compare",
         "title": f"{_subjects(points)} on {data}: accuracy under privacy",
-        "measure": {"mae": "error (mean absolute)", "auc": "area under the ROC curve"}.get(key, "accuracy"),
+        "measure": {"mae": "error (mean absolute)", "auc": "area under the ROC curve", "r2": "R2"}.get(
+            key, "accuracy"
+        ),
         "command": value.command,
         "owned": trained.owners([config]),
         "source": Source(data),

@@ -21,7 +21,7 @@ def repeated(**fields: torch.Tensor) -> Data:
 
 
 def test_a_repeated_link_is_used_once_and_a_note_counts_it() -> None:
-    graph, notes = checked_graph(repeated(edge_weight=torch.tensor([5.0, 1, 1, 1, 5])), "bank", 0)
+    graph, _, notes = checked_graph(repeated(edge_weight=torch.tensor([5.0, 1, 1, 1, 5])), "bank", 0)
     assert graph.edge_index.tolist() == [[2, 0, 1, 3], [3, 1, 0, 2]]  # each at its first place
     assert graph.edge_weight.tolist() == [5, 1, 1, 5]
     assert notes == ["1 links stand more than once and are used once"]

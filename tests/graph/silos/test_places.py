@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import torch
 from click.testing import CliRunner, Result
+from small_graphs import triangles
 from torch_geometric.data import Data
 
 from secure_fedgraph.cli.main import main
-from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.graph.data.own_graph import DataWarning
 from secure_fedgraph.graph.data.synthetic import citation
@@ -102,7 +102,7 @@ def test_a_pickle_is_not_run() -> None:
         ("edge_index", torch.tensor([[0], [60]]), "names node 60"),
         ("x", torch.full((60, 6), torch.nan), "not finite"),
         ("x", torch.zeros(1, 1).expand(2**20, 2**14), "contiguous"),
-        ("y", torch.zeros(60), "type torch.float32"),
+        ("y", torch.zeros(60), "every label is class 0"),
         ("y", torch.zeros(59, dtype=torch.long), "shape"),
         ("train_mask", torch.ones(60), "bool"),
     ],
@@ -114,10 +114,19 @@ def test_a_hostile_graph_is_refused(field: str, value: torch.Tensor, words: str)
     assert not Path("out").exists() or not any(Path("out").iterdir())
 
 
-def test_a_list_of_graphs_is_no_graph() -> None:
+def test_a_list_of_graphs_is_handed_out() -> None:
+    torch.save([one.to_dict() for one in triangles(30).graphs], "mine.pt")
+    assert len(read_one("mine.pt")) == 30
+    small = ["--set=training.hidden=8", "--rounds", "1", "--quiet", "--policy", "plaintext", "--clients", "2"]
+    done = call("run", *small, "--data", "mine.pt", "--algorithm", "gin-fedavg", "--out", "out")
+    assert done.exit_code == 0, done.output
+    assert result()["data"]["partition"]["name"] == "random" and result()["data"]["clients"] == 2
+
+
+def test_a_list_of_graphs_of_nodes_is_refused() -> None:
     torch.save([graph(), graph()], "mine.pt")
-    with pytest.raises(BadInput, match="--silo"):
-        read_one("mine.pt")
+    done = run("--data", "mine.pt", "--algorithm", "fedavg", "--out", "out")
+    assert done.exit_code == 2 and "class of the whole graph" in done.stderr, done.output
 
 
 @pytest.mark.parametrize("place", ["gone.pt", "gone/", "gone.csv,gone2.csv"])
