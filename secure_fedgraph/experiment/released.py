@@ -163,7 +163,9 @@ def read_file(path: Path, root: Path | None = None) -> Released:
     except BadInput:
         raise
     except OSError as error:
-        raise BadInput(f"{path} cannot be read ({error.strerror}): give a folder of a run, or {NAME}") from None
+        raise BadInput(
+            f"{path} cannot be read ({error.strerror}): give a folder of a run, or {NAME}"
+        ) from None
     except (HostileMessage, ValidationError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise BadInput(f"{path} is damaged ({type(error).__name__}): run the experiment again") from None
     made = parsed(tables, f"{path}: the schema of tables") if tables else None

@@ -111,5 +111,7 @@ def _inputs(data: Data, schema: Schema, name: str) -> tuple[Data, list[str]]:
         if held is None:
             raise BadInput(f"{name}: the graph has no {key}, and the owners' graphs had: give it")
         if key == "edge_attr" and (held.shape[1] if held.dim() == 2 else 0) != schema.edge_attr:
-            raise BadInput(f"{name}: edge_attr has shape {tuple(held.shape)}: give {schema.edge_attr} columns")
+            raise BadInput(
+                f"{name}: edge_attr has shape {tuple(held.shape)}: give {schema.edge_attr} columns"
+            )
     return graph, notes

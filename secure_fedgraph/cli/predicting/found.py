@@ -124,9 +124,7 @@ def _of_silo(folder: Path, schema: Path | None) -> Found:
     terms, held = terms_in(approved), approved.federation.data
     algorithm = terms.prepared.algorithm
     name = terms.experiment.algorithm
-    tables = _agreed(
-        held.schema_of_data, {str(folder / MODEL): approved.federation.tables, **_read(schema)}
-    )
+    tables = _agreed(held.schema_of_data, {str(folder / MODEL): approved.federation.tables, **_read(schema)})
     kept = Released(
         algorithm.settings.model_dump(mode="json"),
         held.schema_of_data,

@@ -65,7 +65,9 @@ def predict(
         raise
     except Exception as error:  # a model of somebody else's, or one that others changed
         why = (str(error).splitlines() or [""])[0][:160]
-        raise BadInput(f"{model}: the model does not run on {nodes}: {type(error).__name__}: {why}") from error
+        raise BadInput(
+            f"{model}: the model does not run on {nodes}: {type(error).__name__}: {why}"
+        ) from error
     notes += said
     if getattr(of.algorithm.settings, "second_moments", "") == "own":
         notes.append(
