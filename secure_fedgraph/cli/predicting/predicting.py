@@ -103,8 +103,8 @@ def _least(given: str | None, of: Found) -> float | None:
     if given == BEST:
         if of.threshold is None:
             raise BadInput(
-                f"--threshold {BEST}: no metrics.threshold stands beside this model, in the result.json of its "
-                "run: give a number"
+                f"--threshold {BEST}: no result.json with metrics.threshold stands beside this model: give a "
+                "number"
             )
         return of.threshold
     try:
