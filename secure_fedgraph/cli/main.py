@@ -17,9 +17,9 @@ from secure_fedgraph.cli.commands.compare import compare
 from secure_fedgraph.cli.commands.completion import completion
 from secure_fedgraph.cli.commands.demo import demo
 from secure_fedgraph.cli.commands.doctor import doctor
-from secure_fedgraph.cli.commands.export import export
 from secure_fedgraph.cli.commands.federation import federation
 from secure_fedgraph.cli.commands.plan import plan
+from secure_fedgraph.cli.commands.released import export, predict
 from secure_fedgraph.cli.commands.reproduce import reproduce
 from secure_fedgraph.cli.commands.results import list_names, report
 from secure_fedgraph.cli.commands.run import resume, run
@@ -102,7 +102,7 @@ def main() -> None:
 
 COMMANDS = (
     *(run, resume, compare, audit, demo, budget, plan, reproduce),
-    *(list_names, report, export, schema, doctor, completion),
+    *(list_names, report, export, predict, schema, doctor, completion),
     *(federation, silo, server),
 )
 for command in COMMANDS:

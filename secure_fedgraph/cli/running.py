@@ -238,7 +238,7 @@ def _run_seeds(
                     on_outlook=partial(_foresee, screen, len(seeds) - len(results)),
                 )
                 results.append(run_result(finished, one, command))
-                released.keep(finished, folder)
+                released.keep(finished, folder, one)
                 log.result(results[-1])
         if len(seeds) > 1:
             write_json(folder / "result.json", results[-1])

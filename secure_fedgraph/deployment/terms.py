@@ -21,6 +21,7 @@ from secure_fedgraph.federation import Federation as Owners
 from secure_fedgraph.graph.kinds import GraphDataset
 from secure_fedgraph.graph.partition.result import TestSet
 from secure_fedgraph.graph.silos.rows import no_test_set
+from secure_fedgraph.graph.tables.schema import TableSchema
 from secure_fedgraph.protocol.guarantee import Reader
 from secure_fedgraph.round import Sampler, everyone
 from secure_fedgraph.running.options import RunOptions
@@ -34,14 +35,21 @@ class AgreedExperiment(Experiment):
 
     Args:
         held: the kind of the data, as ``graph.kinds`` has it.
+        agreed: what the columns of every silo's tables mean, where data are in tables.
     """
 
     held: str = Field(GraphDataset.kind, exclude=True)
+    agreed: TableSchema | None = Field(None, exclude=True)
 
     @property
     def kind(self) -> str:
         """The kind of the data."""
         return self.held
+
+    @property
+    def used_schema(self) -> TableSchema | None:
+        """What the file says of tables."""
+        return self.agreed
 
     @property
     def digest_of_silos(self) -> str:
@@ -116,6 +124,7 @@ def experiment_in(approved: Approved) -> AgreedExperiment:
         classes=federation.data.classes,
         holders=1 if federation.data.rows else federation.data.holders,
         held=federation.data.kind,
+        agreed=federation.tables,
     )
 
 

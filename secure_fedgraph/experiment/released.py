@@ -1,4 +1,4 @@
-"""The model that a run released, kept beside its result: what ``export`` makes other files of."""
+"""The model that a run released, kept beside its result: what ``export`` and ``predict`` read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
@@ -17,8 +17,12 @@ from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms.plugins import algorithm_named
 from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.graph.tables.schema import TableSchema, parsed, schema_text
 from secure_fedgraph.protocol import nested
 from secure_fedgraph.running.run import Run
+
+if TYPE_CHECKING:
+    from secure_fedgraph.experiment.config import Experiment
 
 NAME = "released.model"
 MOST = 2**31
@@ -33,23 +37,33 @@ class Released:
         settings: of the algorithm, in the form that ran.
         schema: what the model was built for.
         state: parameters and buffers by name.
+        algorithm: its name; empty in files that were written before it was kept.
+        tables: what the columns of owners' tables mean, which are made into numbers by it; None where data
+            came in no tables.
     """
 
     settings: Mapping[str, Any]
     schema: Schema
     state: Mapping[str, Any]
+    algorithm: str = ""
+    tables: TableSchema | None = None
 
 
-def keep(run: Run, out: Path) -> None:
-    """Writes the released model for its user alone; nothing where the run releases no single model."""
-    packed = _packed(run)
+def keep(run: Run, out: Path, experiment: Experiment | None = None) -> None:
+    """Writes the released model for its user alone; nothing where the run releases no single model.
+
+    Args:
+        out: the run's folder.
+        experiment: that ran: its schema of tables is kept in the file.
+    """
+    packed = _packed(run, experiment)
     if packed is not None:
         files.write(out / NAME, [packed], private=True, root=out)
 
 
-def digest_of(run: Run) -> str | None:
+def digest_of(run: Run, experiment: Experiment | None = None) -> str | None:
     """SHA-256 of what :func:`keep` writes, for the run's result; None where it writes nothing."""
-    packed = _packed(run)
+    packed = _packed(run, experiment)
     return None if packed is None else hashlib.sha256(packed).hexdigest()
 
 
@@ -81,13 +95,18 @@ def _check_plain(path: Path) -> None:
         )
 
 
-def _packed(run: Run) -> bytes | None:
-    released = run.algorithm.released(run.state)
-    if not released or not callable(getattr(run.algorithm, "model", None)):
+def _packed(run: Run, experiment: Experiment | None) -> bytes | None:
+    released, algorithm = run.algorithm.released(run.state), run.algorithm
+    is_module = callable(getattr(algorithm, "model", None))
+    predicts = type(algorithm).predict is not Algorithm.predict and algorithm.personal() is None
+    if not released or not (is_module or predicts):
         return None
     if not all(isinstance(value, Tensor | int | float) for value in released.values()):
         return None
+    tables = experiment.used_schema if experiment is not None else None
     value = {
+        "algorithm": algorithm.name if experiment is None else experiment.algorithm,
+        "tables": "" if tables is None else schema_text(tables),
         "settings": json.dumps(run.algorithm.settings.model_dump(mode="json")),
         "schema": json.dumps(asdict(run.federation.schema)),
         "state": dict(released),
@@ -116,21 +135,41 @@ def read(out: Path, name: str, digest: str | None = None) -> Released:
             else _why_none(out, name)
         )
         raise BadInput(f"{out} holds no {NAME}: {why}")
+    kept = read_file(path, out)
+    check_model(out, digest)
+    return kept
+
+
+def read_file(path: Path, root: Path | None = None) -> Released:
+    """The same from the file alone, whatever it is called.
+
+    Args:
+        root: the folder that a user named, the file's own by default.
+
+    Raises:
+        BadInput: as :func:`read`.
+    """
     try:
-        value = nested.unpack(files.read(path, root=out, most=MOST))
+        value = nested.unpack(files.read(path, root=root, most=MOST))
         settings = json.loads(value["settings"])
         schema = TypeAdapter(Schema).validate_python(json.loads(value["schema"]))
-        state = value["state"]
+        state, algorithm, tables = value["state"], value.get("algorithm", ""), value.get("tables", "")
         if not isinstance(settings, dict) or not isinstance(state, dict) or not state:
             raise ValueError("it holds no settings or no parameters")
         if not all(isinstance(one, Tensor | int | float) for one in state.values()):
             raise ValueError("a parameter is no tensor")
+        if not isinstance(algorithm, str) or not isinstance(tables, str):
+            raise ValueError("a text is none")
     except BadInput:
         raise
+    except OSError as error:
+        raise BadInput(
+            f"{path} cannot be read ({error.strerror}): give a folder of a run, or {NAME}"
+        ) from None
     except (HostileMessage, ValidationError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise BadInput(f"{path} is damaged ({type(error).__name__}): run the experiment again") from None
-    check_model(out, digest)
-    return Released(settings, schema, state)
+    made = parsed(tables, f"{path}: the schema of tables") if tables else None
+    return Released(settings, schema, state, algorithm, made)
 
 
 def _why_none(out: Path, name: str) -> str:
@@ -138,4 +177,4 @@ def _why_none(out: Path, name: str) -> str:
         return f"it is of several seeds: give the folder of one, as {seeds[0]}"
     if algorithm_named(name).released is Algorithm.released:
         return f"{name} releases no single model, for each owner keeps its own"
-    return f"what {name} releases is no torch module, so there is nothing to export"
+    return f"what {name} releases is no torch module, and was not kept: run the experiment again"

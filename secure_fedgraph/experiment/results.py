@@ -539,7 +539,7 @@ def weights(run: Run) -> str | None:
 
 def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str, Any]:
     """The ``secure-fedgraph/run/1`` object of one run."""
-    traffic, model = run.transcript.traffic(), released.digest_of(run)
+    traffic, model = run.transcript.traffic(), released.digest_of(run, experiment)
     result = {
         "schema": "secure-fedgraph/run/1",
         "command": command,

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
+from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm, State
 from secure_fedgraph.errors import BadInput, check_number
 from secure_fedgraph.federation import Federation
+from secure_fedgraph.graph.data.own_graph import DataWarning
 from secure_fedgraph.metrics.figures import headline
 from secure_fedgraph.models.parameters import load
 from secure_fedgraph.privacy.policy import BoundPolicy
 from secure_fedgraph.privacy.spending.budget import Budget
 from secure_fedgraph.privacy.spending.ledger import Charge, report
 from secure_fedgraph.protocol import Transcript
+from secure_fedgraph.running.predicting import predicted
 
 LOWER_IS_BETTER = ("mae",)
 OF_ITEMS = ("metrics", "tested")
@@ -65,6 +69,32 @@ class Run:
         model: nn.Module = build(self.federation.schema)
         load(model, released)
         return model.eval()
+
+    def predict(self, data: Data | Sequence[Data]) -> Tensor:
+        """What the trained model that everybody was given says of data that nobody trained on.
+
+        Args:
+            data: a graph with the columns that ``federate`` was given, for each of its nodes; a list of
+                graphs where the model is of whole graphs. Answers in it are not read.
+
+        Returns:
+            The probability of each class ``[n, classes]`` or of each label ``[n, labels]``; or numbers in
+            their own unit, ``[n]``.
+
+        Raises:
+            BadInput: where models are personal, and for data that the model does not read.
+            WrongType: for anything else than PyG's ``Data``.
+
+        Warns:
+            DataWarning: names what of the data is not used.
+        """
+        released = self.algorithm.released(self.state)
+        if released is None or self.algorithm.personal() is not None:
+            raise BadInput(f"{self.algorithm.name} releases no single model: its clients keep theirs")
+        outputs, notes = predicted(self.algorithm, released, data, self.federation.schema)
+        if notes:
+            warnings.warn("; ".join(notes), DataWarning, stacklevel=2)
+        return outputs
 
     def report(self, delta: float = 1e-5) -> str:
         """What ran, how well, what was spent, and who reads what: a few lines for a terminal or a notebook.

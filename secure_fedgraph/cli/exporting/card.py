@@ -6,12 +6,15 @@ import re
 from collections.abc import Sequence
 
 from secure_fedgraph.experiment.schema import AuditResult, RunResult
+from secure_fedgraph.graph.tables.schema import TableSchema, schema_text
 from secure_fedgraph.protocol.text import printable
 
 LONGEST = 500
 """Characters of a value that a card shows."""
 MOST_NAMES = 50
 """Features or classes that a card names."""
+MOST_LINES = 400
+"""Of a schema that a card shows."""
 
 NOT_FOR = (
     "Decisions about single people or nodes without a person who checks them: the scores above are averages.",
@@ -22,7 +25,12 @@ NOT_FOR = (
 
 
 def card(
-    run: RunResult, audit: AuditResult | None, form: str, file: str, unchecked: Sequence[str] = ()
+    run: RunResult,
+    audit: AuditResult | None,
+    form: str,
+    file: str,
+    unchecked: Sequence[str] = (),
+    tables: TableSchema | None = None,
 ) -> str:
     """The card as Markdown.
 
@@ -32,6 +40,7 @@ def card(
         form: what was exported: ``state_dict``, ``torchscript`` or ``onnx``.
         file: the name of the exported file.
         unchecked: what was compared with nothing, each with the reason.
+        tables: what the columns of tables mean that the model learned from.
     """
     config = {
         key: _text(run.config.get(key)) for key in ("algorithm", "data", "clients", "partition", "policy")
@@ -51,6 +60,7 @@ def card(
         *_columns("Features, in order", run.data.feature_names, run.data.features),
         *_columns("Outputs, in order", run.data.class_names, run.data.classes),
         "",
+        *_preprocessing(tables),
         "## Training",
         "",
         f"Algorithm {config['algorithm']}, policy {config['policy']}, {len(run.rounds)} rounds, "
@@ -115,6 +125,17 @@ def _columns(title: str, names: list[str], count: int | None) -> list[str]:
     shown = ", ".join(f"{place} {_code(name)}" for place, name in enumerate(names[:MOST_NAMES]))
     more = f" and {len(names) - MOST_NAMES} more, in result.json" if len(names) > MOST_NAMES else ""
     return [f"{title}: {shown}{more}."]
+
+
+def _preprocessing(tables: TableSchema | None) -> list[str]:
+    """The schema as a block of code: every line is indented, so none ends it."""
+    if tables is None:
+        return []
+    lines = schema_text(tables).splitlines()
+    more = [f"# and {len(lines) - MOST_LINES} lines more"] if len(lines) > MOST_LINES else []
+    block = [f"    {printable(line, LONGEST)}" for line in [*lines[:MOST_LINES], *more]]
+    said = f"Tables become features by this schema, of digest {_code(tables.digest)}:"
+    return ["## Tables", "", said, "", *block, ""]
 
 
 def _excess(run: RunResult) -> list[str]:

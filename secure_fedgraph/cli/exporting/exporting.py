@@ -76,7 +76,7 @@ def export(
         raise BadInput(f"--out {out}: {out.parent} is no folder; make it first")
     model = rebuilt(name, kept)
     content = as_state_dict(model) if form == "state_dict" else FORMS[form](model, kept)
-    text = card(run, _audit(folder, run), form, out.name, unchecked)
+    text = card(run, _audit(folder, run), form, out.name, unchecked, kept.tables)
     for one in unchecked:
         warn(f"{out.name} and its card: {one}")
     try:

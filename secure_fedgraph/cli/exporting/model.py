@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms.plugins import algorithm_named
 from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.experiment.released import Released
 from secure_fedgraph.graph.kinds import GraphDataset
 from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.models.finite import is_finite
 from secure_fedgraph.models.parameters import load
 
 SIZES = ((7, 12), (23, 61), (5, 0))
@@ -43,17 +46,16 @@ def rebuilt(name: str, released: Released) -> nn.Module:
         algorithm = algorithm_named(name)(**released.settings)
         build: Callable[..., nn.Module] | None = getattr(algorithm, "model", None)
         if build is None:
-            raise BadInput(f"{name} has no single model")
+            raise BadInput(
+                f"what {name} releases is no torch module: score tables with 'secure-fedgraph predict'"
+            )
         with torch.device("meta"):
-            shapes = {key: value.shape for key, value in build(released.schema).state_dict().items()}
+            expected = build(released.schema).state_dict()
     except BadInput:
         raise
     except Exception as error:  # a schema that no data have
         raise BadInput(f"the released model cannot be built ({type(error).__name__})") from None
-    given = {key: getattr(value, "shape", torch.Size()) for key, value in released.state.items()}
-    if shapes != given:
-        odd = sorted(key for key in shapes.keys() | given.keys() if shapes.get(key) != given.get(key))
-        raise BadInput(f"the released weights do not fit the model of {name}: {odd[:3]} differ")
+    _check_shapes(name, expected, released)
     model = build(released.schema)
     try:
         load(model, released.state)
@@ -62,9 +64,49 @@ def rebuilt(name: str, released: Released) -> nn.Module:
     return model.eval()
 
 
+def fitting(name: str, released: Released) -> Algorithm:
+    """The algorithm of a released model, which predicts with it; checked as :func:`rebuilt` does.
+
+    Args:
+        name: the algorithm's.
+        released: as its run left it.
+
+    Raises:
+        BadInput: where settings, schema and weights do not fit each other.
+    """
+    kind = algorithm_named(name)
+    if callable(getattr(kind, "model", None)):
+        rebuilt(name, released)
+        return kind(**released.settings)
+    try:
+        algorithm = kind(**released.settings)
+        with torch.device("meta"):
+            expected = algorithm.released(algorithm.init(released.schema, 0)) or {}
+    except BadInput:
+        raise
+    except Exception as error:  # a schema that no data have
+        raise BadInput(f"the released model cannot be built ({type(error).__name__})") from None
+    _check_shapes(name, expected, released)
+    if not all(is_finite(value) for value in released.state.values() if isinstance(value, Tensor)):
+        raise BadInput(f"the released weights of {name} are not finite: put a copy back")
+    return algorithm
+
+
+def _check_shapes(name: str, expected: Mapping[str, Any], released: Released) -> None:
+    wanted, given = (
+        {key: getattr(value, "shape", torch.Size()) for key, value in one.items()}
+        for one in (expected, released.state)
+    )
+    if wanted != given:
+        odd = sorted(key for key in wanted.keys() | given.keys() if wanted.get(key) != given.get(key))
+        raise BadInput(f"the released weights do not fit the model of {name}: {odd[:3]} differ")
+
+
 def _depth(setting: tuple[str, object]) -> int:
     """How many layers a setting asks for, at most."""
     name, value = setting
+    if name == "class_weight":
+        return 0
     if isinstance(value, list | tuple):
         return len(value)
     return value if name == "layers" and isinstance(value, int) else 0

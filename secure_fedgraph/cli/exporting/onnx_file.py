@@ -18,10 +18,13 @@ from torch import nn
 from secure_fedgraph.cli.exporting.model import CLOSE, check_reads_nodes, graphs_of_other_sizes
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment.released import Released
+from secure_fedgraph.graph.tables.schema import schema_text
 
 OPSET = 18
 """The first set of operators in which a scatter sums what falls on one place."""
 INPUTS, OUTPUT = ("x", "edge_index"), "scores"
+TABLES = "schema.toml"
+"""The key of the file's metadata under which the schema of tables stands, where the model learned by one."""
 
 
 def as_onnx(model: nn.Module, released: Released) -> bytes:
@@ -29,7 +32,8 @@ def as_onnx(model: nn.Module, released: Released) -> bytes:
 
     Guarantees:
         - ONNX's own evaluator gives the model's scores on graphs of other sizes than it was exported with,
-          without links too.
+          without links too;
+        - its metadata hold the schema of the tables that the model learned from (:data:`TABLES`).
 
     Raises:
         BadInput: where the extra is missing, the model is of another form, or it has no ONNX that answers
@@ -59,6 +63,8 @@ def as_onnx(model: nn.Module, released: Released) -> bytes:
                 dynamic_axes={"x": {0: "nodes"}, "edge_index": {1: "links"}, OUTPUT: {0: "nodes"}},
             )
             made = onnx.load_from_string(file.getvalue())
+            if released.tables is not None:
+                onnx.helper.set_model_props(made, {TABLES: schema_text(released.tables)})
             onnx.checker.check_model(made)
             evaluator = ReferenceEvaluator(made)
             for graph in graphs:
@@ -72,7 +78,8 @@ def as_onnx(model: nn.Module, released: Released) -> bytes:
             f"this {type(model).__name__} is no ONNX that answers the same on graphs of other sizes ({why}): "
             "export --to state_dict"
         ) from None
-    return file.getvalue()
+    content: bytes = made.SerializeToString()
+    return content
 
 
 @contextmanager

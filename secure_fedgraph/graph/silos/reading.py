@@ -123,7 +123,7 @@ def tables_at(who: str, place: str) -> OwnTables:
     Raises:
         BadInput: for a place that holds no tables.
     """
-    made = _opened(who, place)
+    made = data_at(who, place)
     if not isinstance(made, OwnTables):
         raise BadInput(f"{place[:200]} holds no table: give a folder, NODES.csv or NODES.csv,EDGES.csv")
     return made
@@ -133,7 +133,7 @@ def _all_read(
     places: Mapping[str, str], rows: str | None, schema: TableSchema | None, alone: bool
 ) -> ReadSilos:
     """Every owner's data; tables by one schema, or by one that is made of what all declare."""
-    opened = {name: _opened(name, place) for name, place in places.items()}
+    opened = {name: data_at(name, place) for name, place in places.items()}
     tables = {name: one for name, one in opened.items() if isinstance(one, OwnTables)}
     made: dict[str, OwnGraph] = {}
     notes: list[str] = []
@@ -162,7 +162,12 @@ def _all_read(
     )
 
 
-def _opened(name: str, place: str) -> OwnData | OwnTables:
+def data_at(name: str, place: str) -> OwnData | OwnTables:
+    """An owner's graphs, or its tables as they are, from a place as :func:`read_silo` takes it.
+
+    Raises:
+        BadInput: naming owner and file.
+    """
     if is_function(place):
         return _called(name, place)
     paths = [Path(part) for part in place.split(",")] if place else []
@@ -235,18 +240,38 @@ def _called(name: str, place: str) -> OwnData:
 
 
 def _saved(name: str, path: Path) -> OwnData:
+    return _own_data(name, path.name, _loaded(f"--silo {name}: {path.name!r}", path))
+
+
+def _loaded(where: str, path: Path) -> object:
+    """What ``torch.save`` wrote, of tensors and PyG's classes alone: nothing in the file runs."""
     try:
         # places of sparse matrices are checked: torch writes where they say
         with torch.serialization.safe_globals(_PYG), torch.sparse.check_sparse_tensor_invariants():
-            made = torch.load(path, map_location="cpu", weights_only=True)
+            return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # damaged files raise anything; torch's advice is to run the pickle
         advice = type(error).__name__ == "UnpicklingError"
         why = "" if advice else (str(error).splitlines() or [""])[0][:160]
         raise BadInput(
-            f"--silo {name}: {path.name!r} is no file of tensors alone ({type(error).__name__}"
+            f"{where} is no file of tensors alone ({type(error).__name__}"
             f"{why and ': '}{why}); save it with torch.save(data.to_dict(), ...)"
         ) from None
-    return _own_data(name, path.name, made)
+
+
+def saved_weights(path: Path) -> dict[str, torch.Tensor]:
+    """Weights by name, as a silo keeps them.
+
+    Raises:
+        BadInput: for anything else.
+    """
+    if not os.path.isfile(path) or path.stat().st_size > MOST:
+        raise BadInput(f"{path} is no file of a model: put a copy back")
+    made = _loaded(str(path), path)
+    if not isinstance(made, dict) or not all(
+        isinstance(key, str) and isinstance(value, torch.Tensor) for key, value in made.items()
+    ):
+        raise BadInput(f"{path} holds no weights by name: put a copy back")
+    return made
 
 
 def _own_data(name: str, place: str, made: object) -> OwnData:

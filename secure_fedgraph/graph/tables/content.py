@@ -36,7 +36,7 @@ class Content:
             few; ``text``, many or identifiers; ``date``; ``nothing``, where every cell is empty.
         words: the different ones, sorted, of ``words`` and ``yes-no``.
         empty: how many cells are.
-        values: of numbers and dates, for ranges; no other owner sees them.
+        values: of numbers, dates, and yes and no, for ranges and shares; no other owner sees them.
     """
 
     kind: str
@@ -56,7 +56,9 @@ def content_of(table: Table, name: str) -> Content:
     if gone == len(column):
         return Content(NOTHING, empty=gone)
     if pa.types.is_boolean(column.type):
-        return Content(YES_NO, ("False", "True"), gone)
+        said = cells.yes_no(table, name)
+        assert said is not None  # any boolean is
+        return Content(YES_NO, ("False", "True"), gone, said.values)
     if (dated := cells.days(table, name)) is not None:
         return Content(DATE, empty=int(np.isnan(dated.values).sum()), values=dated.values)
     if not _is_code(column) and (read := cells.numbers(table, name)) is not None:
@@ -68,7 +70,7 @@ def content_of(table: Table, name: str) -> Content:
     yes_or_no = cells.yes_no(table, name)
     if yes_or_no is not None:
         empty = int(np.isnan(yes_or_no.values).sum())
-        return Content(YES_NO, tuple(sorted(different.to_pylist())), empty)
+        return Content(YES_NO, tuple(sorted(different.to_pylist())), empty, yes_or_no.values)
     rows = len(column) - gone
     is_text = len(different) > MOST or (len(different) > MANY and len(different) > SHARE * rows)
     if is_text or (len(different) == rows and rows > FEW):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.tables.drafting import described, draft, gives_away, rounded
+from secure_fedgraph.graph.tables.encoding import REACH
 from secure_fedgraph.graph.tables.owned import graph_of, read_tables
 from secure_fedgraph.graph.tables.reading import read_table
 from secure_fedgraph.graph.tables.schema import parsed, schema_text
@@ -74,7 +75,7 @@ def test_a_draft_fits_its_own_table(tmp_path: Path) -> None:
     assert schema.incomplete == () and parsed(schema_text(schema), "again") == schema
     made = graph_of(tables, schema)
     assert all(one.clipped == one.unknown == 0 for one in made.fits) and made.notes == ()
-    assert np.abs(made.data.x.numpy()).max() <= 1 and made.data.edge_attr.shape == (4, 3)
+    assert np.abs(made.data.x.numpy()).max() <= REACH and made.data.edge_attr.shape == (4, 3)
     by_name = {one.name: one for one in schema.columns}
     assert by_name["amount"].scale == "log" and by_name["age"].scale == "linear"  # type: ignore[union-attr]
     assert (by_name["debt"].empty, by_name["age"].empty) == ("indicator", "zeros")  # type: ignore[union-attr]

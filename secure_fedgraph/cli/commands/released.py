@@ -1,0 +1,70 @@
+"""The commands ``export`` and ``predict``: what a released model is for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from secure_fedgraph.cli.screen import loading
+
+EXPORT_EXAMPLES = """
+\b
+Examples:
+  secure-fedgraph export runs/masked --to state_dict --out model.pt
+  secure-fedgraph export runs/masked --to torchscript --out model.ts
+  secure-fedgraph export runs/masked --to onnx --out model.onnx
+"""
+PREDICT_EXAMPLES = """
+\b
+Examples:
+  secure-fedgraph predict runs/banks next-week.csv --out scores.csv
+  secure-fedgraph predict runs/banks/released.model nodes.csv edges.csv --threshold best --out scores.csv
+  secure-fedgraph predict my-silo/runs/DIGEST nodes.csv edges.csv --out scores.csv
+"""
+
+
+@click.command(epilog=EXPORT_EXAMPLES)
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option(
+    "--to", "form", type=click.Choice(["state_dict", "torchscript", "onnx"]), default="state_dict",
+    show_default=True, help="Plain tensors by name, or a program that torch alone runs, or any ONNX runtime.",
+)  # fmt: skip
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="The file to write.")
+@click.option("--algorithm", help="Your own algorithm as module:Class, where the run is of one.")
+@click.option("--ledger", type=click.Path(path_type=Path), help="The ledger that the run shared with others.")
+@click.option("--overwrite", is_flag=True, help="Replace earlier files.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
+@click.option("--debug", is_flag=True, help="Show a traceback with an error.")
+def export(**given: Any) -> None:
+    """Write the released model of a finished run for other programs, and a model card beside it."""
+    loading(given)
+    from secure_fedgraph.cli.exporting import exporting
+
+    exporting.export(**given)
+
+
+@click.command(epilog=PREDICT_EXAMPLES)
+@click.argument("model", metavar="RUN-OR-MODEL", type=click.Path(path_type=Path))
+@click.argument("nodes", metavar="NODES.csv")
+@click.argument("edges", metavar="[EDGES.csv]", required=False)
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="The CSV file to write.")
+@click.option(
+    "--schema", type=click.Path(path_type=Path), metavar="FILE",
+    help="The schema.toml that the model learned by, where it does not hold it.",
+)  # fmt: skip
+@click.option(
+    "--threshold", metavar="NUMBER|best",
+    help="From which probability on the positive class is named; best: as the run chose on validation nodes.",
+)  # fmt: skip
+@click.option("--algorithm", help="Your own algorithm as module:Class, where the model is of one.")
+@click.option("--overwrite", is_flag=True, help="Replace an earlier file.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
+@click.option("--debug", is_flag=True, help="Show a traceback with an error.")
+def predict(**given: Any) -> None:
+    """Score a table by a released model: a row a node, with what is predicted and a score a class."""
+    loading(given)
+    from secure_fedgraph.cli.predicting import predicting
+
+    predicting.predict(**given)

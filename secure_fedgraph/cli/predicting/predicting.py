@@ -1,0 +1,224 @@
+"""The work of ``predict``: reads a model and a table, writes a row of scores a node."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from secure_fedgraph import files
+from secure_fedgraph.cli.predicting.found import Found, found
+from secure_fedgraph.cli.screen import visible, warn
+from secure_fedgraph.errors import BadInput, SecureFedGraphError
+from secure_fedgraph.graph.schema import Task
+from secure_fedgraph.graph.silos.given import OwnData
+from secure_fedgraph.graph.silos.reading import data_at
+from secure_fedgraph.graph.tables.owned import OwnTables, graph_of, read_tables
+from secure_fedgraph.graph.tables.reading import SUFFIXES
+from secure_fedgraph.graph.tables.schema import TableSchema
+from secure_fedgraph.graph.tables.splitting import SPLIT
+from secure_fedgraph.graph.tables.table import Table
+from secure_fedgraph.running.predicting import predicted
+
+BEST = "best"
+"""As a threshold: the one that the run chose on validation nodes."""
+_OWNER = "NODES"
+
+
+def predict(
+    model: Path,
+    nodes: str,
+    edges: str | None,
+    out: Path,
+    schema: Path | None,
+    threshold: str | None,
+    algorithm: str | None,
+    overwrite: bool,
+    as_json: bool,
+    debug: bool,
+) -> None:
+    """Scores a table by a released model, and writes a row a node, for its user alone.
+
+    Raises:
+        BadInput: where there is no model, the table does not fit its schema, or something stands in the way.
+    """
+    if out.is_dir() or (out.exists() and not overwrite):
+        raise BadInput(f"{out} exists: give another --out{'' if out.is_dir() else ', or --overwrite'}")
+    if not out.parent.is_dir():
+        raise BadInput(f"--out {out}: {out.parent} is no folder; make it first")
+    of = found(model, algorithm, schema)
+    least = _least(threshold, of)
+    data, ids, notes = _data(of, nodes, edges)
+    try:
+        scores, said = predicted(of.algorithm, of.state, data, of.schema)
+    except SecureFedGraphError:
+        raise
+    except Exception as error:  # a model of somebody else's, or one that others changed
+        why = (str(error).splitlines() or [""])[0][:160]
+        raise BadInput(
+            f"{model}: the model does not run on {nodes}: {type(error).__name__}: {why}"
+        ) from error
+    notes += said
+    if getattr(of.algorithm.settings, "second_moments", "") == "own":
+        notes.append(
+            f"{of.algorithm.name} released sums by class alone, and reads how features go together from the "
+            f"{len(scores):,} rows that it scores: give many rows at a time, a hundred for each of the "
+            f"{of.schema.features} features or more; a row's scores depend on the others"
+        )
+    named = _named(scores, of, least)
+    content = _rows(ids or [str(number) for number in range(len(scores))], named, scores, of)
+    try:
+        files.write(out, [content], private=True)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise BadInput(f"--out {str(out)[:200]}: it cannot be written ({why}); give another") from None
+    for note in notes:
+        warn(note)
+    if as_json:
+        click.echo(json.dumps(_summary(out, of, data, scores, named, least, notes)))
+    else:
+        click.echo(visible(f"{len(scores):,} rows: {out}"))
+
+
+def _least(given: str | None, of: Found) -> float | None:
+    """From which probability on the positive class, or a label, is named."""
+    if given is None:
+        return None
+    two = of.schema.task == Task.CLASSES and len(of.classes) == 2
+    if not two and (given == BEST or of.schema.task != Task.LABELS):
+        raise BadInput(
+            f"--threshold {given[:40]}: this model has {len(of.classes)} outputs for {of.schema.task}, and a "
+            "threshold is for two classes, or a number for labels; leave it out"
+        )
+    if given == BEST:
+        if of.threshold is None:
+            raise BadInput(
+                f"--threshold {BEST}: no result.json with metrics.threshold stands beside this model: give a "
+                "number"
+            )
+        return of.threshold
+    try:
+        least = float(given)
+    except ValueError:
+        least = -1.0
+    if not 0 <= least <= 1:
+        raise BadInput(f"--threshold {given[:40]}: give a number from 0 to 1, or {BEST!r}")
+    return least
+
+
+# --- what is read -------------------------------------------------------------------------------------------
+
+
+def _data(of: Found, nodes: str, edges: str | None) -> tuple[OwnData, list[str], list[str]]:
+    """What the model reads, ids of its rows where they have some, and notes."""
+    if nodes.lower().endswith(SUFFIXES):
+        own: OwnData | OwnTables = read_tables("", [Path(nodes), *([Path(edges)] if edges else [])])
+    else:
+        if edges:
+            raise BadInput(f"{edges[:200]}: links beside {nodes[:200]}, which has its own: leave one out")
+        try:
+            own = data_at(_OWNER, nodes)
+        except BadInput as error:
+            said = str(error).replace(f"--silo {_OWNER}={nodes}", nodes[:200])
+            raise BadInput(said.replace(f"--silo {_OWNER}: ", "")) from None
+    if not isinstance(own, OwnTables):
+        return own, [], []
+    if of.tables is None:
+        raise BadInput(
+            f"{nodes[:200]} is a table, and this model learned from none: give --schema with the schema.toml "
+            "of its run, or a .pt file as it learned from"
+        )
+    return _of_tables(own, of.tables)
+
+
+def _of_tables(own: OwnTables, schema: TableSchema) -> tuple[Data, list[str], list[str]]:
+    """Next week's table, which has no answers, as this week's was read."""
+    label = schema.label.columns if schema.label is not None else ()
+    table, left = _without(own.nodes, (*label, SPLIT), {one.name for one in schema.columns})
+    notes = [f"{table.where}: answers and splits are not read ({', '.join(map(repr, left))})"] if left else []
+    read_by = schema.model_copy(update={"label": None})
+    if schema.id and table.find(schema.id) is None and own.links is None:
+        notes.append(f"{table.where} has no column {schema.id!r}: ids are the rows' places, from 0")
+        read_by = read_by.model_copy(update={"id": ""})
+    if schema.links is not None and own.links is None:
+        notes.append("no table of links was given: each node is scored by itself")
+    graph = graph_of(replace(own, nodes=table), read_by)
+    fields = ("x", "edge_index", "edge_weight", "edge_attr")
+    data = Data(**{key: graph.data[key] for key in fields if graph.data.get(key) is not None})
+    return data, list(graph.ids), [*notes, *(f"{table.where}: {one}" for one in graph.notes)]
+
+
+def _without(table: Table, names: Sequence[str], features: set[str]) -> tuple[Table, list[str]]:
+    """The table without answers, and what was left out."""
+    every = (table.find(name) for name in names if name not in features and name not in table.unread)
+    left = [name for name in every if name is not None and name not in features]
+    columns = {name: one for name, one in table.columns.items() if name not in left}
+    unread = {name: one for name, one in table.unread.items() if name not in names}
+    return replace(table, columns=columns, unread=unread), left
+
+
+# --- what is written ----------------------------------------------------------------------------------------
+
+
+def _named(scores: Tensor, of: Found, least: float | None) -> list[str]:
+    """What is predicted of each row, in words."""
+    if of.schema.task == Task.NUMBER:
+        return _written(scores)
+    if of.schema.task == Task.LABELS:
+        yes = (scores >= (0.5 if least is None else least)).tolist()
+        return [";".join("yes" if one else "no" for one in row) for row in yes]
+    chosen = scores.argmax(dim=1)
+    if least is not None:
+        chosen = torch.where(scores[:, of.positive] >= least, of.positive, 1 - of.positive)
+    return [of.classes[one] for one in chosen.tolist()]
+
+
+def _written(values: Tensor) -> list[str]:
+    """Numbers with as many digits as a float has."""
+    words: list[str] = values.float().numpy().astype(str).tolist()
+    return words
+
+
+def _rows(ids: Sequence[str], named: Sequence[str], scores: Tensor, of: Found) -> bytes:
+    many = [] if of.schema.task == Task.NUMBER else [_written(column) for column in scores.T]
+    text = io.StringIO(newline="")
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(["id", "prediction", *(f"score_{name}" for name in of.classes)])
+    rows.writerows(zip(ids, named, *many, strict=True))
+    return text.getvalue().encode()
+
+
+def _summary(
+    out: Path,
+    of: Found,
+    data: OwnData,
+    scores: Tensor,
+    named: Sequence[str],
+    least: float | None,
+    notes: Sequence[str],
+) -> dict[str, Any]:
+    classes = of.schema.task == Task.CLASSES
+    links = data.edge_index.shape[1] if isinstance(data, Data) else None
+    return {
+        "schema": "secure-fedgraph/predict/1",
+        "file": str(out),
+        "algorithm": of.algorithm.name,
+        "task": str(of.schema.task),
+        "rows": len(scores),
+        "links": links,
+        "classes": list(of.classes),
+        "predicted": dict(Counter(named)) if classes else None,
+        "threshold": least,
+        "tables": None if of.tables is None else of.tables.digest,
+        "notes": list(notes),
+    }
