@@ -73,5 +73,6 @@ def test_intervals_with_noise_hold_the_truth(name, times):
 @pytest.mark.parametrize("noise", [0.0, 1.0, 3.0])
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_at_least_nine_of_ten_intervals_hold_the_truth(name, noise):
-    found = coverage(name, noise, 100)
-    assert min(found.values()) >= LEAST, found
+    times = 100 if noise and name != "number" else 400
+    found = coverage(name, noise, times)
+    assert enough(found, times), found
