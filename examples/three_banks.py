@@ -62,7 +62,8 @@ if __name__ == "__main__":
         secure_fedgraph(f"run {how} {SILOS} --schema schema.toml --seed 0 --overwrite --out {folder}")
         result = json.loads(Path(folder, "result.json").read_text())
         auc, alone = result["metrics"]["auc"], result["baselines"]["alone"]
-        print(f"  AUC {auc['global']:.3f} ({auc['low']:.3f} to {auc['high']:.3f}), the best alone {alone['best']:.3f}")
+        interval = f"{auc['low']:.3f} to {auc['high']:.3f}"
+        print(f"  AUC {auc['global']:.3f} ({interval}), the best alone {alone['best']:.3f}")
     week = [row[:-1] for row in applicants("next", 100, draw)]
     week[0] = ("next-000", "", 9000, "wedding", "no")  # an empty cell, and a word that no schema lists
     write(Path("next-week.csv"), HEAD[:-1], week)
