@@ -17,7 +17,7 @@ from secure_fedgraph.graph.data.splits import MASKS
 from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS
 from secure_fedgraph.graph.sample.packing import pack
-from secure_fedgraph.graph.schema import OF_ITEMS, Schema, Task
+from secure_fedgraph.graph.schema import OF_LINKS, Schema, Task
 from secure_fedgraph.models.finite import is_finite
 from secure_fedgraph.models.targets import in_units
 
@@ -49,7 +49,7 @@ def predicted(
     Raises:
         BadInput: for data that the model does not read, and for a model that makes no finite numbers of them.
     """
-    if schema.task not in OF_ITEMS or schema.kind not in (GraphDataset.kind, GraphSetDataset.kind):
+    if schema.task in OF_LINKS or schema.kind not in (GraphDataset.kind, GraphSetDataset.kind):
         what = schema.task if schema.kind == GraphDataset.kind else schema.kind
         raise BadInput(
             f"this model was made for {what}: predictions are of nodes, or of whole graphs, and their "
