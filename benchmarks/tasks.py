@@ -27,7 +27,7 @@ import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import FedRidge
 from secure_fedgraph.evaluation import Evaluator
 from secure_fedgraph.federation import with_links_as_items
-from secure_fedgraph.graph import pairs
+from secure_fedgraph.graph.own import pairs
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.graph.silos.rows import no_test_set
 from secure_fedgraph.metrics.counting import MANY, Counting

@@ -10,7 +10,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.nn import APPNP
 
-from secure_fedgraph.graph import descriptors, pairs
+from secure_fedgraph.graph import descriptors
+from secure_fedgraph.graph.own import pairs
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models import perceptron, ridge
 from secure_fedgraph.models.targets import ridge_targets, right

@@ -18,7 +18,6 @@ Figures = dict[str, float]
 
 TIMES, ENDS = 200, (2.5, 97.5)
 """How often items and noise are drawn again for an interval, and where it ends, in percent."""
-UNBOUNDED = ("mae", "rmse")
 TAILS = 3.0
 """How far squared errors vary, in squares of their mean: 2 of normal errors, 5 of Laplace's."""
 MOST = 1e12
@@ -117,7 +116,7 @@ def measured(
     for name, value in now.items():
         if math.isnan(value):
             continue
-        value = value if name in UNBOUNDED else min(value, 1.0)  # sums of shares may round above it
+        value = min(value, RANGES.get(name, (0.0, 1.0))[1])  # sums of shares may round above it
         low = high = value
         ends = again.get(name)
         if ends is not None and not np.isnan(ends).all():
@@ -349,7 +348,7 @@ def _of_many(cells: Counting, test: Array) -> dict[str, Array]:
         "accuracy": right.sum(axis=1) / np.where(total > 0, total, np.nan),
         "balanced_accuracy": _mean(right / np.where(true > 0, true, np.nan)),
         "f1": _mean(_f1(right, said, true)),
-        "brier": np.clip(brier.sum(axis=1), 0.0, 2.0),  # under noise histograms of classes are of different sums
+        "brier": np.clip(brier.sum(axis=1), 0.0, 2.0),  # of noisy sums
     }
     return {**figures, "f1_macro": figures["f1"]}
 
