@@ -76,7 +76,7 @@ def _read(data: Data | Sequence[Data], schema: Schema) -> tuple[Data, int, list[
         return graph, len(graph.x), notes
     if isinstance(data, Data) or not data:
         raise wrong_type(WHOSE, data, "give a list of PyG Data: the model is of whole graphs")
-    graphs, said = [], {}
+    graphs, said = list[Data](), dict[str, None]()
     for number, one in enumerate(data):
         graph, notes = _inputs(one, schema, f"{WHOSE}, graph {number}")
         graph.y = torch.zeros(1, dtype=torch.long)

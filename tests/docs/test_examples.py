@@ -49,6 +49,13 @@ PROMISED = {
         "0 single uploads and 3 sums of 'meta_gradient'",
         "0 single uploads and 0 sums of 'model'",
     ],
+    "three_banks": [
+        "owns_home: yes or no",
+        "masked: AUC 0.",
+        "budget: AUC ",
+        "101 rows: scores.csv",
+        "next-100,",
+    ],
     "three_silos": ["silos/silo-1: ", "silos/silo-3: ", "1433 features"],
     "own_graph_and_model": [
         "accuracy on all owners' test nodes",

@@ -14,7 +14,11 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 TUTORIALS = sorted(ROOT.glob("docs/tutorials/*.py"))
 SLOW = ("silos_on_flower",)
 """It starts a dozen processes."""
-NEEDS = {"silos_on_flower": "flwr", "vertical_alignment": "private_set_intersection"}
+NEEDS = {
+    "silos_on_flower": "flwr",
+    "vertical_alignment": "private_set_intersection",
+    "three_banks": "tomlkit",
+}
 """The module that a tutorial's extra brings."""
 CELL = re.compile(r"^# %%(?P<kind>.*)\n", flags=re.MULTILINE)
 

@@ -60,7 +60,7 @@ def predict(
     least = _least(threshold, of)
     data, ids, notes = _data(of, nodes, edges)
     try:
-        scores, said = predicted(of.algorithm, of.state, data, of.schema)
+        scores, said = predicted(of.algorithm, dict(of.state), data, of.schema)
     except SecureFedGraphError:
         raise
     except Exception as error:  # a model of somebody else's, or one that others changed
@@ -80,8 +80,8 @@ def predict(
     try:
         files.write(out, [content], private=True)
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise BadInput(f"--out {str(out)[:200]}: it cannot be written ({why}); give another") from None
+        cause = error.strerror if isinstance(error, OSError) else str(error)
+        raise BadInput(f"--out {str(out)[:200]}: it cannot be written ({cause}); give another") from None
     for note in notes:
         warn(note)
     if as_json:
