@@ -1,6 +1,6 @@
 """Every task in a federation, without and with a budget, beside a plain PyG loop on all owners' data at once.
 
-    python benchmarks/tasks.py [--task links] [--rounds 40] [--seeds 1] [--json]
+    python benchmarks/tasks.py [--task links] [--rounds 20] [--seeds 1] [--json]
 
 Numbers and several labels are made from the classes of Cora's papers and from the sizes of proteins. Links
 are Cora's; a link's class is whether it joins papers of one class. All owners test on their own items. The
@@ -146,7 +146,7 @@ def network(kind: str) -> sfg.Algorithm:
     """What is averaged."""
     if kind == "graph":
         return sfg.FedAvg(network="gin", hidden=(HIDDEN, HIDDEN), learning_rate=RATE, epochs=4)
-    return sfg.FedSage(learning_rate=RATE)
+    return sfg.FedSage(learning_rate=RATE, fanout=(10, 10), weight_decay=1e-3)
 
 
 def row(kind: str, task: str, rounds: int, seed: int) -> dict[str, Any]:
@@ -168,7 +168,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--task", help="of the rows, those whose name holds this")
-    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     asked = parser.parse_args()
