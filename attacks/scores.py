@@ -81,8 +81,7 @@ class CountedScores(Attack):
     """I3: the cells into which an owner's test items are counted add up to its classes and its size.
 
     Each true class has cells of its own, whatever the model said. Exact counts say it of every owner whose
-    upload can be read; under masks their sum says it of all owners together. Under noise each of them has noise
-    for one item.
+    upload can be read; under masks their sum says it of all owners. Under noise each has noise for one item.
     """
 
     id = "i3-counted-scores"

@@ -188,7 +188,9 @@ class Rehearsal:
             if self.evaluation != "in_band":
                 return played(prepare(algorithm, federation, policy or self.policy, options))
             # what scores are asked for depends on the run's budget, which a rehearsal does not have
-            prepared = prepare(algorithm, federation, policy or self.policy, replace(options, evaluation="at_home"))
+            prepared = prepare(
+                algorithm, federation, policy or self.policy, replace(options, evaluation="at_home")
+            )
             asked = (*(one.channel for one in prepared.bound.bounds.values()), *self.examined)
             bound = prepared.bound.policy.bind(asked, prepared.federation.names)
             return played(replace(prepared, bound=bound, options=options))

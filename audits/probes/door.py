@@ -195,7 +195,10 @@ def answer_alone(rehearsal: Rehearsal) -> list[Finding]:
     for which, world, why in (
         (steady, on_others, "its data"),
         ({key for key in steady if int(key.split("/")[0]) == last}, after_others, "its earlier answers"),
-        *(({k for k in steady if k.split("/")[1] in sampled}, world, "a unit's second part") for world in twice),
+        *(
+            ({k for k in steady if k.split("/")[1] in sampled}, world, "a unit's second part")
+            for world in twice
+        ),
     ):
         wrong = sorted(key for key in which if not _same(one, world, key))
         if wrong:

@@ -20,7 +20,7 @@ TIMES, ENDS = 200, (2.5, 97.5)
 """How often items and noise are drawn again for an interval, and where it ends, in percent."""
 HITS = 10
 TAILS = 3.0
-"""How far squared errors vary, in squares of their mean: 2 where errors are normal, 5 where they are Laplace's."""
+"""How far squared errors vary, in squares of their mean: 2 where errors are normal, 5 if they are Laplace's."""
 MOST = 1e12
 """Items that a cell can hold."""
 LOWER_IS_BETTER = ("mae", "rmse", "brier", "calibration_error")
@@ -343,7 +343,9 @@ def _of_many(cells: Counting, test: Array) -> dict[str, Array]:
         "accuracy": right.sum(axis=1) / np.where(total > 0, total, np.nan),
         "balanced_accuracy": _mean(right / np.where(true > 0, true, np.nan)),
         "f1": _mean(_f1(right, said, true)),
-        "brier": np.clip(brier.sum(axis=1), 0.0, 2.0),  # under noise histograms of classes are of different sums
+        "brier": np.clip(
+            brier.sum(axis=1), 0.0, 2.0
+        ),  # under noise histograms of classes are of different sums
     }
     return {**figures, "f1_macro": figures["f1"]}
 

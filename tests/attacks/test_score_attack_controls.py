@@ -100,7 +100,15 @@ def test_i3_residual_under_masks_the_shares_of_all_are_exact() -> None:
 
 
 def test_i3_negative_under_noise_for_one_item_the_shares_are_blurred() -> None:
-    case = made("distributed_dp", False, "algorithm=fedridge", "training.second_moments=own", "epsilon=0.2", "unit=node", "rounds=1")
+    case = made(
+        "distributed_dp",
+        False,
+        "algorithm=fedridge",
+        "training.second_moments=own",
+        "epsilon=0.2",
+        "unit=node",
+        "rounds=1",
+    )
     assert case.transcript.public["channels"]["scores"]["unit"] == "node"
     with pytest.raises(Blind, match="masked"):
         judged(case, CountedScores())

@@ -87,13 +87,13 @@ def test_several_classes_as_scikit_learn_has_them(name):
     figures, shares = found(schema, scores, y), torch.softmax(scores, dim=1).double().numpy()
     shares = shares / shares.sum(axis=1, keepdims=True)
     truth, said = y.numpy(), scores.argmax(dim=1).numpy()
-    one_hot = np.eye(schema.classes)[truth]
+    each = np.eye(schema.classes)[truth]
     assert figures["accuracy"] == pytest.approx(sk.accuracy_score(truth, said))
     assert figures["balanced_accuracy"] == pytest.approx(sk.balanced_accuracy_score(truth, said))
     assert figures["f1"] == pytest.approx(sk.f1_score(truth, said, average="macro"))
     assert figures["auc"] == pytest.approx(sk.roc_auc_score(truth, shares, multi_class="ovr"), abs=4e-3)
-    assert figures["average_precision"] == pytest.approx(sk.average_precision_score(one_hot, shares), abs=4e-3)
-    assert figures["brier"] == pytest.approx(((shares - one_hot) ** 2).sum(axis=1).mean(), abs=1e-2)
+    assert figures["average_precision"] == pytest.approx(sk.average_precision_score(each, shares), abs=4e-3)
+    assert figures["brier"] == pytest.approx(((shares - each) ** 2).sum(axis=1).mean(), abs=1e-2)
 
 
 def test_labels_as_scikit_learn_has_them():

@@ -70,7 +70,11 @@ def test_noise_for_another_unit_is_refuted(monkeypatch):
 
 
 def run_of(name: str, unit: str, **more: Any) -> sfg.Run:
-    algorithm = sfg.FedAvg(hidden=(4, 4)) if name == "fedavg" else sfg.algorithms.FedRidge(records=64, second_moments="own")
+    algorithm = (
+        sfg.FedAvg(hidden=(4, 4))
+        if name == "fedavg"
+        else sfg.algorithms.FedRidge(records=64, second_moments="own")
+    )
     owners = sfg.federate("synthetic-citation", clients=4, nodes=100, features=8, seed=0)
     policy = distributed_dp(9.0, 2.0, quorum=3)
     budget = Budget(60.0, 1e-5, unit)

@@ -1025,12 +1025,8 @@ MUTANTS: dict[str, Mutant] = {
     "counted scores have the noise of another unit, as it tells": Mutant(
         BEYOND, of_another_unit, "one item", "mechanism"
     ),
-    "an item's part in the counts is not clipped": Mutant(
-        BEYOND, unclipped_items, "one item", "mechanism"
-    ),
-    "an item is in several parts of the counts": Mutant(
-        BEYOND, several_parts, "items twice", "answer alone"
-    ),
+    "an item's part in the counts is not clipped": Mutant(BEYOND, unclipped_items, "one item", "mechanism"),
+    "an item is in several parts of the counts": Mutant(BEYOND, several_parts, "items twice", "answer alone"),
     "scores are counted twice under one noise": Mutant(SEED, kept_draw, "scores in a run", "repeated"),
     "masks are left out": Mutant(BEYOND, no_masks, "masks", "uniform"),
 }

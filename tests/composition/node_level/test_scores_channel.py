@@ -1,4 +1,4 @@
-"""The channel ``scores`` in whole runs: declared, bound, charged, noised for one item, and always in range."""
+"""The channel ``scores`` in whole runs: declared, bound, charged, noised for one item, in range."""
 
 from __future__ import annotations
 
