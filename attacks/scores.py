@@ -112,7 +112,8 @@ class CountedScores(Attack):
         counts = by_class(np.asarray(seen.values["test"], dtype=np.float64).ravel(), view)
         if counts is None:
             raise Blind(f"{self.id}: what is counted is of no single class")
-        return counts / max(counts.sum(), 1e-12)
+        shares: np.ndarray = counts / max(counts.sum(), 1e-12)
+        return shares
 
 
 def by_class(cells: np.ndarray, view: View) -> np.ndarray | None:
@@ -125,5 +126,6 @@ def by_class(cells: np.ndarray, view: View) -> np.ndarray | None:
             counts = cells[: classes**2].reshape(classes, classes).sum(axis=1)
         else:
             continue
-        return np.maximum(counts, 0.0)
+        seen: np.ndarray = np.maximum(counts, 0.0)
+        return seen
     return None

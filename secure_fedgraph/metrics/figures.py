@@ -20,7 +20,7 @@ TIMES, ENDS = 200, (2.5, 97.5)
 """How often items and noise are drawn again for an interval, and where it ends, in percent."""
 HITS = 10
 TAILS = 3.0
-"""How far squared errors vary, in squares of their mean: 2 where errors are normal, 5 if they are Laplace's."""
+"""How far squared errors vary, in squares of their mean: 2 of normal errors, 5 of those of Laplace."""
 MOST = 1e12
 """Items that a cell can hold."""
 LOWER_IS_BETTER = ("mae", "rmse", "brier", "calibration_error")

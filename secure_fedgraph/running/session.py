@@ -157,7 +157,7 @@ class Session:
                 scores |= referee.personal(examined, state, referee_round, federation.schema)
         extra: dict[str, Any] = {"loss": scores.pop("loss", None), "owners": scores.pop("owners", {})}
         more = {key: scores.pop(key) for key in ("metrics", "tested") if key in scores}
-        row = {"round": round.number - algorithm.warm_up, **extra, "accuracy": scores, **more}
+        row: dict[str, Any] = {"round": round.number - algorithm.warm_up, **extra, "accuracy": scores, **more}
         if self.options.on_round is not None:
             self.options.on_round(row)
         return row
