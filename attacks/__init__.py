@@ -34,7 +34,7 @@ from secure_fedgraph.attacks.released.class_shares import ModelClassShares
 from secure_fedgraph.attacks.released.influence import LinkTeller
 from secure_fedgraph.attacks.released.ownership import ModelOwner, UpdateOwner
 from secure_fedgraph.attacks.rounds import CohortDifferencing, OwnShareSubtraction, RedrawnNoise
-from secure_fedgraph.attacks.scores import ScoredSizes
+from secure_fedgraph.attacks.scores import CountedScores, ScoredSizes
 from secure_fedgraph.attacks.vertical.completion import ModelCompletion
 from secure_fedgraph.attacks.vertical.label_groups import BlindGroups
 from secure_fedgraph.attacks.vertical.labels import GradientClusters, GradientLabels
@@ -50,7 +50,7 @@ from secure_fedgraph.registry import Registry, check_subclass, classes_below
 
 
 def _own() -> dict[str, type[Attack]]:
-    """Ordered by catalogue code, A1 to I2; attacks of one code keep the order of their module."""
+    """Ordered by catalogue code, A1 to I3; attacks of one code keep the order of their module."""
     classes = classes_below(sys.modules[__name__], Attack, "id")  # type: ignore[type-abstract]
     return dict(sorted(classes.items(), key=lambda item: item[0].split("-")[0]))
 
@@ -85,6 +85,7 @@ __all__ = [
     "CohortDifferencing",
     "ConstantAnswers",
     "Control",
+    "CountedScores",
     "EmbeddingCounts",
     "EmbeddingDecoder",
     "EmbeddingInversion",

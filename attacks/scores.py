@@ -1,4 +1,4 @@
-"""I1: how many test nodes an owner has, from the scores that it sends."""
+"""I1 and I3: how many test nodes an owner has, and of which classes, from the scores that it sends."""
 
 from __future__ import annotations
 
@@ -8,11 +8,19 @@ from typing import ClassVar
 import numpy as np
 
 from secure_fedgraph.attacks.attack import SERVER, Attack, Blind, Guess, Knowledge
+from secure_fedgraph.attacks.weights import ALL
 from secure_fedgraph.protocol import View
+from secure_fedgraph.protocol.transcript import Seen
 
 TEST_SIZES = "numbers of test nodes"
+TEST_SHARES = "class shares of test nodes"
+COUNTED_SHARES = "class shares of counted test nodes"
 METRICS = "metrics"
 """The channel of owners' scores (``Algorithm.METRICS``), open where ``evaluation=in_band``."""
+COUNTED = "scores"
+"""The channel on which their test items are counted (``Algorithm.SCORES``)."""
+BINS = (32, 256)
+"""Of a class, under noise and without."""
 MOST = 2000
 """Numbers of test nodes that are tried: beyond, fractions are nearer to each other than scores are exact."""
 EXACT = 2e-7
@@ -67,3 +75,57 @@ def denominator(shares: np.ndarray) -> int:
     parts = np.asarray(shares, dtype=np.float64)[:, None] * tried
     fits = (np.abs(parts - parts.round()) <= EXACT * tried).all(0)
     return int(tried[fits][0]) if len(shares) and np.any(shares) and fits.any() else 0
+
+
+class CountedScores(Attack):
+    """I3: the cells into which an owner's test items are counted add up to its classes and its size.
+
+    Each true class has cells of its own, whatever the model said. Exact counts say it of every owner whose
+    upload can be read; under masks their sum says it of all owners. Under noise each has noise for one item.
+    """
+
+    id = "i3-counted-scores"
+    title = "how an owner's test nodes are spread over the classes, from the counts of its scores"
+    subject = "class shares of test nodes"
+    family = "scores"
+    summary = "the class shares of an owner's test nodes, from its counts of scores by true class"
+    channel = COUNTED
+    cost = "a sum of cells"
+    depends_on = ("evaluation",)
+    stops: ClassVar[Mapping[str, str]] = {
+        SERVER: "evaluation=at_home, where no score leaves an owner; masks leave the shares over all owners; "
+        "a budget for a node or a graph adds noise to these"
+    }
+
+    def run(self, view: View, knowledge: Knowledge) -> Guess:
+        """The class shares of each owner's test nodes ``[classes]``."""
+        uploads = self.single_uploads(view)
+        values = {seen.clients[0]: self._shares(view, seen) for seen in uploads}
+        return Guess(COUNTED_SHARES, values, {owner: (owner,) for owner in values}, len(uploads))
+
+    def residual(self, view: View, knowledge: Knowledge) -> Guess:
+        """The class shares of all owners' test nodes together."""
+        sums = self.opened_sums(view)
+        return Guess(COUNTED_SHARES, {ALL: self._shares(view, sums[-1])}, {ALL: sums[-1].clients}, len(sums))
+
+    def _shares(self, view: View, seen: Seen) -> np.ndarray:
+        counts = by_class(np.asarray(seen.values["test"], dtype=np.float64).ravel(), view)
+        if counts is None:
+            raise Blind(f"{self.id}: what is counted is of no single class")
+        shares: np.ndarray = counts / max(counts.sum(), 1e-12)
+        return shares
+
+
+def by_class(cells: np.ndarray, view: View) -> np.ndarray | None:
+    """What the items of each class add up to, from cells; None of a task without classes."""
+    classes = int(view.public["schema"]["classes"])
+    for bins in BINS:
+        if classes == 2 and len(cells) == 2 * bins:
+            counts = cells.reshape(2, bins).sum(axis=1)
+        elif classes > 2 and len(cells) == classes**2 + 2 * classes * bins:
+            counts = cells[: classes**2].reshape(classes, classes).sum(axis=1)
+        else:
+            continue
+        seen: np.ndarray = np.maximum(counts, 0.0)
+        return seen
+    return None

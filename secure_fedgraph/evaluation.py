@@ -285,8 +285,8 @@ def _owners_scores(
 
 def _measured_of(counted: Iterable[Mapping[str, torch.Tensor]], cells: Counting) -> Measured:
     """All metrics of several owners' counts, added up."""
-    sums = [torch.stack([one[name].double() for one in counted]).sum(dim=0) for name in PARTS]
-    return measured(cells, *(one.numpy() for one in sums))
+    test, held = (torch.stack([one[name].double() for one in counted]).sum(dim=0) for name in PARTS)
+    return measured(cells, test.numpy(), held.numpy())
 
 
 def _in_words(found: Measured) -> dict[str, Any]:

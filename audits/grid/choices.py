@@ -56,9 +56,9 @@ def readers(experiment: Experiment, attacks: Iterable[type[Attack]]) -> list[typ
 
 
 def declared_channels(experiment: Experiment) -> set[str]:
-    """The algorithm's channels by name, and that of owners' scores where the experiment has them sent."""
+    """The algorithm's channels by name, and those of owners' scores where the experiment has them sent."""
     kind = algorithm_named(experiment.algorithm)
-    scores = {kind.METRICS.name} if experiment.evaluation == "in_band" else set()
+    scores = {kind.METRICS.name, kind.SCORES.name} if experiment.evaluation == "in_band" else set()
     return {channel.name for channel in kind.channels} | scores
 
 

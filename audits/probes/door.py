@@ -37,6 +37,7 @@ from secure_fedgraph.errors import SecureFedGraphError
 from secure_fedgraph.protocol.channel import Channel, Reveal
 from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message
 from secure_fedgraph.protocol.transcript import REFEREE, SERVER, everything
+from secure_fedgraph.protocol.upload import ContributionSample
 from secure_fedgraph.protocol.wire import decode
 from secure_fedgraph.running.run import Run
 from secure_fedgraph.seams import ClientContext
@@ -49,6 +50,7 @@ LONG = 1e6
 """How many times as long an answer is that is far beyond any clip."""
 PLAIN, ZEROS, FAR, BROKEN = "short", "all zeros", "a million times as long", "not finite"
 EXTREMES = (ZEROS, FAR, BROKEN)
+TWICE = "short, with a second part of each unit"
 EQUAL_RUNS = 8
 """How many equal runs have to agree before a difference counts."""
 Place = tuple[int, str, str, int]
@@ -85,7 +87,7 @@ class Script:
 
     Args:
         shapes: (channel, client) -> what it answered in one round, in order.
-        kind: how values are made: :data:`PLAIN` or one of :data:`EXTREMES`.
+        kind: how values are made: :data:`PLAIN`, :data:`TWICE` or one of :data:`EXTREMES`.
         changed: rounds with values other than usual.
     """
 
@@ -109,7 +111,13 @@ class Script:
         if channel.exact:
             return example
         seed = f"{place} {number} {client.round in self.changed}"
-        return _filled(example, seed, self.kind)
+        made = _filled(example, seed, self.kind)
+        if self.kind == TWICE and isinstance(made, ContributionSample):
+            return ContributionSample(
+                {name: torch.cat([value, value]) for name, value in made.values.items()},
+                torch.cat([made.units, made.units]),
+            )
+        return made
 
 
 def _filled(example: Answer, seed: str, kind: str) -> Answer:
@@ -152,6 +160,8 @@ def _by(script: Script, channel: Channel, work: Callable[[Any, Any], Any]) -> Ca
 def answer_alone(rehearsal: Rehearsal) -> list[Finding]:
     """That what a client sends depends on its answer and randomness, not on data or earlier answers.
 
+    And, of sums of sampled units, on the first part of each unit alone.
+
     All runs have the same randomness; each is made in a copy of this process.
 
     Raises:
@@ -163,11 +173,11 @@ def answer_alone(rehearsal: Rehearsal) -> list[Finding]:
     last = rehearsal.algorithm.warm_up + ROUNDS
 
     def sample(
-        owners: Mapping[str, Data] | None, changed: frozenset[int]
+        owners: Mapping[str, Data] | None = None, changed: frozenset[int] = frozenset(), kind: str = PLAIN
     ) -> Callable[[], dict[str, np.ndarray]]:
         def played() -> dict[str, np.ndarray]:
             tape = Tape()
-            script = Script(shapes, changed=changed, tape=tape)
+            script = Script(shapes, kind, changed, tape)
             with tape.playing():
                 run = _play(rehearsal, script, owners)
             return dict(_values(run))
@@ -175,14 +185,9 @@ def answer_alone(rehearsal: Rehearsal) -> list[Finding]:
         return played
 
     earlier = frozenset(range(1, last))
-    one, again, on_others, after_others = copies(
-        [
-            sample(None, frozenset()),
-            sample(None, frozenset()),
-            sample(others, frozenset()),
-            sample(None, earlier),
-        ]
-    )
+    sampled = {name for (name, _), answers in shapes.items() if isinstance(answers[0], ContributionSample)}
+    worlds = [sample(), sample(), sample(others), sample(changed=earlier)]
+    one, again, on_others, after_others, *twice = copies([*worlds, *[sample(kind=TWICE)] * bool(sampled)])
     steady = {key for key in one if _same(one, again, key)}
     if not steady:
         raise NoTwins("what clients send differs from run to run with the same randomness")
@@ -190,6 +195,10 @@ def answer_alone(rehearsal: Rehearsal) -> list[Finding]:
     for which, world, why in (
         (steady, on_others, "its data"),
         ({key for key in steady if int(key.split("/")[0]) == last}, after_others, "its earlier answers"),
+        *(
+            ({k for k in steady if k.split("/")[1] in sampled}, world, "a unit's second part")
+            for world in twice
+        ),
     ):
         wrong = sorted(key for key in which if not _same(one, world, key))
         if wrong:

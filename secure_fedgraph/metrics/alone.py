@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -40,7 +41,8 @@ class Alone:
     """
 
     def __init__(self, graph: Data, schema: Schema) -> None:
-        self._schema, self._kept = schema, None
+        self._schema = schema
+        self._kept: tuple[str, int, Any] | None = None
         self._moments: tuple[Tensor, Tensor] | None = None
         best = math.inf
         train = graph.train_mask.nonzero().flatten()
@@ -49,7 +51,7 @@ class Alone:
             train, held = train[torch.arange(len(train)) % 4 > 0], train[::4]
         if not len(train):
             return
-        hops = HOPS if schema.kind == "node" and graph.edge_index.numel() else HOPS[:1]
+        hops: tuple[int, ...] = HOPS if schema.kind == "node" and graph.edge_index.numel() else HOPS[:1]
         hops = hops[:2] if schema.features > WIDE else hops
         for hop in hops:
             z = self._columns(graph, hop, fit=hop == hops[0])

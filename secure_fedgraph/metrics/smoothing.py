@@ -54,7 +54,8 @@ def smoothed(counts: Array, noise: float) -> Array:
         if better.any():
             found[better] = curve + (left[better] * (values / spread[better])) @ vectors.T
             best[better] = likelihood[better]
-    return np.maximum(found, 0.0) * total[:, None]
+    likely: Array = np.maximum(found, 0.0) * total[:, None]
+    return likely
 
 
 @functools.lru_cache(maxsize=2)

@@ -95,11 +95,13 @@ def ridge_targets(y: Tensor, schema: Schema, norm: float) -> Tensor:
     One-hot classes, centred; labels as plus and minus; numbers in [-1, 1].
     """
     if schema.task == Task.NUMBER:
-        return scaled(y, schema)[:, None].float() * norm
-    if schema.task == Task.LABELS:
-        return (2 * y.float() - 1) * (norm / y.shape[1] ** 0.5)
-    centred = F.one_hot(y, schema.classes).float() - 1 / schema.classes
-    return centred * (norm / (1 - 1 / schema.classes) ** 0.5)
+        targets = scaled(y, schema)[:, None].float() * norm
+    elif schema.task == Task.LABELS:
+        targets = (2 * y.float() - 1) * (norm / y.shape[1] ** 0.5)
+    else:
+        centred = F.one_hot(y, schema.classes).float() - 1 / schema.classes
+        targets = centred * (norm / (1 - 1 / schema.classes) ** 0.5)
+    return targets
 
 
 def class_weights(given: object, y: Tensor, classes: int) -> Tensor | None:

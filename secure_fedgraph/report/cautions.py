@@ -30,7 +30,9 @@ def no_better_than(result: RunResult) -> str:
 def headline_of(result: RunResult) -> float | None:
     """The headline's figure."""
     figure = result.metrics.get(result.headline)
-    return _accuracy(result) if figure is None and result.headline == "accuracy" else figure and figure.value
+    if figure is not None:
+        return figure.value
+    return _accuracy(result) if result.headline == "accuracy" else None
 
 
 def written(metric: str, value: float) -> str:

@@ -156,7 +156,7 @@ class Session:
             if round.number == self.prepared.last and algorithm.COMBINED.name in self.prepared.bound.bounds:
                 scores |= referee.personal(examined, state, referee_round, federation.schema)
         extra: dict[str, Any] = {"loss": scores.pop("loss", None), "owners": scores.pop("owners", {})}
-        more = {key: scores.pop(key) for key in ("metrics", "tested") if key in scores}
+        more: dict[str, Any] = {key: scores.pop(key) for key in ("metrics", "tested") if key in scores}
         row = {"round": round.number - algorithm.warm_up, **extra, "accuracy": scores, **more}
         if self.options.on_round is not None:
             self.options.on_round(row)

@@ -1,4 +1,4 @@
-"""The controls of I1 and I2: what the scores that owners send say about their test nodes."""
+"""The controls of I1, I2 and I3: what the scores that owners send say about their test nodes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from secure_fedgraph.attacks import Attack, Blind, ConstantAnswers, ScoredSizes
+from secure_fedgraph.attacks import Attack, Blind, ConstantAnswers, CountedScores, ScoredSizes
 from secure_fedgraph.attacks.active.constant_answers import BIAS, playing
 from secure_fedgraph.attacks.scores import denominator
 from secure_fedgraph.audits import scoring
@@ -52,10 +52,10 @@ def test_i1_negative_one_score_of_all_is_blind() -> None:
         judged(made("masked"), ScoredSizes(), "residual")
 
 
-@pytest.mark.parametrize("attack", [ScoredSizes(), ConstantAnswers()])
+@pytest.mark.parametrize("attack", [ScoredSizes(), ConstantAnswers(), CountedScores()])
 def test_negative_where_no_score_leaves_an_owner(attack: Attack) -> None:
     case = made("plaintext", True, "evaluation=at_home")
-    assert "metrics" not in case.transcript.public["channels"]
+    assert not {"metrics", "scores"} & set(case.transcript.public["channels"])
     audited = grid.audit(
         load(None, {**GENERATED, "evaluation": "at_home"}, []), ["plaintext"], [type(attack)]
     )
@@ -85,6 +85,40 @@ def test_i2_residual_under_masks_the_mean_share_is_exact() -> None:
     with pytest.raises(Blind, match="masked"):
         judged(case, ConstantAnswers())
     assert judged(case, ConstantAnswers(), "residual").value > 0.999
+
+
+def test_i3_positive_exact_counts_are_the_owners_classes() -> None:
+    score = judged(made(), CountedScores())
+    assert score.value > 0.999
+    assert score.leaks
+
+
+def test_i3_residual_under_masks_the_shares_of_all_are_exact() -> None:
+    with pytest.raises(Blind, match="masked"):
+        judged(made("masked"), CountedScores())
+    assert judged(made("masked"), CountedScores(), "residual").value > 0.999
+
+
+def test_i3_negative_under_noise_for_one_item_the_shares_are_blurred() -> None:
+    case = made(
+        "distributed_dp",
+        False,
+        "algorithm=fedridge",
+        "training.second_moments=own",
+        "epsilon=0.2",
+        "unit=node",
+        "rounds=1",
+    )
+    assert case.transcript.public["channels"]["scores"]["unit"] == "node"
+    with pytest.raises(Blind, match="masked"):
+        judged(case, CountedScores())
+    assert judged(case, CountedScores(), "residual").value < 0.95
+
+
+def test_i3_negative_a_clients_budget_counts_nothing() -> None:
+    case = made("distributed_dp", False, "algorithm=fedavg", "epsilon=8", "unit=client", "rounds=1")
+    with pytest.raises(Blind, match="no channel 'scores'"):
+        judged(case, CountedScores())
 
 
 def test_planting_leaves_training_as_it_was() -> None:

@@ -26,6 +26,7 @@ from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
 from secure_fedgraph import client as clients
+from secure_fedgraph.algorithm import ITEMS
 from secure_fedgraph.algorithms.glasu import checks as glasu_checks
 from secure_fedgraph.algorithms.training import private_training
 from secure_fedgraph.audits.conformance import calls, checks
@@ -33,11 +34,15 @@ from secure_fedgraph.audits.conformance import steps as conformance_steps
 from secure_fedgraph.audits.empirical_dp.mechanisms import audit
 from secure_fedgraph.audits.empirical_dp.randomized_inputs import audit_features, audit_labels
 from secure_fedgraph.audits.empirical_dp.step_audits import audit_links, audit_steps
-from secure_fedgraph.audits.empirical_dp.worst_cases import client_rows, held_by, pooled_parts
+from secure_fedgraph.audits.empirical_dp.worst_cases import Neighbours, client_rows, held_by, pooled_parts
+from secure_fedgraph.audits.probes.door import answer_alone
+from secure_fedgraph.audits.rehearsal import Rehearsal
 from secure_fedgraph.crypto import KEY_BYTES
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.metrics.counting import FEW, Counting
+from secure_fedgraph.privacy import binding, contracts, dp_sgd, pooling
 from secure_fedgraph.privacy import bound as bounds
-from secure_fedgraph.privacy import contracts, dp_sgd, pooling
 from secure_fedgraph.privacy.accounting import epsilon as accounting
 from secure_fedgraph.privacy.accounting.epsilon import (
     DiscreteRelease,
@@ -63,6 +68,7 @@ from secure_fedgraph.protocol import Channel, Reveal
 from secure_fedgraph.protocol.channel import UnitContribution
 from secure_fedgraph.protocol.guarantee import Reader, Unit
 from secure_fedgraph.protocol.transcript import everything
+from secure_fedgraph.protocol.upload import ContributionSample
 
 ROOT = Path(__file__).resolve().parents[3]
 Patch = pytest.MonkeyPatch
@@ -291,6 +297,40 @@ def coins_of_a_step() -> Found:
     return found | ({"seeded coins"} if torch.equal(*flipped) else set())
 
 
+def scored_run() -> Found:
+    """What is wrong with what was counted, twice: each item is a part of it."""
+    policy = replace(P.masked(), steps=STEPPED, scores_noise=3.0)
+    run = sfg.train(
+        sage(), federation(), policy, rounds=3, keep=everything, evaluation="in_band", evaluate_every=2
+    )
+    return names([one for one in checks.check(run) if one.where == sfg.FedAvg.SCORES.name])
+
+
+def items(bound: Bound, schema: Schema) -> Neighbours:
+    """The worst item beside others, as the channel's answer counts it, and the same without it."""
+    y = torch.arange(40) % schema.classes
+    scores = torch.nn.functional.one_hot(y, schema.classes) * 2.0
+    scores[0] = math.nan
+    parts = {"test": Counting(schema, FEW).parts(scores, y) / ITEMS}
+    present = {name: ContributionSample(parts, torch.arange(len(y))) for name in bound.bind_context.clients}
+    target = next(iter(present))
+    return Neighbours(target, present, {**present, target: present[target].of(torch.arange(1, len(y)))})
+
+
+def one_item(classes: int = 3) -> Found:
+    """Its own epsilon, where it is counted among others."""
+    schema = Schema(3, classes)
+    bound = fitted(P.local_dp(NORM, MULTIPLIER), sfg.FedAvg().scores_channel(schema, by_item=True))
+    return {"mechanism"} if audit(bound, items(bound, schema), "server", trials=4_000).broken else set()
+
+
+def items_twice() -> Found:
+    """Whatever an answer hands in, each item is one part."""
+    policy = replace(P.masked(), steps=STEPPED, scores_noise=3.0)
+    counted = sage().scores_channel(federation().schema, by_item=True)
+    return names(answer_alone(Rehearsal(sage(), federation(), policy, "in_band", (counted,))))
+
+
 def class_sums() -> Found:
     algorithm = sfg.algorithms.FedRidge(second_moments="own", records=128)
     policy = P.distributed_dp(9.0, MULTIPLIER, quorum=3)
@@ -314,6 +354,9 @@ PROBES: dict[str, Callable[[], Found]] = {
     "shared steps": shared_steps,
     "coins of a step": coins_of_a_step,
     "class sums": class_sums,
+    "scores in a run": scored_run,
+    "one item": one_item,
+    "items twice": items_twice,
     "upload": an_upload,
     "faint noise": faint,
     "held upload": a_held_upload,
@@ -529,6 +572,24 @@ def no_masks(patch: Patch) -> None:
         "accumulate",
         lambda total, arrays=(), plus=(), minus=(): [np.add(total, array, out=total) for array in arrays],
     )
+
+
+# of counted scores
+
+
+def of_another_unit(patch: Patch) -> None:
+    # what one item moves in the mean over a client's items
+    patch.setattr(binding, "l2_sensitivity", lambda contribution, relation: contribution.norm / 8)
+
+
+def unclipped_items(patch: Patch) -> None:
+    counted = Counting.parts
+    patch.setattr(pooling, "clipped", lambda matrix, norm: matrix)
+    patch.setattr(Counting, "parts", lambda self, scores, y: 8 * counted(self, scores, y))
+
+
+def several_parts(patch: Patch) -> None:
+    patch.setattr(ContributionSample, "of", lambda self, units: self)
 
 
 # of steps
@@ -958,6 +1019,15 @@ MUTANTS: dict[str, Mutant] = {
         DROPOUTS, silent_shares, "shared steps", "noise"
     ),
     "own statistics are sent beside class sums": Mutant(COMPANION, own_statistics, "class sums", "domains"),
+    "counted scores have the noise of another unit": Mutant(
+        BEYOND, of_another_unit, "scores in a run", "scale"
+    ),
+    "counted scores have the noise of another unit, as it tells": Mutant(
+        BEYOND, of_another_unit, "one item", "mechanism"
+    ),
+    "an item's part in the counts is not clipped": Mutant(BEYOND, unclipped_items, "one item", "mechanism"),
+    "an item is in several parts of the counts": Mutant(BEYOND, several_parts, "items twice", "answer alone"),
+    "scores are counted twice under one noise": Mutant(SEED, kept_draw, "scores in a run", "repeated"),
     "masks are left out": Mutant(BEYOND, no_masks, "masks", "uniform"),
 }
 

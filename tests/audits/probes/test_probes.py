@@ -407,11 +407,7 @@ def test_coins_that_fall_alike_twice_are_no_finding(
 
     bound = SimpleNamespace(carrier=SimpleNamespace(gives=SimpleNamespace(readable=False)), stages=())
     bounds = SimpleNamespace(bounds={"update": bound})
-    rehearsal = SimpleNamespace(
-        policy=SimpleNamespace(bind=lambda *_: bounds),
-        algorithm=SimpleNamespace(in_use=()),
-        federation=SimpleNamespace(names=()),
-    )
+    rehearsal = SimpleNamespace(bound=lambda: bounds)
     monkeypatch.setattr(door, "_trace", lambda run: run)
     found = door._changes("behaviour", "data with {}", rehearsal, play("usual"), play, ("changed",))
     assert len(found) == findings
