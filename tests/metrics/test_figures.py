@@ -87,7 +87,7 @@ def test_several_classes_as_scikit_learn_has_them(name):
     figures, shares = found(schema, scores, y), torch.softmax(scores, dim=1).double().numpy()
     shares = shares / shares.sum(axis=1, keepdims=True)
     truth, said = y.numpy(), scores.argmax(dim=1).numpy()
-    each = np.eye(schema.classes)[truth]
+    one_hot = np.eye(schema.classes)[truth]
     assert figures["accuracy"] == pytest.approx(sk.accuracy_score(truth, said))
     assert figures["balanced_accuracy"] == pytest.approx(sk.balanced_accuracy_score(truth, said))
     assert figures["f1"] == pytest.approx(sk.f1_score(truth, said, average="macro"))
