@@ -33,6 +33,7 @@ ROWS = [
     ("fedsage+", "masked", {"federated_epochs": 1, "hidden": [8, 4]}),
     ("fedavg", "plaintext", {"hidden": [8, 4]}),
     ("apflgate", "masked", {}),
+    ("fedridge", "masked", {"second_moments": "own"}),  # releases two tensors of no axis
 ]
 
 
@@ -52,6 +53,8 @@ def test_weights_are_those_of_one_process(
     )
     assert result["weights"] == weights(run)
     assert result["accuracy"]["local"] == run.accuracy["local"]
+    kept = [silos.folder(name).run_folder(silos.approved) / "model.pt" for name in data]
+    assert all(path.exists() for path in kept)
     assert result["privacy"] == run.privacy()  # from the silos' signed reports
 
 
