@@ -86,7 +86,7 @@ class CountedScores(Attack):
 
     id = "i3-counted-scores"
     title = "how an owner's test nodes are spread over the classes, from the counts of its scores"
-    subject = "class shares of test nodes"
+    subject = "class shares of counted test nodes"
     family = "scores"
     summary = "the class shares of an owner's test nodes, from its counts of scores by true class"
     channel = COUNTED

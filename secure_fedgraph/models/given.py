@@ -37,7 +37,7 @@ FEATURES = (
 )
 CLASSES = ("classes", "out_channels", "out_features", "num_classes", "output_dim", "out_dim")
 """Names of a constructor's arguments that the data's widths are given for."""
-OURS = "secure_fedgraph.models."
+OURS = ("secure_fedgraph.models.", "secure_fedgraph.algorithms.")
 CACHES = ("_cached_edge_index", "_cached_adj_t", "_cached_x")
 """Where PyG's layers with ``cached=True`` keep values that are right for one graph only."""
 GRAPHS, OF_GRAPHS = ("Data", "Batch"), ("data", "batch", "graph", "g")

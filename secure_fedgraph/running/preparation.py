@@ -333,8 +333,8 @@ def _scores(
             one.unit_contribution is not None and not one.kept for one in algorithm.in_use
         )
         by_item, whole = noised and records, noised and not records
-    if whole:
-        return (algorithm.METRICS,)
+    if whole or (not noised and _adds_noise(policy, algorithm.METRICS, federation.names)):
+        return (algorithm.METRICS,)  # cells of items do not fit under this policy's noise
     return (counted,) if by_item else (algorithm.METRICS, algorithm.SCORES)
 
 

@@ -247,7 +247,7 @@ REFUSED: dict[str, tuple[Callable[[], object], list[str], str]] = {
     "no data.tables of this": (edited("fedsage/result.json", '"tables": "', '"tables": "0'),
                                ["fedsage", NODES], "result.json"),
     "other classes": (edited("fedsage/result.json", '"-1"', '"-2"'), ["fedsage", NODES], "result.json"),
-    "a model of links": (of_links, [MODEL, "graph.pt"], "links"),
+    "a model of links": (of_links, [MODEL, "graph.pt"], "do not fit"),
     "a graph of other columns": (lambda: a_graph(3), ["fedsage", "graph.pt"], "x has 3 columns"),
     "links beside a graph": (lambda: a_graph(3), ["fedsage", "graph.pt", "bank-a/edges.csv"], "edges.csv"),
     "a pickle": (lambda: Path("graph.pt").write_bytes(b"cos\nsystem\n(S'touch PWNED'\ntR."),

@@ -180,7 +180,7 @@ class TestRuns:
         ({"noise": 1.0, "rate": 0}, "steps.rate = 0"),
         ({"noise": 1.0, "rate": 1.1}, "steps.rate = 1.1"),
         ({"noise": 1.0, "steps": 0}, "steps.steps = 0: give 1 or more"),
-        ({"noise": 1.0, "unit": "edge"}, "steps.unit = 'edge': use one of graph, node"),
+        ({"noise": 1.0, "unit": "client"}, "steps.unit = 'client': use one of"),
     ],
 )
 def test_settings_that_are_none(settings, words):

@@ -237,6 +237,10 @@ class FedRidge(Algorithm):
         owners, noise = max(round(float(released[OWNERS])), 1), float(released[NOISE])
         norm = self._contribution.targets
         centred = schema.task not in (Task.NUMBER, Task.LABELS)
+        if (
+            not centred
+        ):  # sums are over training items alone; what only scales scores leaves classes as they are
+            z = z * math.sqrt(TRAINED)
         return ridge.own_weights(released[CLASSES].double(), z, owners, norm, noise, centred).float()
 
     def round(self, round: RoundApi, state: State) -> State:

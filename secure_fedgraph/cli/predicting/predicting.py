@@ -24,9 +24,9 @@ from secure_fedgraph.graph.schema import Task
 from secure_fedgraph.graph.silos.given import OwnData
 from secure_fedgraph.graph.silos.reading import data_at
 from secure_fedgraph.graph.tables.owned import OwnTables, graph_of, read_tables
-from secure_fedgraph.graph.tables.reading import SUFFIXES
 from secure_fedgraph.graph.tables.schema import TableSchema
 from secure_fedgraph.graph.tables.splitting import SPLIT
+from secure_fedgraph.graph.tables.suffixes import SUFFIXES
 from secure_fedgraph.graph.tables.table import Table
 from secure_fedgraph.running.predicting import predicted
 

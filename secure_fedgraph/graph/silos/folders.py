@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph.tables.reading import SUFFIXES
+from secure_fedgraph.graph.tables.suffixes import SUFFIXES
 
 NODES, EDGES = "nodes", "edges"
 """The names of the two tables in a folder."""

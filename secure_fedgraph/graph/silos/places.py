@@ -6,7 +6,7 @@ import re
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.data.rawfiles import RAW
-from secure_fedgraph.graph.tables.reading import SUFFIXES
+from secure_fedgraph.graph.tables.suffixes import SUFFIXES
 
 FILES = (".pt", ".npz", *SUFFIXES)
 """How the names of own files end."""

@@ -33,9 +33,10 @@ from secure_fedgraph.graph.silos.places import FUNCTION
 from secure_fedgraph.graph.tables.agreeing import agreed_schema
 from secure_fedgraph.graph.tables.encoding import Fit
 from secure_fedgraph.graph.tables.owned import OwnGraph, OwnTables, graph_of, read_tables
-from secure_fedgraph.graph.tables.reading import MOST, SUFFIXES
+from secure_fedgraph.graph.tables.reading import MOST
 from secure_fedgraph.graph.tables.schema import TableSchema
 from secure_fedgraph.graph.tables.sharing import shared_ids
+from secure_fedgraph.graph.tables.suffixes import SUFFIXES
 
 _PYG = [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]
 """Classes of PyG that a saved ``Data`` is made of; of their fields only tensors and words are taken over."""

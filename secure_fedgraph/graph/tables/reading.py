@@ -14,15 +14,12 @@ from typing import Any
 import numpy as np
 
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.tables.suffixes import SEPARATED
 from secure_fedgraph.graph.tables.table import Table
 from secure_fedgraph.loading import postponed
 
 pa, pc = postponed("pyarrow"), postponed("pyarrow.compute")
 
-SEPARATED = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
-TYPED = (".parquet", ".feather", ".arrow")
-SUFFIXES = (*SEPARATED, *TYPED)
-"""How the names of tables end."""
 MOST_COLUMNS, LONGEST_HEAD = 20_000, 2**22
 """Of a table: parsers take a time for each column, and a first line may be the whole file."""
 MOST = 2**33
@@ -45,7 +42,7 @@ def read_table(path: Path, where: str) -> Table:
         - ids and other words are as they stand, but for spaces around them.
 
     Args:
-        path: a file whose name ends in one of :data:`SUFFIXES`.
+        path: a file whose name ends in one of :data:`~secure_fedgraph.graph.tables.suffixes.SUFFIXES`.
         where: what messages call it.
 
     Raises:

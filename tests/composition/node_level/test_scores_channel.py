@@ -201,9 +201,9 @@ def test_scores_of_nodes_read_no_link_under_a_nodes_budget(more, linked, monkeyp
     read = set()
     scored = algorithms.Algorithm._detached_scores
 
-    def watched(self, client, params):
+    def watched(self, client, *given):
         read.add(bool(client.graph.edge_index.numel()))
-        return scored(self, client, params)
+        return scored(self, client, *given)
 
     monkeypatch.setattr(algorithms.Algorithm, "_detached_scores", watched)
     train(**more)

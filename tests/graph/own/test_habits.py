@@ -457,33 +457,6 @@ def test_values_of_an_adjacency_are_weights() -> None:
     assert one == other and "edge_weight" in said
 
 
-def test_links_that_are_classified_are_cut_with_the_nodes() -> None:
-    data = links()
-    made, _ = taken(data, clients=3, partition="random")
-    held = 0
-    for owner in made.owners.values():
-        ends = owner.node_id[owner.edge_label_index]
-        assert torch.equal(ends, data.edge_label_index[:, owner.link_id])
-        assert torch.equal(owner.y, data.edge_label[owner.link_id]) and owner.edge_label is owner.y
-        assert len(owner.train_mask) == len(owner.y)
-        held += len(owner.y)
-    assert made.facts["partition"]["missing_answers"] == len(data.edge_label) - held > 0
-    test_set = made.referee.test_set
-    assert torch.equal(test_set.labels, data.edge_label)
-    for name, asked in test_set.tests.items():
-        own = made.owners[name]
-        assert torch.equal(asked, own.link_id[own.test_mask])
-    assert len(made.pooled().owners["pool"].train_mask) == len(data.edge_label)
-
-
-def test_masks_of_links_are_of_them() -> None:
-    parts = torch.arange(200) % 3
-    data = links(**{key: parts == place for place, key in enumerate(MASKS)})
-    made, _ = taken(data, clients=2, partition="louvain")
-    for owner in made.owners.values():
-        assert torch.equal(owner.train_mask, parts[owner.link_id] == 0)
-
-
 # ---- owners with data of their own
 
 
@@ -542,12 +515,11 @@ def test_owners_of_columns_have_the_same_habits() -> None:
         sfg.federate({"a": first, "b": Data(x=graph().x, id=names)}, rows="id", task="number")
 
 
-@pytest.mark.parametrize("task", ["number", "labels", "link-classes"])
+@pytest.mark.parametrize("task", ["number", "labels"])
 def test_an_owner_alone_has_the_data_that_it_has_among_others(task: str) -> None:
     data = {
         "number": graph(y=drawn(NODES), low=0, high=1),
         "labels": graph(y=drawn(NODES, 3) < 0.5),
-        "link-classes": links(),
     }[task]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", sfg.DataWarning)

@@ -142,7 +142,7 @@ def test_a_link_that_goes_from_the_data_moves_its_part_alone() -> None:
     given = linked.graph()
     before = linked.federation()
     graph = before.owners["owner-0"]
-    link = graph.own.pairs[:, int(graph.train_mask.nonzero()[0])]
+    link = graph.pairs[:, int(graph.train_mask.nonzero()[0])]
     same = (given.edge_index == link[:, None]).all(0) | (given.edge_index == link.flip(0)[:, None]).all(0)
     given.edge_index = given.edge_index[:, ~same]
     owners = {"owner-0": given, "owner-1": linked.graph(1), "owner-2": linked.graph(2)}
