@@ -11,18 +11,18 @@ from typing import Any, ClassVar, Self
 import torch
 from torch_geometric.data import Data
 
-from secure_fedgraph.algorithm import Algorithm, Form, State
+from secure_fedgraph.algorithm import Form, State
 from secure_fedgraph.algorithms.fedridge.settings import RidgeSettings
+from secure_fedgraph.algorithms.training.records import OfRecords
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.own import pairs
-from secure_fedgraph.graph.schema import OF_LINKS, Schema, Task
+from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models import feature_maps, ridge
 from secure_fedgraph.models.targets import ridge_targets
 from secure_fedgraph.protocol import (
     Channel,
     ContributionMoments,
     Reveal,
-    Unit,
     UnitContributionMoments,
 )
 from secure_fedgraph.protocol.given import NOTHING, Expected
@@ -47,7 +47,7 @@ TRAINED = 0.6
 """The share of nodes that is taken to train."""
 
 
-class FedRidge(Algorithm):
+class FedRidge(OfRecords):
     """Ridge regression of classes on features, from one sum over all owners.
 
     A record is a training node: its features ``z``, of length 1, and its class ``t``. Each owner sends
@@ -84,10 +84,6 @@ class FedRidge(Algorithm):
     partitions: ClassVar[tuple[str, ...]] = ("louvain", "louvain_compiled", "random", "label_skew")
     Settings: ClassVar[type[RidgeSettings]] = RidgeSettings
     settings: RidgeSettings
-    record: Unit = Unit.NODE
-    """What one record is of."""
-    reads_links: bool = False
-    """Whether a record depends on links."""
     without_links: ClassVar[Mapping[str, Any] | None] = {"steps": 0}
     target_norm: ClassVar[float] = 0.5
     """The length of a target, where the settings give none."""
@@ -95,14 +91,6 @@ class FedRidge(Algorithm):
     """The public map of records, where the settings name none."""
 
     MOMENTS = Channel("moments", Reveal.SUM)
-
-    def for_data(self, schema: Schema) -> Algorithm:
-        """As the base has it; where links are learned, a record is a link."""
-        if schema.task not in OF_LINKS:
-            return super().for_data(schema)
-        made = copy.copy(self)
-        made.record, made.reads_links = Unit.EDGE, True
-        return made
 
     @property
     def _sends_second(self) -> bool:

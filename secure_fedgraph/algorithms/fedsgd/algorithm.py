@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -10,14 +9,15 @@ from typing import Any, ClassVar
 import torch
 from torch_geometric.data import Data
 
-from secure_fedgraph.algorithm import Algorithm, State
+from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms.fedsgd.heads.head import Head
 from secure_fedgraph.algorithms.fedsgd.heads.perceptron import NodePerceptron
 from secure_fedgraph.algorithms.fedsgd.heads.sage import SageHead
 from secure_fedgraph.algorithms.fedsgd.settings import NodeSgdSettings, SgdSettings
+from secure_fedgraph.algorithms.training.records import OfRecords
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph.schema import OF_LINKS, Schema, Task
-from secure_fedgraph.protocol import Channel, ContributionSample, Reveal, Unit, UnitContributionSampled
+from secure_fedgraph.graph.schema import Schema, Task
+from secure_fedgraph.protocol import Channel, ContributionSample, Reveal, UnitContributionSampled
 from secure_fedgraph.protocol.given import NOTHING, Expected, like
 from secure_fedgraph.seams import ClientContext, RoundApi
 
@@ -26,7 +26,7 @@ SPEED, MEAN, TAKEN = "speed.", "mean.", "taken"
 _LEAST = 1e-12
 
 
-class FedSgd(Algorithm):
+class FedSgd(OfRecords):
     """A small network, trained by steps that all owners take together: one record's gradient, one noise.
 
     A record is a training node: its features, of length 1, and its class. Each round coins of each owner take
@@ -65,21 +65,9 @@ class FedSgd(Algorithm):
     settings: SgdSettings
     heads: ClassVar[Mapping[str, Callable[[SgdSettings], Head]]] = {"mlp": NodePerceptron, "sage": SageHead}
     """``network`` of the settings -> what is trained."""
-    record: Unit = Unit.NODE
-    """What one record is of."""
-    reads_links: bool = False
-    """Whether a record depends on links."""
     without_links: ClassVar[Mapping[str, Any] | None] = {"steps": 0, "network": "mlp"}
 
     STEP = Channel("step", Reveal.SUM, gives_model=True)
-
-    def for_data(self, schema: Schema) -> Algorithm:
-        """As the base has it; where links are learned, a record is a link."""
-        if schema.task not in OF_LINKS:
-            return super().for_data(schema)
-        made = copy.copy(self)
-        made.record, made.reads_links = Unit.EDGE, True
-        return made
 
     @property
     def in_use(self) -> tuple[Channel, ...]:
