@@ -124,7 +124,7 @@ print(Path("scores.csv").read_text())
 # new-3,…
 # ```
 #
-# `--threshold 0.3` names the positive class from there on, `--threshold best` where the run's validation
-# rows had it. From Python, `run.predict(data)` gives the same probabilities of an encoded graph. A silo
+# `--threshold 0.3` names the positive class from there on, `--threshold best` from the run's own
+# threshold. From Python, `run.predict(data)` gives the same probabilities of an encoded graph. A silo
 # scores by the model that it was given: `predict my-silo/runs/DIGEST nodes.csv`. More on tables: [your own
 # silos](../own_silos.md).

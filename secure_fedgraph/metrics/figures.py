@@ -92,8 +92,8 @@ def measured(
     Args:
         cells: what the cells are.
         tested: of the test items, ``[size]``.
-        held_out: of the validation items: they choose the threshold of two classes. Without any it is where
-            calibrated scores have it for the best balanced accuracy, the share of the positive class.
+        held_out: of the validation items: they choose the threshold of two classes, from where on as many
+            are named positive as are. Without any the test items do.
         noise: the standard deviation of the noise on each cell.
         seed: of the draws for intervals.
         intervals: whether these are asked for; else both ends are the figure.
@@ -286,7 +286,7 @@ def _of_two(cells: Counting, test: Array, held: Array) -> dict[str, Array]:
     n1, n0 = ones.sum(axis=-1), zeros.sum(axis=-1)
     items = np.where(n1 + n0 > 0, n1 + n0, np.nan)
     figures["accuracy"] = (ones[:, middle:].sum(axis=-1) + zeros[:, :middle].sum(axis=-1)) / items
-    at = _threshold(cells, held, n1 / items)
+    at = _threshold(cells, held, test)
     above = np.arange(cells.bins)[None] >= at[:, None]
     hit, false = (ones * above).sum(axis=-1), (zeros * above).sum(axis=-1)
     recall, kept_out = hit / np.where(n1 > 0, n1, np.nan), (n0 - false) / np.where(n0 > 0, n0, np.nan)
@@ -307,22 +307,20 @@ def _edges(cells: Counting) -> Array:
     return np.arange(cells.bins) / cells.bins * 2 * span - span
 
 
-def _threshold(cells: Counting, held: Array, share: Array) -> NDArray[np.int64]:
-    """The bin from which on the positive class is named: the best balanced accuracy of validation items.
+def _threshold(cells: Counting, held: Array, test: Array) -> NDArray[np.int64]:
+    """The bin from which on the positive class is named: as often as validation items are of it.
 
-    Where validation items have one class only, or none are there, the share of the positive class.
+    Where validation items have one class only, or none are there, as often as test items are of it.
     """
     ones, zeros = (one[:, 0] for one in _histogram(cells, held))
-    n1, n0 = ones.sum(axis=-1, keepdims=True), zeros.sum(axis=-1, keepdims=True)
-    known = (n1[:, 0] > 0) & (n0[:, 0] > 0)
-    recall = np.cumsum(ones[:, ::-1], axis=-1)[:, ::-1] / np.where(n1 > 0, n1, 1)
-    kept_out = (np.cumsum(zeros, axis=-1) - zeros) / np.where(n0 > 0, n0, 1)
+    known = (ones.sum(axis=-1) > 0) & (zeros.sum(axis=-1) > 0)
+    for_tests = (one[:, 0] for one in _histogram(cells, test))
+    ones, zeros = (np.where(known[:, None], *both) for both in zip((ones, zeros), for_tests, strict=True))
+    named = np.cumsum((ones + zeros)[:, ::-1], axis=-1)[:, ::-1]
     # of equally good ones the nearest to the middle
     near = np.abs(np.arange(cells.bins) - cells.bins // 2) * 1e-9
-    share = np.clip(np.nan_to_num(share, nan=0.5), 0.02, 0.98)
-    usual = np.searchsorted(_edges(cells), np.log(share / (1 - share)))
-    chosen = np.where(known, (recall + kept_out - near).argmax(axis=-1), usual)
-    return np.minimum(chosen, cells.bins - 1)  # a share may lie beyond the last edge
+    chosen: NDArray[np.int64] = (np.abs(named - ones.sum(axis=-1, keepdims=True)) + near).argmin(axis=-1)
+    return chosen
 
 
 def _of_many(cells: Counting, test: Array) -> dict[str, Array]:
