@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.errors import BadInput, SecureFedGraphError, unknown_name
-from secure_fedgraph.experiment.config import Experiment, as_listed
+from secure_fedgraph.experiment.config import Experiment, as_listed, kind_of
 from secure_fedgraph.experiment.noise_to_signal import noise_to_signal, opened
 from secure_fedgraph.experiment.protect import protect
 from secure_fedgraph.experiment.results import in_form
@@ -134,8 +134,8 @@ def asked_experiment(values: Mapping[str, Any]) -> Experiment:
         raise BadInput("no epsilon: the planner chooses by the noise that a budget needs; give --epsilon 4")
     if not values.get("silos"):
         data = values.setdefault("data", fields["data"].default)
-        kind = KINDS.get(as_listed("data", data)) if isinstance(data, str) else None
-        if kind is None:
+        kind = kind_of(as_listed("data", data)) if isinstance(data, str) else ""
+        if not kind:
             raise unknown_name("dataset", str(data), KINDS)
         values.setdefault("clients", fields["clients"].default)
         values.setdefault("partition", next(iter(BY_KIND.get(kind, {})), fields["partition"].default))

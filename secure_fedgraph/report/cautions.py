@@ -13,13 +13,13 @@ def no_better_than(result: RunResult) -> str:
     """What the model is no better than, as the end of a sentence; empty where it is better than all.
 
     Compared are the accuracy with that of always naming the commonest class, and the headline with the best
-    that owners do alone.
+    that owners do alone, on the same test items.
     """
     found = []
     commonest, accuracy = result.commonest_class, _accuracy(result)
     if commonest is not None and accuracy is not None and accuracy <= commonest + SAME:
         found.append(f"no better than always naming the commonest class (accuracy {commonest:.1%})")
-    alone, score = result.baselines.alone.best, headline_of(result)
+    alone, score = alone_of(result), headline_of(result)
     if alone is not None and score is not None:
         worse = score >= alone - SAME if result.headline in LOWER_IS_BETTER else score <= alone + SAME
         if worse:
@@ -33,6 +33,12 @@ def headline_of(result: RunResult) -> float | None:
     if figure is not None:
         return figure.value
     return _accuracy(result) if result.headline == "accuracy" else None
+
+
+def alone_of(result: RunResult) -> float | None:
+    """The headline's figure of owners' own models, of all test items together where it is known."""
+    alone = result.baselines.alone
+    return alone.metrics.get(result.headline, alone.best)
 
 
 def written(metric: str, value: float) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from secure_fedgraph.experiment.schema import RunResult
+from secure_fedgraph.experiment.schema.run import RoundReport
 from secure_fedgraph.report import text as words
 
 
@@ -71,6 +72,23 @@ def measure_of(result: RunResult) -> Measure:
     if measure.key == "global" and scored.get("global") is None and scored.get("local") is not None:
         return AT_HOME
     return measure
+
+
+def followed(result: RunResult, rounds: Sequence[RoundReport]) -> Measure:
+    """What rounds are scored by: the headline where they have it, else what stands in them."""
+    headline = measure_of(result)
+    if not rounds or rounds[-1].accuracy.get(headline.key) is not None:
+        return headline
+    of_rounds = (MEASURES["accuracy"], MEASURES["mae"], AT_HOME)
+    return next((one for one in of_rounds if rounds[-1].accuracy.get(one.key) is not None), headline)
+
+
+def of_owners(result: RunResult) -> Measure:
+    """What a single owner's score is, whatever the headline: an accuracy, but of numbers and of links."""
+    headline = measure_of(result)
+    if headline.key in ("mae", "rmse", "r2"):
+        return MEASURES["mae"]
+    return headline if "hits" in result.metrics else AT_HOME
 
 
 def others(result: RunResult) -> list[dict[str, str]]:

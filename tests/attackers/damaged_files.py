@@ -394,6 +394,13 @@ def _npz(folder: Path) -> None:
     np.savez(folder / "cora_ml.npz", **arrays, labels=np.array([0, 1, 0, 1]))
 
 
+def _heterophilous(folder: Path) -> None:
+    links = np.array([[0, 1], [1, 2], [2, 3]])
+    arrays = {"node_features": np.eye(4, 3, dtype=np.float32), "node_labels": np.array([0, 1, 0, 1])}
+    masks = {f"{part}_masks": np.ones((2, 4), bool) for part in ("train", "val", "test")}
+    np.savez(folder / "tolokers.npz", **arrays, edges=links, **masks)
+
+
 def _ciao(folder: Path) -> None:
     (folder / "graph.txt").write_text("10 20 5\n11 21 3\n10 21 4\n")
     (folder / "user.dict").write_text("10 0\n11 1\n")
@@ -573,6 +580,7 @@ LOADERS: dict[str, Loader] = {
     "tu": _raw("mutag", _tu),
     "molecule_net": _raw("bbbp", _csv),
     "citation_full": _raw("cora_ml", _npz),
+    "heterophilous": _raw("tolokers", _heterophilous),
     "ciao": _raw("ciao", _ciao),
     "venice": _raw("venice", _venice),
     "planetoid": _raw("cora", _planetoid, share=0.02),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from secure_fedgraph.experiment.results import execute, make_federation, run_res
 from secure_fedgraph.experiment.schema.run import NO_LEARNING
 from secure_fedgraph.federation import Federation, federate
 from secure_fedgraph.forms import FormWarning
+from secure_fedgraph.graph.data.synthetic import citation
 
 SMALL = {"nodes": 120, "features": 16, "classes": 3}
 
@@ -139,6 +141,13 @@ def test_the_choice_reads_no_owners_data() -> None:
 def test_what_cannot_be_planned(values: dict[str, Any], words: str) -> None:
     with pytest.raises(BadInput, match=words):
         planned(**values)
+
+
+def test_own_data_are_planned_for(tmp_path: Path) -> None:
+    place = tmp_path / "mine.pt"
+    torch.save(citation(nodes=90, features=8, classes=3).to_dict(), place)
+    asked = asked_experiment({"data": str(place), "epsilon": 4, "unit": "node"})
+    assert (asked.data, asked.partition) == (str(place), "louvain")
 
 
 def test_a_run_says_what_its_noise_leaves() -> None:

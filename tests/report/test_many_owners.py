@@ -11,6 +11,7 @@ from rich.console import Console
 from test_report_page import build, run_json, text_of
 
 from secure_fedgraph.cli.tables import run_tables
+from secure_fedgraph.report.sections.learning import accuracy
 from secure_fedgraph.report.sections.owners import FEW, each_owner
 from secure_fedgraph.report.text import spread
 
@@ -30,6 +31,20 @@ def test_few_owners_all_stand_open() -> None:
     assert found is not None and found["few"] == found["rows"]
     assert found["heads"] == ["owner", "nodes", "last round"]
     assert found["rows"] == [["owner-0", "10", "50.0\u202f%"], ["owner-1", "11", "70.0\u202f%"]]
+
+
+def test_owners_scores_are_accuracies_beside_an_area_under_the_curve() -> None:
+    value = many({"owner-0": 0.5, "owner-1": 0.7})
+    value |= {"metric": "auc", "headline": "auc"}
+    value["accuracy"]["auc"] = 0.75
+    run = trained("masked", [value], [value["rounds"]])
+    found = each_owner(run)
+    assert found is not None and found["heads"] == ["owner", "nodes", "accuracy, last round"]
+    assert found["rows"][1] == ["owner-1", "11", "70.0\u202f%"]
+    assert "own test data: accuracy lowest 50.0" in str(found["summary"])
+    learned = accuracy([run])
+    assert learned is not None and learned.last.startswith("ROC-AUC")
+    assert learned.title == "accuracy on all test data"  # rounds have no other
 
 
 def test_means_over_seeds_stand_without_the_sizes_of_one_of_them() -> None:

@@ -7,8 +7,8 @@ from test_report_page import run_json
 
 from secure_fedgraph.experiment.schema import RunResult, as_read
 from secure_fedgraph.report.cautions import no_better_than
-from secure_fedgraph.report.first_screens.run import worse_than
-from secure_fedgraph.report.measures import measure_of
+from secure_fedgraph.report.first_screens.run import beside, worse_than
+from secure_fedgraph.report.measures import MEASURES, measure_of
 
 
 def made(score: float, alone: float | None = None, **accuracy: float) -> RunResult:
@@ -36,3 +36,18 @@ def test_auc_is_compared_with_auc() -> None:
     value = {**run_json(), "headline": "auc", "metrics": {"auc": figure}, "commonest_class": None}
     value["baselines"] = {"commonest": None, "alone": {"best": 0.8, "paper": None, "metrics": {}}}
     assert "0.800" in no_better_than(as_read(RunResult, value))
+
+
+def test_owners_alone_are_measured_on_the_same_test_items() -> None:
+    figure = {"global": 0.753, "low": 0.73, "high": 0.77}
+    value = {**run_json(), "headline": "auc", "metrics": {"auc": figure}, "commonest_class": None}
+    alone = {"best": 0.756, "paper": None, "metrics": {"auc": 0.746}}  # a mean over owners, and all together
+    value["baselines"] = {"commonest": None, "alone": alone}
+    value["accuracy"]["own_global"] = 0.775
+    result = as_read(RunResult, value)
+    assert no_better_than(result) == ""
+    assert ("0.746", "owners alone, each by the best of its own models") in beside(result, MEASURES["auc"])
+    own = "an owner’s own model, on all test data (accuracy)"
+    assert ("77.5\u202f%", own) in beside(result, MEASURES["auc"])
+    alone["metrics"]["auc"] = 0.808
+    assert "owners do alone (0.808)" in no_better_than(as_read(RunResult, value))

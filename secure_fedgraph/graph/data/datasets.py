@@ -44,6 +44,11 @@ _DESCRIPTIONS = {
     "dblp": "citations in DBLP: 17,716 nodes, 52,867 links, 4 classes",
     "cora_ml": "the machine-learning part of the full Cora: 2,995 nodes, 8,158 links, 7 classes",
     "coauthor-cs": "co-authors in computer science: 18,333 nodes, 81,894 links, 15 classes",
+    "tolokers": "crowd workers, banned or not (22 %): 11,758 nodes, 519,000 links, 2 classes",
+    "questions": "users of a forum, active or not (3 %): 48,921 nodes, 153,540 links, 2 classes",
+    "minesweeper": "cells of a grid, mines or not (20 %): 10,000 nodes, 39,402 links, 2 classes",
+    "roman-empire": "words of an article by syntactic role: 22,662 nodes, 32,927 links, 18 classes",
+    "amazon-ratings": "products by average rating: 24,492 nodes, 93,050 links, 5 classes",
     "proteins": "proteins, enzymes or not: 1,113 graphs, 2 classes",
     "dd": "proteins as amino acids, enzymes or not: 1,178 graphs, 2 classes",
     "imdb-binary": "casts of films, by degree: 1,000 graphs, 2 classes",
@@ -233,10 +238,10 @@ def _find(name: str, settings: dict[str, Any], allow_download: bool) -> Dataset:
     raw = RAW[name]
     _ROOMS[raw.kind].stamp(raw, settings)  # a reader that is not installed is named before any download
     given, cached = sources.data_folder(), _cached_raw()
-    if given is not None and raw.present(given):
-        return _read(name, raw.paths(given), settings, f"${sources.VARIABLE}/{raw.below}")
-    if raw.present(cached):
-        return _read(name, raw.paths(cached), settings, f"cache folder, {raw.below}")
+    for root, said in ((given, f"${sources.VARIABLE}/"), (cached, "cache folder, ")):
+        if root is not None and raw.present(root):
+            files = raw.paths(root)
+            return _read(name, files, settings, said + files[0].parent.relative_to(root).as_posix())
     if files := packages.carried(name):
         return _read(name, files, settings, packages.label(name))
     trouble = "downloading is switched off"

@@ -29,6 +29,7 @@ def read(raw: Raw, files: list[Path], settings: Mapping[str, Any]) -> Tables:
         graph = packages.read_cora(files)
     else:
         (graph,) = sources.read_pyg(raw, files)
+    check_graph(graph, raw.argument)  # a class is renumbered below, whatever its number
     graph = canonical.canonical(graph)
     return {key: graph[key].numpy() for key in KEYS}
 

@@ -51,6 +51,11 @@ def _tu(name: str, *more: str) -> Raw:
     return Raw("graph", "tu", f"{name}/raw", files, "TUDataset", name)
 
 
+def _heterophilous(name: str) -> Raw:
+    file = name.lower().replace("-", "_")
+    return Raw("node", "heterophilous", f"{file}/raw", (f"{file}.npz",), "HeterophilousGraphDataset", name)
+
+
 RAW = {
     "cora": _planetoid("Cora"),
     "citeseer": _planetoid("CiteSeer"),
@@ -58,6 +63,11 @@ RAW = {
     "dblp": Raw("node", "citation_full", "dblp/raw", ("dblp.npz",), "CitationFull", "DBLP"),
     "cora_ml": Raw("node", "citation_full", "cora_ml/raw", ("cora_ml.npz",), "CitationFull", "Cora_ML"),
     "coauthor-cs": Raw("node", "coauthor", "CS/raw", ("ms_academic_cs.npz",), "Coauthor", "CS"),
+    "tolokers": _heterophilous("Tolokers"),
+    "questions": _heterophilous("Questions"),
+    "minesweeper": _heterophilous("Minesweeper"),
+    "roman-empire": _heterophilous("Roman-empire"),
+    "amazon-ratings": _heterophilous("Amazon-ratings"),
     "proteins": _tu("PROTEINS", "node_labels", "node_attributes"),
     "dd": _tu("DD", "node_labels"),
     "imdb-binary": _tu("IMDB-BINARY"),

@@ -61,7 +61,9 @@ class Raw:
         return root / self.family / self.folder
 
     def paths(self, root: Path) -> list[Path]:
-        return [self.inside(root) / name for name in self.files]
+        """The files in their folder, or right under the family's, as some repositories have them."""
+        places = [[place / name for name in self.files] for place in (self.inside(root), root / self.family)]
+        return next((files for files in places if all(path.is_file() for path in files)), places[0])
 
     def present(self, root: Path | None) -> bool:
         return root is not None and all(path.is_file() for path in self.paths(root))

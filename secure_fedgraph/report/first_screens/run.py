@@ -9,7 +9,7 @@ from secure_fedgraph.experiment.schema import RunResult
 from secure_fedgraph.experiment.schema.larger_units import why_larger
 from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.report import text
-from secure_fedgraph.report.cautions import SAME, no_better_than, written
+from secure_fedgraph.report.cautions import SAME, alone_of, no_better_than, written
 from secure_fedgraph.report.figures.score_bars import Bar, score_bars
 from secure_fedgraph.report.figures.svg import Picture
 from secure_fedgraph.report.measures import NAMES, Measure, measure_of
@@ -135,16 +135,16 @@ def worse_than(result: RunResult, measure: Measure) -> str:
 
 def beside(result: RunResult, measure: Measure) -> list[tuple[str, str]]:
     """The scores that a headline is to be compared with."""
+    accuracy = "" if measure.key == "global" else " (accuracy)"
     rows = [
-        (measure.write(value), title)
+        (text.percent(value), title + accuracy)
         for key, title in BESIDE.items()
         if (value := result.accuracy.get(key)) is not None and key in NAMES
     ]
     if result.commonest_class is not None:
-        accuracy = "" if measure.key == "global" else " (accuracy)"
         rows.append((text.percent(result.commonest_class), f"always the commonest class{accuracy}"))
-    if (alone := result.baselines.alone.best) is not None:
-        rows.append((written(result.headline, alone), "the best alone, mean over owners"))
+    if (alone := alone_of(result)) is not None:
+        rows.append((written(result.headline, alone), "owners alone, each by the best of its own models"))
     return rows
 
 

@@ -13,7 +13,7 @@ from secure_fedgraph.report import text
 from secure_fedgraph.report.figures import plots
 from secure_fedgraph.report.figures.plots import Curve, Line
 from secure_fedgraph.report.figures.svg import Picture
-from secure_fedgraph.report.measures import Measure, measure_of
+from secure_fedgraph.report.measures import Measure, followed, measure_of
 from secure_fedgraph.report.sections.trained import Trained, mean
 
 
@@ -22,7 +22,8 @@ class Learning:
     """Learning over the rounds.
 
     Args:
-        title: of the score.
+        title: of the score by round.
+        last: title of the score at the end.
         pictures: of the score, and of the loss where there is one.
         table: the numbers by round.
         apart: how far apart the policies are, in a sentence.
@@ -30,6 +31,7 @@ class Learning:
     """
 
     title: str
+    last: str
     pictures: list[Picture]
     table: dict[str, object]
     apart: str
@@ -45,7 +47,8 @@ def accuracy(runs: Sequence[Trained], stem: str = "") -> Learning | None:
     seen = [run for run in runs if any(run.histories)]
     if not seen:
         return None
-    head = measure_of(seen[0].results[0])
+    last = measure_of(seen[0].results[0])
+    head = followed(seen[0].results[0], next(history for history in seen[0].histories if history))
     measures: tuple[tuple[str, str, bool, Callable[[RoundReport], float | None]], ...] = (
         ("accuracy", head.title, head.as_percent, lambda r: r.accuracy.get(head.key)),
         ("loss", "loss on the validation data", False, lambda r: r.loss),
@@ -59,7 +62,7 @@ def accuracy(runs: Sequence[Trained], stem: str = "") -> Learning | None:
         ends = [f"{curve.label} ends at {_end(curve.lines, as_percent)}" for curve in curves]
         alt = f"Line plot of {title} over the rounds: {text.listed(ends)}."
         pictures.append(plots.over_rounds(f"{key}-by-round{stem}", title, curves, as_percent, alt))
-    return Learning(head.title, pictures, _by_round(seen, head), _apart(seen, head))
+    return Learning(head.title, last.title, pictures, _by_round(seen, head), _apart(seen, head))
 
 
 def finals(runs: Sequence[Trained]) -> list[dict[str, object]]:

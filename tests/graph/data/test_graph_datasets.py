@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import io
 import os
+import re
 import shutil
 import subprocess
 import sys
 import urllib.error
 import urllib.request
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +75,74 @@ def test_a_read_only_data_folder_is_read_and_not_written(
     assert first.source == "$SECURE_FEDGRAPH_DATA/citation_full/cora_ml/raw"
     assert snapshot(tmp_path / "data") == before
     assert capfd.readouterr() == ("", "")
+
+
+def arrays() -> dict[str, np.ndarray]:
+    """A ring of twelve nodes as the heterophilous graphs are published."""
+    ring = np.arange(12)
+    edges = np.stack([ring, (ring + 1) % 12], axis=1)
+    masks = {f"{part}_masks": np.ones((10, 12), bool) for part in ("train", "val", "test")}
+    named = {"node_features": np.eye(12, 5, dtype=np.float32), "node_labels": ring % 4 // 3}
+    return {**named, "edges": edges, **masks}
+
+
+@pytest.mark.parametrize("folder", ["heterophilous", "heterophilous/tolokers/raw"])
+def test_a_heterophilous_graph_is_read_where_its_repository_and_where_pyg_has_it(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    (tmp_path / folder).mkdir(parents=True)
+    np.savez(tmp_path / folder / "tolokers.npz", **arrays())
+    monkeypatch.setenv(sources.VARIABLE, str(tmp_path))
+    found = load("tolokers", allow_download=False)
+    assert isinstance(found, GraphDataset)
+    assert found.source == f"$SECURE_FEDGRAPH_DATA/{folder}"
+    assert (found.features, found.classes, found.graph.edge_index.shape) == (5, 2, (2, 24))
+    assert torch.bincount(found.graph.y).tolist() == [9, 3] and "train_mask" not in found.graph
+
+
+def huge() -> np.ndarray:
+    """Says in its header that it has 10^12 rows, and has one."""
+    return np.lib.stride_tricks.as_strided(np.zeros(1), (10**12, 5), (0, 0))
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"node_labels": np.array([{}] * 12, dtype=object)}, "Object arrays cannot be loaded"),
+        ({"edges": np.array([[0, -3]])}, "edge_index names node -3, but nodes run from 0 to 11"),
+        ({"edges": np.array([[0, 12]])}, "edge_index names node 12, but nodes run from 0 to 11"),
+        ({"node_labels": np.full(12, np.nan)}, "y has type torch.float64; give integer class labels"),
+        ({"node_features": np.full((12, 5), np.inf, np.float32)}, "60 features are not finite"),
+        ({"node_features": None}, "node_features is not a file in the archive"),
+        ({"node_features": huge()}, "cannot be read"),
+    ],
+)
+def test_a_heterophilous_file_that_lies_is_refused(
+    cache: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    changed: dict[str, np.ndarray | None],
+    message: str,
+) -> None:
+    (tmp_path / "heterophilous").mkdir()
+    with zipfile.ZipFile(tmp_path / "heterophilous" / "tolokers.npz", "w") as packed:
+        for key, value in {**arrays(), **changed}.items():
+            if value is not None:
+                packed.writestr(f"{key}.npy", written(value))
+    monkeypatch.setenv(sources.VARIABLE, str(tmp_path))
+    with pytest.raises(BadInput, match=re.escape(message)):
+        load("tolokers", allow_download=False)
+
+
+def written(array: np.ndarray) -> bytes:
+    """A ``.npy`` file; of an array of which all rows are one place, no more than its header."""
+    file = io.BytesIO()
+    if array.strides[0]:
+        np.save(file, array)
+    else:
+        header = {"shape": array.shape, "fortran_order": False, "descr": "<f8"}
+        np.lib.format.write_array_header_1_0(file, header)
+    return file.getvalue()
 
 
 def test_the_second_load_comes_from_the_cache_and_a_damaged_one_is_made_anew(
@@ -278,6 +349,11 @@ def test_the_data_folder_may_be_read_only(
     [
         pytest.param("citeseer", (3327, 9104, 3703, 6), marks=pytest.mark.needs_data("planetoid")),
         pytest.param("pubmed", (19717, 88648, 500, 3), marks=pytest.mark.needs_data("planetoid")),
+        pytest.param(
+            "tolokers",
+            (11758, 1038000, 10, 2),
+            marks=[pytest.mark.needs_data("heterophilous"), pytest.mark.slow],
+        ),
         pytest.param("cora_ml", (2995, 16316, 2879, 7), marks=pytest.mark.needs_data("citation_full")),
         pytest.param(
             "dblp",
