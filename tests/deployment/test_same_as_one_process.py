@@ -21,6 +21,7 @@ from secure_fedgraph.deployment.dry_run import dry_run
 from secure_fedgraph.deployment.letters import ASK, BEGIN, FAILED, Letter
 from secure_fedgraph.deployment.own_data import common_rows
 from secure_fedgraph.deployment.terms import terms_in
+from secure_fedgraph.experiment import released
 from secure_fedgraph.experiment.results import weights
 from secure_fedgraph.graph.data.synthetic import citation
 from secure_fedgraph.graph.seeds import sub_seed
@@ -55,6 +56,9 @@ def test_weights_are_those_of_one_process(
     assert result["accuracy"]["local"] == run.accuracy["local"]
     kept = [silos.folder(name).run_folder(silos.approved) / "model.pt" for name in data]
     assert all(path.exists() for path in kept)
+    if result["released"] is not None:  # predict and export read the server's folder as any run's
+        model = released.read(tmp_path / "out", algorithm, result["released"])
+        assert model.algorithm == algorithm and model.state.keys() == run.algorithm.released(run.state).keys()
     assert result["privacy"] == run.privacy()  # from the silos' signed reports
 
 
