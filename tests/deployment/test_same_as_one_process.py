@@ -134,6 +134,16 @@ def test_what_randomised_labels_cost_is_said_before(tmp_path: Path) -> None:
     )
 
 
+def test_what_is_shown_beside_the_figures_says_where_noise_is_in_it(tmp_path: Path) -> None:
+    noised = {"algorithm": "fedridge", "policy": "distributed_dp", "unit": "node", "epsilon": 4.0}
+    masked = {"algorithm": "fedridge", "policy": "masked"}
+    for place, experiment in enumerate((noised, masked)):
+        (tmp_path / str(place)).mkdir()
+        silos = federation_of(tmp_path / str(place), banks(2), **experiment)
+        said = [one for one in dry_run(terms_in(silos.approved), "bank-a").released if "subtract" in one]
+        assert len(said) == 2 and all(("with its noise: " in one) == (place == 0) for one in said)
+
+
 def columns() -> dict[str, Data]:
     whole = citation(nodes=80, features=6, classes=2)
     rows = [f"customer-{number}" for number in range(80)]
