@@ -72,7 +72,8 @@ def run(approved: Approved, out: Path, address: Address, how: Serving, flags: di
 
             def each(row: dict[str, Any]) -> None:
                 figures = {k: v for k, v in row["accuracy"].items() if isinstance(v, float)}
-                screen.note(f"round {row['round']}: " + ", ".join(f"{k} {v:.3f}" for k, v in figures.items()))
+                said = ", ".join(f"{k} {v:.3f}" for k, v in figures.items())
+                screen.note(f"round {row['round']}{': ' if said else ''}{said}")
 
             result = serve(approved, grid, out, command_line(), how, each, screen.note)
         finally:

@@ -58,7 +58,7 @@ def describe(
     """Draft schema.toml from one owner's tables, and print what it gives away."""
     if os.path.lexists(out):
         raise BadInput(f"{out} is there already, and may have been mended by hand: give another --out")
-    with naming_data():
+    with naming_data(option=""):
         tables = tables_at("data", place)
         schema = draft(tables.nodes, tables.links, label=label, task=task, positive=positive, ident=ident)
     for line in (*tables.nodes.notes, *(tables.links.notes if tables.links else ())):
@@ -173,7 +173,7 @@ def check(
     )
     _show_fits(fits, notes, as_json=False)
     table = Table(
-        title=f"{experiment.algorithm} under policy {experiment.policy}, {terms.prepared.rounds} rounds"
+        title=f"{experiment.algorithm} under policy {experiment.policy}, rounds: {terms.prepared.rounds}"
     )
     for head in ("channel", "read by", "reader learns", "protection", "uploads"):
         table.add_column(head)
@@ -184,7 +184,7 @@ def check(
     if before:
         console.print(_epsilons(made.spent, experiment.delta, "the same, with earlier runs of this silo"))
     for line in made.released:
-        console.print(f"without noise: {line}", soft_wrap=True)
+        console.print(f"also shown: {line}", soft_wrap=True)
     console.print("a dry run of two rounds on made-up data of this schema ended; nothing was sent")
 
 

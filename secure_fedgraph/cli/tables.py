@@ -107,15 +107,19 @@ def _metrics(run: RunResult) -> Shown:
     if not run.metrics:
         return []
     shown = Table(title="metrics of all test items together")
-    for column in ("metric", "value", "95 % interval", "the best alone"):
+    alone = run.baselines.alone.metrics  # without any where owners' data are on other machines
+    for column in ("metric", "value", "95 % interval", *(["the best alone"] if alone else [])):
         shown.add_column(column)
-    alone = run.baselines.alone.metrics
     for name, one in run.metrics.items():
-        beside_it = _score(alone.get(name))
-        shown.add_row(
-            name.replace("_", " "), _score(one.value), f"{one.low:.4f} to {one.high:.4f}", beside_it
-        )
-    return [shown]
+        ends = f"{one.low:.4f} to {one.high:.4f}"
+        beside_it = [_score(alone.get(name))] if alone else []
+        shown.add_row(name.replace("_", " "), _score(one.value), ends, *beside_it)
+    if "threshold" not in run.metrics:
+        return [shown]
+    said = (
+        "Accuracy names the likelier class; balanced accuracy and F1 the positive one from the threshold on."
+    )
+    return [shown, Text(said, style="dim")]
 
 
 def _no_learning(run: RunResult) -> list[Text]:

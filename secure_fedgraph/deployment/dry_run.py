@@ -62,7 +62,7 @@ class DryRun:
         leaving: every channel.
         spent: unit -> reader -> the epsilon of the whole run and of this silo's earlier ones.
         alone: the same of the whole run alone.
-        released: what the run reveals without noise, in sentences.
+        released: what the run reveals beside the figures, in sentences.
     """
 
     leaving: tuple[Leaving, ...]
@@ -111,12 +111,13 @@ def _released(terms: Terms) -> Iterable[str]:
     sums = [one.channel.name for one in sent if not one.unprotected and one.channel.name not in noised]
     if sums and terms.prepared.bound.steps is None and not terms.prepared.bound.randomizers:
         yield f"what the reader of each learns, hidden from the others: {', '.join(sums)}"
-    excesses: dict[str, list[str]] = {}
+    excesses: dict[tuple[str, str], list[str]] = {}
     for one in sent:
+        name = one.channel.name
         for sentence in one.excess:
-            excesses.setdefault(sentence, []).append(one.channel.name)
-    for sentence, channels in excesses.items():
-        yield f"beyond what {', '.join(channels)} declares: {sentence}"
+            excesses.setdefault((sentence, " with its noise" if name in noised else ""), []).append(name)
+    for (sentence, how), channels in excesses.items():
+        yield f"of {', '.join(channels)}{how}: {sentence}"
     if terms.approved.federation.data.rows:
         yield (
             "whoever runs the server is the referee, outside every guarantee: it has the labels of "

@@ -107,12 +107,13 @@ def fits_at(
 
 
 @contextmanager
-def naming_data(name: str = "data") -> Iterator[None]:
-    """In it, errors name the option ``--data`` in place of ``--silo``."""
+def naming_data(name: str = "data", option: str = "--data") -> Iterator[None]:
+    """In it, errors name this option in place of ``--silo``; none where the place is an argument."""
     try:
         yield
     except BadInput as error:
-        text = str(error).replace(f"--silo {name}=", "--data ", 1).replace(f"--silo {name}:", "--data:", 1)
+        text = str(error).replace(f"--silo {name}=", f"{option} ".lstrip(), 1)
+        text = text.replace(f"--silo {name}: ", f"{option}: " if option else "", 1)
         raise BadInput(text) from error.__cause__
 
 

@@ -20,6 +20,8 @@ from secure_fedgraph.deployment.silo_folder import MODEL
 from secure_fedgraph.deployment.silos import PATIENCE, NodePost, Pace, Rejoined, Silos
 from secure_fedgraph.deployment.terms import Terms, owners_in, terms_in
 from secure_fedgraph.errors import BadInput, SecureFedGraphError
+from secure_fedgraph.experiment.kept_schema import keep_schema
+from secure_fedgraph.experiment.released import keep
 from secure_fedgraph.experiment.results import begin, execute, finish, run_result, write_json
 from secure_fedgraph.graph.partition.result import EVERYBODY, TestSet
 from secure_fedgraph.protocol.channel import Reveal
@@ -68,7 +70,8 @@ def serve(
     Guarantees:
         - a run that was killed is taken up again by the same call: its checkpoint is in ``out``;
         - a silo that is away is gone on without where the protection survives it, and waited for where not;
-        - each silo's signed report of charges is kept beside the result.
+        - each silo's signed report of charges is kept beside the result;
+        - ``predict`` and ``export`` read the folder as that of a run in one process.
 
     Args:
         approved: the federation's file.
@@ -127,6 +130,8 @@ def serve(
                 ) from None
             on_event(f"{error}: the run is taken up again at its last round")
     result = run_result(run, terms.experiment, command)
+    keep(run, out, terms.experiment)
+    keep_schema(terms.experiment, out)
     _release(run, silos, out)
     write_json(out / "result.json", result)
     _keep_reports(silos, out)

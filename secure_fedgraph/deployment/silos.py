@@ -369,7 +369,9 @@ class Silos:
 
     def _away(self, name: str, why: str) -> None:
         if name in self._begun:
-            self._say(f"{name} is away: {why}")
+            why = why.removeprefix(f"{name} ")
+            why = "" if why == "is away" else f" ({why})"
+            self._say(f"{name} is away{why}: 'secure-fedgraph silo start' there brings it back")
         self._begun.pop(name, None)
         self._sessions.pop(name, None)
 

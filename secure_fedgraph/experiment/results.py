@@ -41,6 +41,7 @@ from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol import nested
 from secure_fedgraph.protocol.channel import Reveal
 from secure_fedgraph.protocol.dropouts import Dropouts
+from secure_fedgraph.protocol.guarantee import Reader
 from secure_fedgraph.protocol.message import ANSWER, CARRIER
 from secure_fedgraph.protocol.transcript import SERVER, Keep, Transcript, everything, nothing
 from secure_fedgraph.round import Sampler, everyone
@@ -619,7 +620,7 @@ def _budget(run: Run, experiment: Experiment) -> dict[str, Any] | None:
 _SCORED = {
     "referee": "of the model on a graph that holds every protected training row beside the test nodes",
     "at_home": "none, since owners keep their scores",
-    "in_band": "as the clients sent them, with the noise of their channel where it has any",
+    "in_band": "as the clients sent them, without noise on all of them",
 }
 
 
@@ -633,18 +634,30 @@ def released_exactly(run: Run, has_weights: bool, has_model: bool) -> list[str]:
         has_model: whether it has one of the released model.
     """
     exact = [
-        f"rounds, accuracy: scores of every round, {_SCORED[run.evaluation]}",
         "accuracy.best_by_validation: which round was best on validation nodes",
         "data: how many nodes, features and classes there are (they make the model's width), and a digest",
         "data.partition: sizes of owners' pieces, and for links how many are in them and between them",
         "bytes, channels, seconds: sizes and times",
     ]
+    if not _scores_are_noised(run):
+        exact.insert(0, f"rounds, accuracy: scores of every round, {_SCORED[run.evaluation]}")
     if has_weights:
         exact.append("weights: a digest of the final state")
     if has_model:
         exact.append("released: a digest of the released model")
     exact.append("baselines: what owners score alone, made outside of the federation")
     return exact
+
+
+def _scores_are_noised(run: Run) -> bool:
+    """Whether all that the server gets of scores are uploads with noise, which the ledger charges."""
+    names = (run.algorithm.METRICS.name, run.algorithm.SCORES.name)
+    scored = [run.policy[row["name"]] for row in run.policy.describe() if row["name"] in names]
+    return (
+        run.evaluation == "in_band"
+        and bool(scored)
+        and all(Reader.SERVER in one.releases() for one in scored)
+    )
 
 
 def _of_all_runs(budget: Budget, ledger: Path) -> dict[str, Any]:

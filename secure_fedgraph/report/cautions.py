@@ -18,7 +18,10 @@ def no_better_than(result: RunResult) -> str:
     found = []
     commonest, accuracy = result.commonest_class, _accuracy(result)
     if commonest is not None and accuracy is not None and accuracy <= commonest + SAME:
-        found.append(f"no better than always naming the commonest class (accuracy {commonest:.1%})")
+        named, of = "no better than always naming the commonest class", "accuracy "
+        if result.headline != "accuracy":  # beside an AUC both are to be told
+            named, of = f"in accuracy ({accuracy:.1%}) {named}", ""
+        found.append(f"{named} ({of}{commonest:.1%})")
     alone, score = alone_of(result), headline_of(result)
     if alone is not None and score is not None:
         worse = score >= alone - SAME if result.headline in LOWER_IS_BETTER else score <= alone + SAME

@@ -124,6 +124,7 @@ def test_an_unknown_word_and_an_empty_cell_change_their_rows_alone() -> None:
     rows[3]["use"], rows[5]["income"] = "boat", ""
     done = call("predict", "fedsage", write(rows, HEAD), "--out", "scores.csv", "--overwrite")
     assert "1 values of use are words that the schema does not list" in done.stderr
+    assert "next.csv: empty cells are read as the schema says: 1 of income" in done.stderr
     second = scores(predict("fedsage", "next.csv"))
     changed = {key for key in first if second[key] != pytest.approx(first[key], abs=1e-5)}
     assert changed == {rows[3]["id"], rows[5]["id"]}

@@ -68,7 +68,7 @@ def test_a_draft_needs_a_label_and_keeps_what_was_written(schema: Path) -> None:
     assert again.exit_code == 2 and "schema.toml is there already" in again.stderr
     done = call("silo", "describe", "bank-b/nodes.csv", "--out", "other.toml")
     assert done.exit_code == 2 and "--label" in done.stderr and "good" in done.stderr
-    assert "--silo" not in done.stderr and not Path("other.toml").exists()
+    assert "--silo" not in done.stderr and "--data" not in done.stderr and not Path("other.toml").exists()
     turned = call("silo", "describe", "bank-b", "--label", "good", "--positive", "-1", "--out", "other.toml")
     assert turned.exit_code == 0 and read_schema(Path("other.toml")).positive == 0
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from rich.console import Console
 
 import secure_fedgraph as sfg
 from secure_fedgraph.audits.grid import attacked
 from secure_fedgraph.audits.grid.cells import Audit
 from secure_fedgraph.cli.main import main
+from secure_fedgraph.cli.tables import run_tables
 from secure_fedgraph.errors import SecureFedGraphError
 from secure_fedgraph.experiment.config import Experiment
+from secure_fedgraph.experiment.results import read_json
+from secure_fedgraph.experiment.schema import RunResult, as_read
+from secure_fedgraph.experiment.schema.run import Alone, Baselines, MetricReport
 from secure_fedgraph.running.run import Run
 
 SMALL = ["--algorithm", "fedavg", "--data", "synthetic-citation", "--clients", "3", "--rounds", "1"]
@@ -36,13 +42,33 @@ def test_what_a_run_shows_beyond_its_channels_and_its_epsilon() -> None:
     assert "These values of result.json come from the data and no epsilon covers them: " in said
 
 
+def test_metrics_have_no_empty_column_and_say_where_classes_are_named() -> None:
+    """Over machines nobody knows what owners do alone, and F1 is of another threshold than the accuracy."""
+    assert call("run", "--policy", "plaintext", "--out", "out").exit_code == 0
+    run = as_read(RunResult, read_json(Path("out/result.json"), "run"))
+
+    def shown(alone: dict[str, float], *names: str) -> str:
+        metrics = {
+            name: MetricReport.model_validate({"global": 0.7, "low": 0.6, "high": 0.8}) for name in names
+        }
+        baselines = Baselines(alone=Alone(metrics=alone))
+        console = Console(width=200)
+        with console.capture() as said:
+            console.print(*run_tables(run.model_copy(update={"metrics": metrics, "baselines": baselines})))
+        return said.get()
+
+    assert "the best alone" in shown({"accuracy": 0.6}, "accuracy")
+    assert "the best alone" not in shown({}, "accuracy") and "F1" not in shown({}, "accuracy")
+    assert "F1 the positive one from the threshold on" in shown({}, "accuracy", "f1", "threshold")
+
+
 def test_an_audit_says_beside_its_verdict_how_many_trials_it_rests_on() -> None:
     ended = call("audit", "--policy", "local_dp", "--norm", "1", "--multiplier", "2", "--attack", "a4")
     assert ended.exit_code == 0, ended.output
     said = ended.output[ended.output.index("measured on worst-case") :].splitlines()
     head, row = (next(line for line in said if word in line) for word in ("trials", "holds"))
-    column = [cell.strip() for cell in head.replace("┃", "│").split("│")].index("trials")
-    assert int([cell.strip() for cell in row.split("│")][column]) > 0
+    heads, cells = (re.split(r"\s*[│┃]\s*|\s{2,}", line.strip()) for line in (head, row))  # with lines or without
+    assert int(cells[heads.index("trials")]) > 0
 
 
 def test_an_audit_that_lacks_a_run_as_configured_does_not_end_as_if_it_were_whole(

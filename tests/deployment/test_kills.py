@@ -108,8 +108,13 @@ def test_a_silo_that_stays_away_is_named_and_the_run_can_be_taken_up_again(tmp_p
         if silo == "bank-b" and letter.kind == ASK and Message.from_bytes(letter.body).round == 2:
             raise Killed
 
+    said: list[str] = []
     with pytest.raises(Lost, match="bank-b did not come within 1 s"):
-        silos.serve(Calls(silos, gone), wait=1.0)
+        silos.serve(Calls(silos, gone), wait=1.0, events=said)
+    assert (
+        "bank-b is away (did not take the question): 'secure-fedgraph silo start' there brings it back"
+        in said
+    )
     assert not (tmp_path / "out" / "result.json").exists()
     result = silos.serve(silos.start_all())
     run = sfg.train(sfg.algorithms.ALGORITHMS["fedavg"](**HIDDEN), sfg.federate(data), "plaintext", rounds=2)

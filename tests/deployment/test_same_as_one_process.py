@@ -21,6 +21,7 @@ from secure_fedgraph.deployment.dry_run import dry_run
 from secure_fedgraph.deployment.letters import ASK, BEGIN, FAILED, Letter
 from secure_fedgraph.deployment.own_data import common_rows
 from secure_fedgraph.deployment.terms import terms_in
+from secure_fedgraph.experiment import released
 from secure_fedgraph.experiment.results import weights
 from secure_fedgraph.graph.data.synthetic import citation
 from secure_fedgraph.graph.seeds import sub_seed
@@ -55,6 +56,9 @@ def test_weights_are_those_of_one_process(
     assert result["accuracy"]["local"] == run.accuracy["local"]
     kept = [silos.folder(name).run_folder(silos.approved) / "model.pt" for name in data]
     assert all(path.exists() for path in kept)
+    if result["released"] is not None:  # predict and export read the server's folder as any run's
+        model = released.read(tmp_path / "out", algorithm, result["released"])
+        assert model.algorithm == algorithm and model.state.keys() == run.algorithm.released(run.state).keys()
     assert result["privacy"] == run.privacy()  # from the silos' signed reports
 
 
@@ -128,6 +132,16 @@ def test_what_randomised_labels_cost_is_said_before(tmp_path: Path) -> None:
     assert dry_run(terms_in(silos.approved), "bank-a").alone["label"]["server"].epsilon == pytest.approx(
         0.5, abs=1e-4
     )
+
+
+def test_what_is_shown_beside_the_figures_says_where_noise_is_in_it(tmp_path: Path) -> None:
+    noised = {"algorithm": "fedridge", "policy": "distributed_dp", "unit": "node", "epsilon": 4.0}
+    masked = {"algorithm": "fedridge", "policy": "masked"}
+    for place, experiment in enumerate((noised, masked)):
+        (tmp_path / str(place)).mkdir()
+        silos = federation_of(tmp_path / str(place), banks(2), **experiment)
+        said = [one for one in dry_run(terms_in(silos.approved), "bank-a").released if "subtract" in one]
+        assert len(said) == 2 and all(("with its noise: " in one) == (place == 0) for one in said)
 
 
 def columns() -> dict[str, Data]:

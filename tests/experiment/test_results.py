@@ -300,3 +300,12 @@ def test_what_is_released_without_noise_is_listed(plain):
         assert key in result and key in said
     assert {name.split(".")[0] for name in said} <= result.keys()
     assert "protected training row" in result["released_exactly"][0]
+
+
+@pytest.mark.parametrize("unit", ["node", "client"])
+def test_scores_that_the_ledger_charges_are_not_said_to_be_exact(unit: str) -> None:
+    """Where the scores are uploads with noise, an epsilon covers them."""
+    noised = {"policy": "distributed_dp", "unit": unit, "epsilon": 8.0}
+    for changes, exact in ((noised, False), ({}, True)):
+        _, result = result_of(evaluation="in_band", **changes)
+        assert any(one.startswith("rounds, accuracy:") for one in result["released_exactly"]) == exact

@@ -31,6 +31,13 @@ def test_an_owners_model_without_the_released_one_is_named() -> None:
     assert "own model" in worse_than(result, measure_of(result))
 
 
+def test_beside_an_auc_the_accuracy_that_is_no_better_is_told_too() -> None:
+    figures = {name: {"global": 0.25, "low": 0.2, "high": 0.3} for name in ("auc", "accuracy")}
+    value = {**run_json(), "headline": "auc", "metrics": figures, "commonest_class": 0.3}
+    told = no_better_than(as_read(RunResult, value))
+    assert told.startswith("in accuracy (25.0%) no better than always naming the commonest class (30.0%)")
+
+
 def test_auc_is_compared_with_auc() -> None:
     figure = {"global": 0.75, "low": 0.7, "high": 0.8}
     value = {**run_json(), "headline": "auc", "metrics": {"auc": figure}, "commonest_class": None}

@@ -153,6 +153,9 @@ def _of_tables(own: OwnTables, schema: TableSchema) -> tuple[Data, list[str], li
     if schema.links is not None and own.links is None:
         notes.append("no table of links was given: each node is scored by itself")
     graph = graph_of(replace(own, nodes=table), read_by)
+    empty = [f"{one.empty:,} of {one.column}" for one in graph.fits if one.empty]
+    if empty:
+        notes.append(f"{table.where}: empty cells are read as the schema says: {', '.join(empty)}")
     fields = ("x", "edge_index", "edge_weight", "edge_attr")
     data = Data(**{key: graph.data[key] for key in fields if graph.data.get(key) is not None})
     return data, list(graph.ids), [*notes, *(f"{table.where}: {one}" for one in graph.notes)]

@@ -13,6 +13,7 @@ from secure_fedgraph.graph.schema import OF_LINKS, Task
 from secure_fedgraph.graph.tables import cells
 from secure_fedgraph.graph.tables.content import (
     DATE,
+    FEW,
     NUMBER,
     WORDS,
     YES_NO,
@@ -121,7 +122,7 @@ def _labels(table: Table, label: str | None, needed: bool) -> tuple[str, ...]:
             like = looks_like_a_label(table)
             raise BadInput(
                 f"{table.where} has no column {LABEL!r}: name the column of labels with --label"
-                + (f"; those that look like one: {', '.join(like)[:400]}" if like else "")
+                + (f"; those with 2 to {FEW} different values: {_shown(tuple(like))}" if like else "")
             )
         return (found,) if found else ()
     if not needed:
@@ -320,15 +321,15 @@ def _given_away(column: Column) -> Iterable[str]:
     elif isinstance(column, NumberColumn | DateColumn) and column.low is not None:
         unit = f" days before {column.day}" if isinstance(column, DateColumn) else ""
         yield f"the range of {column.name} ({column.low:g} to {column.high:g}{unit}){_usually(column)}"
-    if isinstance(column, YesNoColumn) and column.share != 0.5:
+    if isinstance(column, YesNoColumn) and "share" in column.model_fields_set:  # a half says as much
         yield f"that about {column.share:.0%} of {column.name} are yes"
     if not isinstance(column, IgnoredColumn) and column.empty == INDICATOR:
         yield f"that {column.name} has empty cells"
 
 
 def _usually(column: NumberColumn | DateColumn) -> str:
-    plain = column.middle == 0 and column.spread == 1
-    return "" if plain else ", and about where in it cells are"
+    drafted = {"middle", "spread"} & column.model_fields_set
+    return ", and about where in it cells are" if drafted else ""
 
 
 def _shown(words: tuple[str, ...]) -> str:

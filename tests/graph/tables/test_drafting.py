@@ -65,7 +65,7 @@ def test_a_draft_fits_its_own_table(tmp_path: Path) -> None:
     amounts = np.round(rng.lognormal(8, 1, 60), 2).tolist()
     columns: list[tuple[str, Any]] = [
         ("id", [f"c{n}" for n in range(60)]), ("age", list(range(19, 79))), ("amount", amounts),
-        ("debt", [-3, 5, ""]),
+        ("debt", [-3, 5, ""]), ("paid", ["yes", "no"]),
         ("use", ["car", "home", ""]), ("since", ["2020-02-03", "2021-01-01"]), ("split", ["train", "test"]),
     ]  # fmt: skip
     table = nodes(tmp_path, *columns)
@@ -83,6 +83,7 @@ def test_a_draft_fits_its_own_table(tmp_path: Path) -> None:
     lines = "\n".join((*gives_away(schema), *described(schema)))
     exact = [str(one) for one in (min(amounts), max(amounts))]
     assert not any(one in lines for one in exact) and "19" not in lines and "78" not in lines
+    assert "that about 50% of paid are yes" in lines  # a half says as much as another share
     assert "2 words of use: car, home" in lines and "that debt has empty cells" in lines
 
 
