@@ -18,6 +18,13 @@ _SURE = 0.01
 """The least share of a class that a regression is believed."""
 _ROUNDING = 1e-4
 """Moments are rounded by their carriers: eigenvalues below this share of the largest may be rounding."""
+_CONSTANT = 0.3
+"""Of a record's length of 1, what is the same in all: it carries the intercept."""
+_NUMBER, _COUNT = math.sqrt(2 / 3), math.sqrt(1 / 3)
+"""Of a target's length, how much a number has at the ends of its range, and how much is the same in all: sums
+of numbers less their mean carry the noise of both."""
+_LIKELY = 2.7
+"""Twice the logarithm of a likelihood that is lost at the lower end of an interval of 95 %, one-sided."""
 _FEW = 3
 _RANK = 1e-10
 """Eigenvalues below this share of the largest are rounding."""
@@ -62,6 +69,38 @@ def spread(
     return travelled.clamp(min=_LEAST).log()
 
 
+def spread_numbers(numbers: Tensor, links: Tensor, steps: int = 10, restart: float = 0.1) -> Tensor:
+    """Numbers that travelled over links, as far as they are alike at both ends of these.
+
+    Each step takes the mean of a node and its neighbours, so nothing leaves the range of what is given. The
+    share of the neighbours is ``1 - restart`` times the correlation over links: over links that join
+    anything, nothing travels.
+
+    Args:
+        numbers: ``[n, 1]``.
+        links: ``[2, E]``.
+        steps: how far they travel.
+        restart: the share of a node's own that comes back at each step, where links join like alone.
+
+    Returns:
+        ``[n, 1]``.
+
+    >>> spread_numbers(torch.tensor([[0.0], [1.0], [0.0]]), torch.tensor([[0, 1], [1, 0]])).flatten()
+    tensor([0., 1., 0.])
+    """
+    source, target = links
+    centred = numbers - numbers[target].mean(dim=0)
+    alike = (centred[source] * centred[target]).mean() / centred[target].square().mean().clamp(min=_LEAST)
+    share = (1 - restart) * float(alike.clamp(0, 1))
+    if not share > 0:
+        return numbers
+    near = 1 + torch.bincount(target, minlength=len(numbers)).to(numbers)[:, None]
+    travelled = numbers
+    for _ in range(steps):
+        travelled = (1 - share) * numbers + share * (travelled.index_add(0, target, travelled[source]) / near)
+    return travelled
+
+
 def as_shares(scores: Tensor, norm: float) -> Tensor:
     """Logarithms of the shares of classes that a regression on :func:`targets` stands for, ``[n, classes]``.
 
@@ -74,6 +113,96 @@ def as_shares(scores: Tensor, norm: float) -> Tensor:
     shares = 1 / classes + scores * (math.sqrt(1 - 1 / classes) / norm)
     shares = shares.clamp(min=_SURE)
     return (shares / shares.sum(dim=1, keepdim=True)).log()
+
+
+def with_constant(z: Tensor) -> Tensor:
+    """Records of length 1 at most with a last column that is the same in all, and of length 1 at most still.
+
+    >>> with_constant(torch.tensor([[0.6, 0.8]])).square().sum(1)
+    tensor([1.])
+    """
+    kept = math.sqrt(1 - _CONSTANT**2)
+    return torch.cat([kept * z, torch.full_like(z[:, :1], _CONSTANT)], dim=1)
+
+
+def with_count(numbers: Tensor, norm: float) -> Tensor:
+    """Numbers in [-1, 1] as targets whose sums say how many there are too, of a length of ``norm`` at most.
+
+    Args:
+        numbers: ``[n, 1]``.
+        norm: of a target.
+
+    Returns:
+        ``[n, 2]``: the number, and the same in all.
+
+    >>> with_count(torch.tensor([[1.0], [0.0]]), 0.5).norm(dim=1)
+    tensor([0.5000, 0.2887])
+    """
+    return torch.cat([_NUMBER * norm * numbers, torch.full_like(numbers, _COUNT * norm)], dim=1)
+
+
+def number_weights(
+    second: Tensor, sums: Tensor, norm: float, second_noise: float = 0, sums_noise: float = 0
+) -> Tensor:
+    """As :func:`weights` for numbers: of records :func:`with_constant`, targets :func:`with_count`.
+
+    Returns:
+        ``[width + 1, 1]``, float64: what such records say of a number in [-1, 1].
+    """
+    mean, _, left, noise = _less_their_mean(sums, norm, sums_noise)
+    solved = weights(second, left, _longest(mean), second_noise, noise, centred=False, cautious=True)
+    solved[-1] += mean / _CONSTANT
+    return solved
+
+
+def own_number_weights(sums: Tensor, records: Tensor, norm: float, noise: float = 0) -> Tensor:
+    """As :func:`own_weights` for numbers: of records :func:`with_constant`, targets :func:`with_count`.
+
+    The reader's second moments are taken about its own mean, and stand for as many records as the sums are
+    of. Where the mean of everybody's records lies from there, the sums say, with noise: what is no farther
+    than noise is taken for none (James and Stein). So noise that drowns everything leaves the mean number.
+
+    Returns:
+        ``[width + 1, 1]``, float64: what such records say of a number in [-1, 1].
+    """
+    mean, count, left, deviation = _less_their_mean(sums, norm, noise)
+    z = records[:, :-1].double()
+    own = z.mean(dim=0) if len(z) else torch.zeros(z.shape[1], dtype=torch.float64)
+    apart = sums[:-1, 1] / (_COUNT * norm * count) - own
+    drowned = z.shape[1] * (noise / (_COUNT * norm * count)) ** 2
+    apart *= max(0.0, 1 - drowned / max(float(apart.square().sum()), _LEAST))
+    solved = torch.zeros(len(sums), 1, dtype=torch.float64)
+    if len(z) > 1:
+        share = (z - own) * math.sqrt(count / len(z))
+        solved[:-1] = own_weights(
+            left[:-1], share, 1, _longest(mean), deviation, centred=False, cautious=True
+        )
+    solved[-1] = (mean - (own + apart) @ solved[:-1, 0]) / _CONSTANT
+    return solved
+
+
+def _longest(mean: float) -> float:
+    """The length of a target for which no error that is tried varies by more than numbers of that mean can.
+
+    Numbers in [-1, 1] have a variance of ``1 - mean^2`` at most. Where second moments are alike along all
+    directions, nothing else tells weights from errors.
+    """
+    return math.sqrt(max(1 - mean**2, _SURE) / float(ERROR[-1]))
+
+
+def _less_their_mean(sums: Tensor, norm: float, noise: float) -> tuple[float, float, Tensor, float]:
+    """Sums of targets :func:`with_count`, as those of numbers less their mean.
+
+    Returns:
+        The mean number, in the middle of its range where noise drowns how many there are; how many there are,
+        1 or more; the sums ``[width + 1, 1]``; and the deviation of their noise.
+    """
+    of_numbers, of_ones = (sums / (norm * torch.tensor([_NUMBER, _COUNT], dtype=torch.float64))).unbind(1)
+    total, count = float(of_numbers[-1]) / _CONSTANT, max(float(of_ones[-1]) / _CONSTANT, 0.0)
+    unsure = (noise / (norm * _COUNT * _CONSTANT)) ** 2
+    mean = min(max(total * count / max(count**2 + unsure, _LEAST), -1.0), 1.0)
+    deviation = noise / norm * math.hypot(1 / _NUMBER, mean / _COUNT)
+    return mean, max(count, 1.0), (of_numbers - mean * of_ones)[:, None], deviation
 
 
 def margins(scores: Tensor, norm: float) -> Tensor:
@@ -117,6 +246,7 @@ def weights(
     second_noise: float = 0,
     classes_noise: float = 0,
     centred: bool = True,
+    cautious: bool = False,
 ) -> torch.Tensor:
     """Ridge regression from noisy moments: what noise left of ``(A + ridge I)^-1 B``.
 
@@ -133,6 +263,8 @@ def weights(
         second_noise: standard deviation ``v`` of the noise on ``A`` off its diagonal.
         classes_noise: the same on ``B``.
         centred: whether a target's columns add up to 0, as those of one-hot classes do.
+        cautious: takes the least variance of weights that is likely enough, in place of the likeliest: where
+            scales count and not only orders, weights that are too short cost less than those of noise.
 
     Returns:
         ``[width, classes]``, float64.
@@ -149,12 +281,18 @@ def weights(
     """
     values, vectors, known = spectrum(second, second_noise)
     along = vectors.T @ (_centred(classes) if centred else classes)
-    ridge = _ridge(values, along, norm, classes_noise, known)
+    ridge = _ridge(values, along, norm, classes_noise, known, cautious=cautious)
     return vectors @ (along / (values + ridge)[:, None])
 
 
 def own_weights(
-    classes: Tensor, records: Tensor, owners: int, norm: float, noise: float = 0, centred: bool = True
+    classes: Tensor,
+    records: Tensor,
+    owners: int,
+    norm: float,
+    noise: float = 0,
+    centred: bool = True,
+    cautious: bool = False,
 ) -> Tensor:
     """Ridge regression from noisy class sums, with second moments of a reader's records for everybody's.
 
@@ -167,6 +305,8 @@ def own_weights(
         norm: of a target.
         noise: standard deviation of the noise on ``B``.
         centred: as :func:`weights`.
+        cautious: as :func:`weights`; and errors are along each eigenvector as if it had the mean one's length
+            too, which is what second moments of other owners' records may have there.
 
     Returns:
         ``[width, classes]``, float64.
@@ -182,7 +322,9 @@ def own_weights(
         values, vectors = torch.linalg.eigh(z.T @ z)
     values = values.clamp(min=_LEAST)
     along = vectors.T @ (_centred(classes) if centred else classes)
-    solved: Tensor = vectors @ (along / (values + _ridge(values, along, norm, noise))[:, None])
+    others = float(values.sum()) / z.shape[1] if cautious else 0.0
+    ridge = _ridge(values, along, norm, noise, others=others, cautious=cautious)
+    solved: Tensor = vectors @ (along / (values + ridge)[:, None])
     return solved
 
 
@@ -208,20 +350,31 @@ def _centred(classes: Tensor) -> Tensor:
     return classes - classes.mean(dim=1, keepdim=True)
 
 
-def _ridge(values: Tensor, along: Tensor, norm: float, noise: float, known: Tensor | None = None) -> Tensor:
+def _ridge(
+    values: Tensor,
+    along: Tensor,
+    norm: float,
+    noise: float,
+    known: Tensor | None = None,
+    others: float = 0.0,
+    cautious: bool = False,
+) -> Tensor:
     """What is added to each eigenvalue, from the variances under which the class sums are most likely.
 
     Those along ``known`` eigenvectors decide, where there are a few: what the others share says nothing of
     any one of them, and class sums along one that noise has just drowned would pass for large weights.
+    Errors are along each as if it were longer by ``others``; ``cautious`` as in :func:`weights`.
     """
     size, classes = along.square().sum(1), max(along.shape[1] - 1, 1)
     least = _ROUNDING * float(values.max())
     error = ERROR * (norm**2 / classes)
-    variance = values**2 * SIGNAL[:, None, None] + values * error[:, None] + noise**2
+    variance = values**2 * SIGNAL[:, None, None] + (values + others) * error[:, None] + noise**2
     deciding = values > least
     if known is not None and int(known.sum()) >= _FEW:
         deciding &= known
     likelihood = -(classes * variance.log() + size / variance)[:, :, deciding].sum(2)
     signal, kind = divmod(int(likelihood.argmax()), len(error))
-    added: Tensor = (noise**2 / values + error[kind]) / SIGNAL[signal]
+    if cautious:
+        signal = int((likelihood[:, kind] >= likelihood.max() - _LIKELY).int().argmax())
+    added: Tensor = (noise**2 / values + error[kind] * (1 + others / values)) / SIGNAL[signal]
     return added.clamp(min=least)

@@ -97,3 +97,70 @@ def test_noisy_moments_predict_better_than_the_closed_form_on_them() -> None:
     ours = (z @ ridge.weights(second, classes, 0.5, v, v)).argmax(1)
     plain = (z @ torch.linalg.solve(second + torch.eye(width), classes)).argmax(1)
     assert (ours == y).double().mean() > (plain == y).double().mean() + 0.1
+
+
+def of_numbers(seed: int, count: int = 6000, width: int = 60) -> tuple[torch.Tensor, ...]:
+    """Records, numbers in [-1, 1] that are mostly near one end, and their sums in the form that is sent."""
+    draw = torch.Generator().manual_seed(seed)
+    x = torch.randn(count, width, generator=draw, dtype=torch.float64).abs()
+    z = x / x.norm(dim=1, keepdim=True)
+    weights = torch.randn(width, 1, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
+    numbers = (-0.6 + (z - z.mean(0)) @ weights / 2).clamp(-1, 1)
+    return z, numbers, ridge.with_constant(z), ridge.with_count(numbers, 0.5)
+
+
+def share_explained(found: torch.Tensor, numbers: torch.Tensor) -> float:
+    return 1 - float((found - numbers).square().mean() / numbers.var(unbiased=False))
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("own", [False, True])
+def test_numbers_under_any_noise_are_hardly_worse_than_their_mean(seed: int, own: bool) -> None:
+    """And without any nearly all of what is linear, an intercept far from the middle included."""
+    _, numbers, records, targets = of_numbers(seed)
+    second, sums = records.T @ records, records.T @ targets
+    width, draw = len(sums), torch.Generator().manual_seed(seed)
+    explained = []
+    for deviation in (0.0, 0.05, 0.5, 5.0, 20.0):
+        noisy = sums + deviation * torch.randn(sums.shape, generator=draw, dtype=torch.float64)
+        if own:
+            found = ridge.own_number_weights(noisy, records, 0.5, deviation)
+        else:
+            symmetric = noise(width, deviation, seed)
+            found = ridge.number_weights(second + symmetric, noisy, 0.5, deviation, deviation)
+        explained.append(share_explained(records @ found, numbers))
+    assert explained[0] > 0.95 and min(explained) > -0.1, explained
+
+
+def test_where_everybody_s_mean_lies_from_the_reader_s_own_the_sums_say() -> None:
+    """A reader all of whose records have more of what says most of the numbers."""
+    z, numbers, records, targets = of_numbers(0)
+    mean = numbers.mean()
+    most = int((z.T @ (numbers - mean)).abs().argmax())
+    there = z[:, most] > z[:, most].quantile(0.8)
+    found = ridge.own_number_weights(records.T @ targets, records[there], 0.5, 0.01)
+    says, true = float((records[there] @ found).mean() - mean), float(numbers[there].mean() - mean)
+    assert abs(true) > 0.05
+    assert says == pytest.approx(true, abs=0.5 * abs(true))
+
+
+def test_how_many_there_are_comes_back_where_it_is_drowned_the_middle_does() -> None:
+    _, numbers, records, targets = of_numbers(1)
+    sums = records.T @ targets
+    mean, count, _, deviation = ridge._less_their_mean(sums, 0.5, 0.0)
+    assert (mean, count, deviation) == pytest.approx((float(numbers.mean()), len(numbers), 0.0))
+    mean, count, _, _ = ridge._less_their_mean(-0.01 * sums, 0.5, 100.0)
+    assert (abs(mean), count) == (0.0, 1.0)
+
+
+def test_numbers_travel_over_links_of_like_alone() -> None:
+    """Over a path of like numbers they come nearer to each other; over one of unlike ones they stay."""
+    step = torch.arange(39)
+    links = torch.cat([torch.stack([step, step + 1]), torch.stack([step + 1, step])], dim=1)
+    rising = torch.linspace(-1, 1, 40)[:, None]
+    rough = rising + 0.2 * torch.randn(40, 1, generator=torch.Generator().manual_seed(0))
+    found = ridge.spread_numbers(rough, links)
+    assert float((found - rising).square().mean()) < 0.7 * float((rough - rising).square().mean())
+    assert float(found.max()) <= float(rough.max()) and float(found.min()) >= float(rough.min())
+    unlike = torch.tensor([-1.0, 1.0] * 20)[:, None]
+    assert torch.equal(ridge.spread_numbers(unlike, links), unlike)

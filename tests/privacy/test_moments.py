@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from parties import NAMES, scope
 
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.models.ridge import records as ridge_records
+from secure_fedgraph.models.ridge import with_constant, with_count
 from secure_fedgraph.policies import central_dp, distributed_dp, local_dp
 from secure_fedgraph.privacy.moments import moment_sums
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
@@ -70,6 +72,27 @@ def test_no_replaced_record_moves_them_by_more(seed: int, grid: float, second: b
         wanted[unit] = -one.targets[unit]
         moved = np.linalg.norm(whole - summed(ContributionMoments(records, wanted), contribution, grid))
         assert moved <= contribution.replaced * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("second", [False, True])
+@pytest.mark.parametrize("grid", [0.0, 1e-6])
+def test_no_record_with_a_number_moves_them_by_more(second: bool, grid: float) -> None:
+    """Every number of a grid of its range on every kind of record; the ends of the range reach the bound."""
+    contribution = UnitContributionMoments(targets=0.5, records=16, second=second)
+    given = torch.randn(3, WIDTH, generator=torch.Generator().manual_seed(0))
+    kinds = ridge_records(torch.cat([given, torch.eye(WIDTH), torch.zeros(1, WIDTH)]))
+    records = with_constant(kinds)
+    numbers = torch.linspace(-1, 1, 9)
+    every = ContributionMoments(
+        records.repeat_interleave(len(numbers), 0), with_count(numbers[:, None], 0.5).repeat(len(records), 1)
+    )
+    assert float(every.records.norm(dim=1).max()) <= 1 + 1e-6  # so the door cuts no honest record
+    assert float(every.targets.norm(dim=1).max()) <= 0.5 + 1e-6
+    whole, moved = summed(every, contribution, grid), []
+    for unit in range(len(every.records)):
+        moved.append(np.linalg.norm(whole - summed(zeroed(every, unit), contribution, grid)))
+    assert max(moved) <= contribution.norm * (1 + 1e-12)
+    assert max(moved) == pytest.approx(contribution.norm, rel=3e-2)
 
 
 def test_two_records_at_the_worst_angle_are_as_far_apart() -> None:

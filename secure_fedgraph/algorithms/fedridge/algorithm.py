@@ -33,6 +33,8 @@ WEIGHTS, CLASSES, OWNERS, NOISE = "weights", "classes", "owners", "noise"
 """What is released: weights; or class sums, of how many owners, with which noise."""
 PLAIN = "plain"
 """In the state, whether targets are not one-hot classes, whose columns add up to 0."""
+NUMBERS = "numbers"
+"""In the state, whether targets are numbers, beside a column that counts them."""
 OWN, FOURIER = "own", "fourier"
 MOST_NODES = 4096
 """Records of which a reader takes second moments, where there are more features than that."""
@@ -138,13 +140,16 @@ class FedRidge(OfRecords):
         return free.in_form(Form({"second_moments": OWN}, why))
 
     def width(self, schema: Schema) -> int:
-        """Numbers in a record."""
-        return self.settings.map_width if self._maps else self.described(schema)
+        """Numbers in a record; where numbers are learned, one of them is the same in all."""
+        given = self.settings.map_width if self._maps else self.described(schema)
+        return given + (schema.task == Task.NUMBER)
 
     def records(self, graph: Data, schema: Schema) -> torch.Tensor:
         """A graph's records: ``[n, width]``, of length 1."""
         given, s = self.describe(graph, schema), self.settings
-        return feature_maps.fourier(given, s.map_width, s.map_scale) if self._maps else given
+        if self._maps:
+            given = feature_maps.fourier(given, s.map_width, s.map_scale)
+        return ridge.with_constant(given) if schema.task == Task.NUMBER else given
 
     @property
     def _maps(self) -> bool:
@@ -198,14 +203,15 @@ class FedRidge(OfRecords):
     def init(self, schema: Schema, seed: int) -> State:
         """No moments yet, and no weights."""
         width, classes = self.width(schema), schema.classes
-        sent = width if self._sends_second else 0
+        sent, counted = width if self._sends_second else 0, schema.task == Task.NUMBER
         return {
             WEIGHTS: torch.zeros(sent, classes),
             "second": torch.zeros(sent, sent, dtype=torch.float64),
-            CLASSES: torch.zeros(width, classes, dtype=torch.float64),
+            CLASSES: torch.zeros(width, classes + counted, dtype=torch.float64),
             OWNERS: torch.zeros((), dtype=torch.float64),
             "variance": torch.zeros((), dtype=torch.float64),
-            PLAIN: torch.tensor(float(schema.task in (Task.NUMBER, Task.LABELS)), dtype=torch.float64),
+            PLAIN: torch.tensor(float(schema.task == Task.LABELS), dtype=torch.float64),
+            NUMBERS: torch.tensor(float(counted), dtype=torch.float64),
         }
 
     def released(self, state: State) -> State:
@@ -224,7 +230,9 @@ class FedRidge(OfRecords):
             z = z[torch.linspace(0, len(z) - 1, MOST_NODES).long()]
         owners, noise = max(round(float(released[OWNERS])), 1), float(released[NOISE])
         norm = self._contribution.targets
-        centred = schema.task not in (Task.NUMBER, Task.LABELS)
+        if schema.task == Task.NUMBER:
+            return ridge.own_number_weights(released[CLASSES].double(), z, norm, noise).float()
+        centred = schema.task != Task.LABELS
         if (
             not centred
         ):  # sums are over training items alone; what only scales scores leaves classes as they are
@@ -251,8 +259,11 @@ class FedRidge(OfRecords):
         after["second"] = second + state["second"]
         deviation = float(after["variance"].sqrt())
         norm, apart = contribution.targets, deviation * ON / OFF
-        centred = not bool(state[PLAIN])
-        solved = ridge.weights(after["second"], after[CLASSES], norm, apart, deviation, centred)
+        sums = (after["second"], after[CLASSES])
+        if bool(state[NUMBERS]):
+            solved = ridge.number_weights(*sums, norm, apart, deviation)
+        else:
+            solved = ridge.weights(*sums, norm, apart, deviation, centred=not bool(state[PLAIN]))
         return {**after, WEIGHTS: solved.float()}
 
     @MOMENTS.answer
@@ -260,7 +271,7 @@ class FedRidge(OfRecords):
         """The training nodes' features and classes, of which the client's door makes sums."""
         graph = client.graph
         nodes = graph.train_mask.nonzero().flatten()
-        wanted = ridge_targets(graph.y[nodes], client.schema, self._contribution.targets)
+        wanted = self._targets(graph.y[nodes], client.schema)
         records = self.records(graph, client.schema)[nodes]
         if self.settings.class_weight:
             heaviest = max(self.settings.class_weight)
@@ -268,12 +279,23 @@ class FedRidge(OfRecords):
             records, wanted = records * shares.sqrt()[:, None], wanted * shares.sqrt()[:, None]
         return ContributionMoments(records, wanted)
 
+    def _targets(self, y: torch.Tensor, schema: Schema) -> torch.Tensor:
+        """Targets of an L2 norm of at most the declared one; beside numbers one that counts them."""
+        norm = self._contribution.targets
+        if schema.task == Task.NUMBER:
+            return ridge.with_count(ridge_targets(y, schema, 1.0), norm)
+        return ridge_targets(y, schema, norm)
+
     def predict(self, params: State, graph: Data, schema: Schema) -> torch.Tensor:
-        """Logarithms of shares of classes, spread over the graph's links; other outputs themselves."""
+        """Logarithms of shares of classes, or numbers, spread over the graph's links; labels themselves."""
         s = self.settings
         scores = self.records(graph, schema) @ self.solved(params, graph, schema)
-        if schema.task in (Task.NUMBER, Task.LABELS):
-            return ridge.outputs(scores, self._contribution.targets, schema.task == Task.LABELS)
+        if schema.task == Task.NUMBER:
+            if not s.steps or not graph.edge_index.numel():
+                return scores
+            return ridge.spread_numbers(scores, graph.edge_index, s.steps, s.restart)
+        if schema.task == Task.LABELS:
+            return ridge.outputs(scores, self._contribution.targets, labels=True)
         if schema.task == Task.LINKS:
             return ridge.margins(scores, self._contribution.targets)
         if not s.steps or not graph.edge_index.numel():  # nothing to spread: the regression's own shares

@@ -53,8 +53,10 @@ class GraphFedRidge(FedRidge):
     def predict(self, params: State, graph: Data, schema: Schema) -> torch.Tensor:
         """Scores of the graphs, ``[graphs, classes]``."""
         scores = self.records(graph, schema) @ self.solved(params, graph, schema)
-        if schema.task in (Task.NUMBER, Task.LABELS):
-            return ridge.outputs(scores, self._contribution.targets, schema.task == Task.LABELS)
+        if schema.task == Task.NUMBER:
+            return scores
+        if schema.task == Task.LABELS:
+            return ridge.outputs(scores, self._contribution.targets, labels=True)
         return ridge.as_shares(scores, self._contribution.targets)
 
 
