@@ -142,10 +142,22 @@ def figures(federation: sfg.Federation, says: Callable[[Data], Tensor]) -> dict[
     return {name: one.value for name, one in found.figures.items()}
 
 
-def network(kind: str) -> sfg.Algorithm:
-    """What is averaged."""
+def network(kind: str, task: str) -> sfg.Algorithm:
+    """What is averaged. Numbers of nodes are learned with dropout, as by the loop.
+
+    On validation nodes of seeds 0 to 2 that explains .85, and no dropout .80, or .82 at a rate of .003.
+    """
     if kind == "graph":
         return sfg.FedAvg(network="gin", hidden=(HIDDEN, HIDDEN), learning_rate=RATE, epochs=4)
+    if task == Task.NUMBER:
+        return sfg.FedSage(
+            network="ego",
+            hidden=(64, 64),
+            dropout=0.5,
+            learning_rate=RATE,
+            fanout=(10, 10),
+            weight_decay=1e-3,
+        )
     return sfg.FedSage(learning_rate=RATE, fanout=(10, 10), weight_decay=1e-3)
 
 
@@ -155,7 +167,9 @@ def row(kind: str, task: str, rounds: int, seed: int) -> dict[str, Any]:
     unit = "edge" if federation.schema.ends else kind
     budget = Budget(epsilon=EPSILON, delta=1e-5, unit=unit)
     every: dict[str, Any] = {"rounds": rounds, "evaluate_every": rounds, "seed": seed}
-    runs = {name: sfg.train(network(kind), federation, name, **every) for name in ("plaintext", "masked")}
+    runs = {
+        name: sfg.train(network(kind, task), federation, name, **every) for name in ("plaintext", "masked")
+    }
     runs["epsilon"] = sfg.train(FedRidge(), federation, "distributed_dp", budget=budget, rounds=1, seed=seed)
     metric = headline(federation.schema, runs["plaintext"].shares)
     found = {name: run.metrics[metric]["global"] for name, run in runs.items()}
