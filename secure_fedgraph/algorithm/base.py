@@ -15,7 +15,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm.attributes import check_attributes
 from secure_fedgraph.algorithm.settings import Form, Settings, plain, written
-from secure_fedgraph.errors import BadInput, WrongType
+from secure_fedgraph.errors import BadInput, Refused, WrongType
 from secure_fedgraph.graph.own import pairs
 from secure_fedgraph.graph.partition.result import EVERYBODY
 from secure_fedgraph.graph.placing import CPU
@@ -496,7 +496,11 @@ class Algorithm:
         """
         graph, schema = client.graph, client.schema
         noised = client.noised(self.SCORES)
-        outputs = self._detached_scores(client, given or self.own_model(client), noised)
+        model = given or self.own_model(client)
+        if noised:
+            model = self.by_item(model, schema)
+            self._check_items(model, schema)
+        outputs = self._detached_scores(client, model, noised)
         if not noised:
             counted = self._cells(client, outputs)
             return Upload({name: (cells / ITEMS).float() for name, cells in counted.items()})
@@ -541,6 +545,27 @@ class Algorithm:
         alone = counted(None) if len(model[personal.ALONE]) else torch.zeros(2)
         scored = {"test": counted(released), "alone_test": alone, "combined": torch.tensor([float(combined)])}
         return Upload({**scored, **model})
+
+    def by_item(self, params: State, schema: Schema) -> State:
+        """A released model as one whose score of an item reads that item alone; itself by default.
+
+        Noise for one item covers counts of scores only where it moves no other item's.
+        """
+        return params
+
+    def _check_items(self, params: State, schema: Schema) -> None:
+        """That a node's scores are its own, on made-up nodes: what others' data are decides nothing here."""
+        if schema.kind != "node" or schema.task in OF_LINKS:
+            return
+        made = torch.linspace(-1, 1, 3 * schema.features).reshape(3, schema.features)
+        nodes = [Data(x=x, edge_index=torch.zeros(2, 0, dtype=torch.long)) for x in (made, made[:1])]
+        three, one = (self.predict(params, graph, schema).detach() for graph in nodes)
+        if not torch.allclose(three[:1], one, rtol=1e-3, atol=1e-4, equal_nan=True):
+            raise Refused(
+                f"evaluation = in_band: the model of {self.name} scores a node by others that it is asked "
+                "about, so noise for one node does not cover counts of scores: set evaluation=at_home, or "
+                "leave out layers that normalise over nodes"
+            )
 
     def scores_at_home(self, client: ClientContext, params: State) -> torch.Tensor:
         """Class scores of a model on the client's own graph, for its own tests."""

@@ -155,6 +155,23 @@ def number_weights(
     return solved
 
 
+def alike(sums: Tensor, norm: float) -> Tensor:
+    """Second moments as if records were spread alike in all directions about their mean.
+
+    Args:
+        sums: of targets :func:`with_count`.
+        norm: of a target.
+
+    Returns:
+        ``[width + 1, width + 1]``.
+    """
+    _, count, _, _ = _less_their_mean(sums, norm, 0.0)
+    mean = sums[:, 1] / (_COUNT * norm * count)
+    left = max(1 - float(mean.square().sum()), _LEAST) / len(mean)
+    made: Tensor = count * (left * torch.eye(len(mean), dtype=torch.float64) + torch.outer(mean, mean))
+    return made
+
+
 def own_number_weights(sums: Tensor, records: Tensor, norm: float, noise: float = 0) -> Tensor:
     """As :func:`own_weights` for numbers: of records :func:`with_constant`, targets :func:`with_count`.
 

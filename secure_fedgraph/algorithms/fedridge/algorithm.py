@@ -23,6 +23,7 @@ from secure_fedgraph.protocol import (
     Channel,
     ContributionMoments,
     Reveal,
+    Unit,
     UnitContributionMoments,
 )
 from secure_fedgraph.protocol.given import NOTHING, Expected
@@ -35,7 +36,7 @@ PLAIN = "plain"
 """In the state, whether targets are not one-hot classes, whose columns add up to 0."""
 NUMBERS = "numbers"
 """In the state, whether targets are numbers, beside a column that counts them."""
-OWN, FOURIER = "own", "fourier"
+OWN, ALL, FOURIER = "own", "all", "fourier"
 MOST_NODES = 4096
 """Records of which a reader takes second moments, where there are more features than that."""
 UNKNOWN = 0.002
@@ -43,6 +44,8 @@ UNKNOWN = 0.002
 more of it what they add is less than what their noise costs the class sums."""
 MOST_VALUES = 2**27
 """Second moments that are sent: a gigabyte of them."""
+FEW_FEATURES = 128
+"""Of nodes with no more, second moments are always sent: a score of a row then reads no other row."""
 PROJECTED = 2048
 """Random directions that are offered where second moments of all features are too many."""
 TRAINED = 0.6
@@ -99,6 +102,11 @@ class FedRidge(OfRecords):
         return self.settings.second_moments != OWN
 
     @property
+    def _sums_all(self) -> bool:
+        """Whether second moments are of nodes without an answer too."""
+        return self.settings.second_moments == ALL
+
+    @property
     def _contribution(self) -> UnitContributionMoments:
         targets = self.settings.target_norm or self.target_norm
         records, second = self.settings.records, self._sends_second
@@ -130,13 +138,18 @@ class FedRidge(OfRecords):
         edge = 2 * deviation * math.sqrt(self.width(schema))
         if edge <= UNKNOWN * records:
             return self
+        free = copy.copy(self)  # auto leaves the choice open, by hand too
+        free.by_hand = {key: value for key, value in self.by_hand.items() if key != "second_moments"}
+        if self.record == Unit.NODE and self.width(schema) <= FEW_FEATURES:
+            taken: dict[str, Any] = {"second_moments": ALL} | ({} if s.target_norm else {"target_norm": 1.0})
+            return free.in_form(
+                Form(taken, "features are few, so second moments are of unlabelled nodes too")
+            )
         why = (
             f"noise on second moments would move their eigenvalues by up to {edge:.0f}, too much for "
             f"{records:.0f} records; so clients send class sums only, and the model takes second "
-            "moments of the records that it predicts"
+            "moments of the records that it predicts; scores under noise are of the class sums alone"
         )
-        free = copy.copy(self)  # auto leaves the choice open, by hand too
-        free.by_hand = {key: value for key, value in self.by_hand.items() if key != "second_moments"}
         return free.in_form(Form({"second_moments": OWN}, why))
 
     def width(self, schema: Schema) -> int:
@@ -169,13 +182,13 @@ class FedRidge(OfRecords):
         return 0
 
     def check_own(self, graph: Data, name: str) -> None:
-        """That sums over its training nodes are not cut."""
-        held = int(graph.train_mask.sum())
+        """That sums over its nodes are not cut."""
+        held = len(graph.train_mask) if self._sums_all else int(graph.train_mask.sum())
         if held > self.settings.records:
             raise BadInput(
-                f"training.records = {self.settings.records}: {name} has {held} training "
-                f"{self.record.value}s, and sums over more than that are cut: set "
-                f"training.records={2 ** (held - 1).bit_length()} or more"
+                f"training.records = {self.settings.records}: {name} has {held} "
+                f"{'' if self._sums_all else 'training '}{self.record.value}s, and sums over more than that "
+                f"are cut: set training.records={2 ** (held - 1).bit_length()} or more"
             )
 
     def takes(self, channel: str, schema: Schema) -> Expected | None:
@@ -239,6 +252,19 @@ class FedRidge(OfRecords):
             z = z * math.sqrt(TRAINED)
         return ridge.own_weights(released[CLASSES].double(), z, owners, norm, noise, centred).float()
 
+    def by_item(self, params: State, schema: Schema) -> State:
+        """Weights along the class sums where second moments would be of all rows that are scored."""
+        if WEIGHTS in params:
+            return params
+        sums = params[CLASSES].double()
+        if schema.task == Task.NUMBER:
+            norm = self._contribution.targets
+            alike, noise = ridge.alike(sums, norm), float(params[NOISE])
+            return {WEIGHTS: ridge.number_weights(alike, sums, norm, 0, noise).float()}
+        sums = sums if schema.task == Task.LABELS else sums - sums.mean(dim=1, keepdim=True)
+        longest = sums.norm(dim=0).max().clamp(min=1e-12)
+        return {WEIGHTS: (sums * (self._contribution.targets / longest)).float()}
+
     def round(self, round: RoundApi, state: State) -> State:
         """Adds moments to those of the rounds before, if any, and solves.
 
@@ -258,8 +284,9 @@ class FedRidge(OfRecords):
             return after
         after["second"] = second + state["second"]
         deviation = float(after["variance"].sqrt())
-        norm, apart = contribution.targets, deviation * ON / OFF
-        sums = (after["second"], after[CLASSES])
+        share = TRAINED if self._sums_all else 1.0
+        norm, apart = contribution.targets, share * deviation * ON / OFF
+        sums = (share * after["second"], after[CLASSES])
         if bool(state[NUMBERS]):
             solved = ridge.number_weights(*sums, norm, apart, deviation)
         else:
@@ -268,15 +295,22 @@ class FedRidge(OfRecords):
 
     @MOMENTS.answer
     def moments(self, client: ClientContext, given: Mapping[str, Any]) -> ContributionMoments:
-        """The training nodes' features and classes, of which the client's door makes sums."""
+        """The training nodes' features and classes, of which the client's door makes sums.
+
+        In the form ``all`` of the other nodes too, which add nothing to the sums of classes.
+        """
         graph = client.graph
         nodes = graph.train_mask.nonzero().flatten()
         wanted = self._targets(graph.y[nodes], client.schema)
-        records = self.records(graph, client.schema)[nodes]
+        records = self.records(graph, client.schema)
         if self.settings.class_weight:
             heaviest = max(self.settings.class_weight)
-            shares = torch.tensor(self.settings.class_weight)[graph.y[nodes]] / heaviest
-            records, wanted = records * shares.sqrt()[:, None], wanted * shares.sqrt()[:, None]
+            shares = (torch.tensor(self.settings.class_weight)[graph.y[nodes]] / heaviest).sqrt()[:, None]
+            records, wanted = records.index_copy(0, nodes, records[nodes] * shares), wanted * shares
+        if self._sums_all:
+            wanted = wanted.new_zeros(len(records), wanted.shape[1]).index_copy(0, nodes, wanted)
+        else:
+            records = records[nodes]
         return ContributionMoments(records, wanted)
 
     def _targets(self, y: torch.Tensor, schema: Schema) -> torch.Tensor:

@@ -13,8 +13,8 @@ class RidgeSettings(Settings):
     """What one exchange of moments, and inference, need.
 
     Args:
-        second_moments: ``sent``, or whoever predicts takes those of its ``own`` records for everybody's;
-            ``auto`` chooses by the noise, and sends them where there is none.
+        second_moments: ``sent``, of training records or of ``all``; or whoever predicts takes those of its
+            ``own`` records for everybody's. ``auto`` chooses by the noise, and without any sends them.
         target_norm: the length of a target beside a record's length of 1. Shorter ones leave less of the
             noise's budget to class sums and more to second moments. By default 0.5 for nodes and 1 for
             graphs, whose descriptors are few.
@@ -29,7 +29,7 @@ class RidgeSettings(Settings):
         sharpness: how sharp scores are before they spread.
     """
 
-    second_moments: Literal["auto", "sent", "own"] = "auto"
+    second_moments: Literal["auto", "sent", "all", "own"] = "auto"
     target_norm: float | None = Field(None, gt=0, le=10)
     map: Literal["none", "fourier"] | None = None
     map_width: int = Field(256, ge=2, le=2**14, multiple_of=2)

@@ -15,13 +15,14 @@ import small
 import torch
 from scipy.stats import chi2
 from small_graphs import triangles
+from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithm import ITEMS
 from secure_fedgraph.algorithm import base as algorithms
-from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.errors import HostileMessage, Refused
 from secure_fedgraph.forms import FormWarning
-from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.metrics.counting import FEW, MANY, Counting
 from secure_fedgraph.metrics.figures import RANGES
 from secure_fedgraph.policies import distributed_dp, masked, plaintext
@@ -223,6 +224,33 @@ def test_of_very_many_nodes_no_other_enters_in_the_place_of_one(monkeypatch):
     monkeypatch.setattr(sfg.client.Client, "secret_order", noted)
     run = train(policy=by_hand())
     assert asked == [len(graph.y) for graph in run.federation.owners.values() if len(graph.y) > 16]
+
+
+@pytest.mark.parametrize("task", [Task.CLASSES, Task.LABELS, Task.NUMBER])
+@pytest.mark.parametrize("form", ["own", "all"])
+def test_a_node_moves_no_other_nodes_score_even_under_a_model_that_the_server_made_up(task, form):
+    schema = Schema(6, 1 if task == Task.NUMBER else 3, task=task, low=0.0, high=1.0)
+    ridge = sfg.algorithms.FedRidge(second_moments=form)
+    draw = torch.Generator().manual_seed(0)
+    told = {key: 100 * torch.rand(one.shape, generator=draw) for key, one in ridge.init(schema, 0).items()}
+    model = ridge.by_item(ridge.released(told), schema)
+    before = torch.randn(20, 6, generator=draw)
+    after = before.index_fill(0, torch.tensor([0]), 5.0)
+    no_links = torch.zeros(2, 0, dtype=torch.long)
+    one, other = (ridge.predict(model, Data(x=x, edge_index=no_links), schema) for x in (before, after))
+    assert torch.equal(one[1:], other[1:]) and not torch.equal(one[0], other[0])
+
+
+def test_a_model_that_normalises_over_nodes_is_not_scored_under_noise_for_one(monkeypatch):
+    real = sfg.algorithms.FedRidge.predict
+
+    def over_nodes(self: Any, *given: Any) -> torch.Tensor:
+        scores = real(self, *given)
+        return scores - scores.mean(dim=0)
+
+    monkeypatch.setattr(sfg.algorithms.FedRidge, "predict", over_nodes)
+    with pytest.raises(Refused, match="evaluation = in_band"):
+        train(budget=Budget(400.0, DELTA, "node"))
 
 
 @pytest.mark.parametrize("unit", ["node", "client"])
