@@ -132,6 +132,18 @@ def test_numbers_under_any_noise_are_hardly_worse_than_their_mean(seed: int, own
     assert explained[0] > 0.95 and min(explained) > -0.1, explained
 
 
+def test_what_chance_alone_makes_likely_is_not_taken_for_weights() -> None:
+    """Sums of few records and much noise: one direction in several says more than noise would, by chance."""
+    _, numbers, records, targets = of_numbers(0, count=1500)
+    sums, explained = records.T @ targets, []
+    for seed in range(20):
+        draw = torch.Generator().manual_seed(seed)
+        noisy = sums + 5 * torch.randn(sums.shape, generator=draw, dtype=torch.float64)
+        found = ridge.own_number_weights(noisy, records, 0.5, 5.0)
+        explained.append(share_explained(records @ found, numbers))
+    assert sum(one < -0.1 for one in explained) <= 1, explained
+
+
 def test_where_everybody_s_mean_lies_from_the_reader_s_own_the_sums_say() -> None:
     """A reader all of whose records have more of what says most of the numbers."""
     z, numbers, records, targets = of_numbers(0)
@@ -149,6 +161,8 @@ def test_how_many_there_are_comes_back_where_it_is_drowned_the_middle_does() -> 
     sums = records.T @ targets
     mean, count, _, deviation = ridge._less_their_mean(sums, 0.5, 0.0)
     assert (mean, count, deviation) == pytest.approx((float(numbers.mean()), len(numbers), 0.0))
+    mean, _, _, _ = ridge._less_their_mean(0.01 * sums, 0.5, 100.0)
+    assert abs(mean) < 0.01
     mean, count, _, _ = ridge._less_their_mean(-0.01 * sums, 0.5, 100.0)
     assert (abs(mean), count) == (0.0, 1.0)
 
