@@ -17,6 +17,8 @@ SPAN = {32: 4.0, 256: 8.0}
 """Bins -> the largest logit that has a bin of its own; beyond, the last bin counts."""
 HITS = 10
 """Wrong links, fewer of which stand before a right one that is a hit."""
+LEAST_ERROR = 2.0**-10
+"""Of the range of numbers: smaller errors are in one bin."""
 FEW, MANY = 32, 256
 """Bins under noise, where each of them costs, and without."""
 
@@ -29,7 +31,8 @@ class Counting:
     - More classes: the true class by the one that is named; and for each class the bin of its logit against
       the rest. The bins together weigh as much as the first cell.
     - Several labels: a bin a label, which together weigh as one cell.
-    - A number: 1, the absolute and the squared error, the number and its square, each in [0, 1].
+    - A number: a bin of its error and one of itself, where bins are :data:`FEW`; else 1, the absolute and the
+      squared error, the number and its square, each in [0, 1].
     - Links: as two classes, where an item is a link and the wrong ones drawn for it, which weigh as one;
       and whether it is a hit, with fewer than :data:`HITS` of them before it.
 
@@ -71,10 +74,15 @@ class Counting:
         return self.classes**2 if many else 0
 
     @property
+    def binned(self) -> bool:
+        """Whether numbers are counted by bins: few cells of which an item changes two, for noise."""
+        return self.schema.task == Task.NUMBER and self.bins == FEW
+
+    @property
     def size(self) -> int:
         """How many cells."""
         if self.schema.task == Task.NUMBER:
-            return 5
+            return 2 * self.bins if self.binned else 5
         hits = 2 if self.schema.task == Task.LINKS else 0
         return self._confused + self._histograms * 2 * self.bins + hits
 
@@ -87,7 +95,7 @@ class Counting:
     def norm(self) -> float:
         """How far one item moves all cells, at most."""
         if self.schema.task == Task.NUMBER:
-            return math.sqrt(5)
+            return math.sqrt(2 if self.binned else 5)
         extra = 2 if self.schema.task == Task.LINKS else 0  # the wrong links' bins, and the hit
         return math.sqrt(1 + bool(self._confused) + extra)
 
@@ -156,6 +164,11 @@ class Counting:
         far = torch.where(true > 0, -1.0, 1.0)
         error = (torch.where(scores.isnan(), far, scores).clamp(-1, 1) - true).abs() / 2
         half = (true + 1) / 2
+        if self.binned:
+            far = 1 + torch.log(error.double().clamp(min=LEAST_ERROR)) / -math.log(LEAST_ERROR)
+            bins = [(self.bins * one).long().clamp(0, self.bins - 1) for one in (far, half.double())]
+            both = torch.cat([F.one_hot(one, self.bins) for one in bins], dim=1)
+            return both.float() * known[:, None]
         parts = torch.stack([torch.ones_like(half), error, error**2, half, half**2], dim=1)
         return parts.float() * known[:, None]
 
@@ -163,6 +176,16 @@ class Counting:
         """Numbers in their own unit as models are trained on them: in [-1, 1]."""
         low, high = self.schema.low, self.schema.high
         return (2 * (y - low) / ((high - low) or 1.0) - 1).clamp(-1, 1)
+
+    def errors(self) -> tuple[Tensor, Tensor]:
+        """The mean error and its square in each bin of errors, ``[bins]`` each, as shares of the range."""
+        ends = LEAST_ERROR ** (1 - torch.arange(self.bins + 1).double() / self.bins)
+        ends[0] = 0.0
+        low, high = ends[:-1], ends[1:]
+        spread = torch.log(high / low.clamp(min=LEAST_ERROR / 2))  # errors as if even on their scale
+        mean, square = (high - low) / spread, (high**2 - low**2) / (2 * spread)
+        mean[0], square[0] = LEAST_ERROR / 2, LEAST_ERROR**2 / 3
+        return mean, square
 
     def probabilities(self) -> Tensor:
         """The probability in the middle of each bin, ``[bins]``."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.metrics.counting import HITS, SPAN, Counting
-from secure_fedgraph.metrics.smoothing import smoothed_pairs
+from secure_fedgraph.metrics.smoothing import smoothed, smoothed_pairs
 
 Array = NDArray[np.float64]
 Figures = dict[str, float]
@@ -162,8 +162,10 @@ def better(name: str, one: float, other: float) -> bool:
 
 def _likely(cells: Counting, parts: Array, noise: float) -> Array:
     """Cells without their noise, as far as that is known: ``[many, 2, size]``."""
-    if not noise or cells.schema.task == Task.NUMBER:
+    if not noise or (cells.schema.task == Task.NUMBER and not cells.binned):
         return parts
+    if cells.binned:
+        return smoothed(parts.reshape(-1, cells.bins), noise).reshape(parts.shape)
     first, bins = cells._confused, cells.bins
     last = first + cells._histograms * 2 * bins
     kept = np.maximum(parts, 0.0)
@@ -181,7 +183,7 @@ def _first_alone(parts: Array) -> Array:
 
 def _drawn(cells: Counting, kept: Array, rng: np.random.Generator) -> Array:
     """The cells of as many items drawn again, many times: ``[TIMES, 2, size]``."""
-    if cells.schema.task == Task.NUMBER:
+    if cells.schema.task == Task.NUMBER and not cells.binned:
         return _drawn_numbers(kept, rng)
     weights = np.ones(cells.size)
     first, last = cells._confused, cells._confused + cells._histograms * 2 * cells.bins
@@ -217,8 +219,19 @@ def _figures(cells: Counting, kept: Array) -> dict[str, Array]:
     with np.errstate(divide="ignore", invalid="ignore"):
         test, held = kept[:, 0], kept[:, 1]
         if cells.schema.task == Task.NUMBER:
-            return _of_numbers(cells.schema, test)
+            return _of_numbers(cells.schema, _sums(cells, test) if cells.binned else test)
         return _of_two(cells, test, held) if cells.two else _of_many(cells, test)
+
+
+def _sums(cells: Counting, binned: Array) -> Array:
+    """The sums of numbers that bins stand for, ``[many, 5]``."""
+    errors, numbers = binned[:, : cells.bins], binned[:, cells.bins :]
+    mean, square = (one.numpy() for one in cells.errors())
+    width = 1 / cells.bins
+    middle = (np.arange(cells.bins) + 0.5) * width
+    items, counted = errors.sum(axis=1), np.maximum(numbers.sum(axis=1), 1e-12)
+    first, second = (numbers @ one / counted * items for one in (middle, middle**2 - width**2 / 12))
+    return np.stack([items, errors @ mean, errors @ square, first, second], axis=1)
 
 
 def _of_numbers(schema: Schema, sums: Array) -> dict[str, Array]:
@@ -361,7 +374,7 @@ def _mean(values: Array) -> Array:
 def _shares(cells: Counting, flat: Array) -> tuple[float, tuple[float, ...]]:
     """How many items there are, and the shares of the classes."""
     if cells.schema.task == Task.NUMBER:
-        return float(flat[0]), ()
+        return float(flat[: cells.bins].sum() if cells.binned else flat[0]), ()
     if cells.schema.task == Task.LINKS:
         return float(flat[2 * cells.bins :].sum()), ()
     ones, zeros = _histogram(cells, flat[None])
