@@ -18,6 +18,7 @@ from secure_fedgraph.graph.tables.schema import (
     CategoryColumn,
     Column,
     DateColumn,
+    IgnoredColumn,
     Label,
     Links,
     NumberColumn,
@@ -148,7 +149,10 @@ def test_letters(letters: str, word: str, tmp_path: Path) -> None:
     assert any("letters" in note for note in made.notes) == (letters != "utf-8")
 
 
-@pytest.mark.parametrize("written", ["2023-12-31", "2023-12-31T11:59:00Z", "2023-12-31 11:59", "31.12.2023"])
+@pytest.mark.parametrize(
+    "written",
+    ["2023-12-31", "2023-12-31T11:59:00Z", "2023-12-31 11:59", "31.12.2023", "31/12/2023", "12/31/2023"],
+)
 def test_dates(written: str, tmp_path: Path) -> None:
     nodes = f"id,since,ok\n1,{written},yes\n2,,no\n".encode()
     made = read(tmp_path, nodes, None, schema(SINCE), "nodes.csv")
@@ -180,8 +184,13 @@ def test_types_of_arrow(case: str, suffix: str, tmp_path: Path) -> None:
     else:
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
             writer.write_table(table)
-    asked = schema(label=Label(columns=("ok",), classes=("False", "True")))
-    made = graph_of(read_tables("--silo bank", [path]), asked)
+    label = Label(columns=("ok",), classes=("False", "True"))
+    also: tuple[Column, ...] = (AGE, IgnoredColumn(name="list"))
+    ignoring = graph_of(read_tables("--silo bank", [path]), schema(*also, label=label))
+    assert ignoring.notes == () and ignoring.data.x.shape == (2, 3)
+    with pytest.raises(BadInput, match="'list' is of type list"):
+        graph_of(read_tables("--silo bank", [path]), schema(NumberColumn(name="list"), label=label))
+    made = graph_of(read_tables("--silo bank", [path]), schema(label=label))
     assert made.data.x[0].tolist() == pytest.approx([1, -0.6, 0]) and made.data.y.tolist() == [1, 0]
     assert made.ids == ("1", "2") and any("'list' is not in the schema" in note for note in made.notes)
 
@@ -264,6 +273,12 @@ def test_a_cell_that_is_refused(column: Column, cell: str, named: str, tmp_path:
     with pytest.raises(BadInput, match=named) as raised:
         read(tmp_path, f"id,x,ok\n1,{cell},yes\n2,,no\n".encode(), None, schema(column), "nodes.csv")
     assert "row 2, column 'x'" in str(raised.value)
+
+
+def test_of_dates_with_slashes_the_cell_that_is_none_is_named(tmp_path: Path) -> None:
+    nodes = b"id,since,ok\n1,01/02/2024,yes\n2,13/02/2024,no\n3,today,no\n"
+    with pytest.raises(BadInput, match="row 4, column 'since' is 'today'"):
+        read(tmp_path, nodes, None, schema(SINCE), "nodes.csv")
 
 
 @pytest.mark.parametrize(
