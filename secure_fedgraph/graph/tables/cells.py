@@ -286,7 +286,7 @@ def misfit(table: Table, name: str, kind: str) -> int:
 
 
 def nearly(table: Table, name: str) -> str:
-    """Of words, that nine of ten cells or more are numbers or dates, and the first that is none; else nothing.
+    """Of words, that nine of ten cells or more are like numbers or dates, and the first that is none.
 
     Signs of percent and of currencies, infinite numbers, and days that may be months are counted as well, and
     are named as none.

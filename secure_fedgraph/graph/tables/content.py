@@ -36,8 +36,8 @@ class Content:
 
     Args:
         kind: ``number``; ``zero-one``, numbers that are all 0 or 1; ``yes-no``, words for them; ``words``, a
-            few; ``text``, many or identifiers; ``codes``, numbers of 15 digits or more; ``date``; ``nothing``,
-            where every cell is empty.
+            few; ``text``, many or identifiers; ``codes``, numbers of 15 digits or more; ``date``;
+            ``nothing``, where every cell is empty.
         words: the different ones, sorted, of ``words`` and ``yes-no``.
         empty: how many cells are.
         values: of numbers, dates, and yes and no, for ranges and shares; no other owner sees them.

@@ -286,7 +286,7 @@ def _tidy(value: float, step: float) -> float:
     return float(round(value, max(0, 3 - int(np.floor(np.log10(step))))))
 
 
-# --- what its owner should look at ---------------------------------------------------------------------------
+# --- what its owner should look at -------------------------------------------------------------------------
 
 
 def doubts(table: Table, columns: Iterable[Column]) -> tuple[str, ...]:

@@ -195,6 +195,11 @@ def test_types_of_arrow(case: str, suffix: str, tmp_path: Path) -> None:
     assert made.ids == ("1", "2") and any("'list' is not in the schema" in note for note in made.notes)
 
 
+def test_line_breaks_in_cells_are_counted(tmp_path: Path) -> None:
+    made = read(tmp_path, b'id,age,note,ok\n1,20,"a\n2,40,b",yes\n3,40,c,no\n', None, schema(), "nodes.csv")
+    assert any("1 value with line breaks" in note for note in made.notes)
+
+
 def test_dates_and_words_of_arrow(tmp_path: Path) -> None:
     import datetime
 
@@ -236,7 +241,11 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "a row without an id": (b"id,age,ok\n1,20,yes\n,40,no\n", "row 3, column 'id'"),
     "a row that is too long": (b"id,age,ok\n1,20,yes\n2,40,no,1\n", "row 3 has 4 cells"),
     "a row that is too short": (b"id,age,ok\n1,20,yes\n2,40\n", "row 3 has 2 cells"),
-    "a quote that does not end": (b'id,age,ok\n1,"20,yes\n2,40,no\n', "nodes.csv"),
+    "a quote that does not end": (b'id,age,ok\n1,20,no\n2,"20,yes\n3,40,no\n', "row 3: a quote is opened"),
+    "a quote in the last column": (b'id,age,ok\n1,20,no\n2,20,"yes\n3,40,no\n', "row 3: a quote is opened"),
+    "a quote after a space": (b'id, age, ok\n1, 20, no\n2, 20, "yes\n3, 40, no', "row 3: a quote is opened"),
+    "a row that is too long after a line": (b'id,age,ok\n"1\n",20,no,1\n', "row 2 has 4 cells over 2 lines"),
+    "a cell as long as a file": (b"id,age,ok\n1,20," + b"x" * 2**24 + b"\n", "a row is longer than 8 MiB"),
     "a column twice": (b"id,age,age,ok\n1,20,20,yes\n", "'age' twice"),
     "two columns that differ in case": (b"id,Age,AGE,ok\n1,20,20,yes\n", "'Age' and 'AGE'"),
     "a column without a name": (b"id,,age,ok\n1,x,20,yes\n", "column 2"),
@@ -338,13 +347,20 @@ def test_links_that_are_refused(edges: bytes, named: str, tmp_path: Path) -> Non
 
 def test_a_table_is_never_larger_than_a_file_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("secure_fedgraph.graph.tables.reading.MOST", 10_000)
+    words = pa.table({"a": ["word" * 500] * 1000})
+    coded = pa.table({"a": words["a"].dictionary_encode()})
     write: dict[str, Callable[[Path], object]] = {
         "nodes.csv": lambda path: path.write_bytes(b"a,b\n" + b"1,2\n" * 5000),
         "nodes.csv.gz": lambda path: path.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 50_000)),
         "nodes.parquet": lambda path: pq.write_table(pa.table({"a": [0] * 5000}), path),
         "nodes.feather": lambda path: feather.write_feather(pa.table({"a": [0] * 5000}), path),
+        "words.parquet": lambda path: pq.write_table(words, path),
+        "coded.parquet": lambda path: pq.write_table(coded, path),
+        "coded.feather": lambda path: feather.write_feather(coded, path),
+        "many.parquet": lambda path: pq.write_table(pa.table({"a": [f"{n:050}" for n in range(500)]}), path),
     }
     for name, make in write.items():
         make(tmp_path / name)
+        assert ("nodes" in name) or (tmp_path / name).stat().st_size < 10_000
         with pytest.raises(BadInput, match="GiB"):
             read_tables("", [tmp_path / name])
