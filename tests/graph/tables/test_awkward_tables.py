@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import math
 from collections.abc import Callable
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ feather = pytest.importorskip("pyarrow.feather")
 AGE: Column = NumberColumn(name="age", low=0, high=100, empty="indicator")
 USE: Column = CategoryColumn(name="use", values=("car", "home"), empty="indicator")
 OWNS: Column = YesNoColumn(name="owns", empty="indicator")
-SINCE: Column = DateColumn(name="since", day="2024-01-01", low=0, high=1000)  # type: ignore[arg-type]
+SINCE: Column = DateColumn(name="since", day=date(2024, 1, 1), low=0, high=1000)
 
 
 def schema(*columns: Column, **more: Any) -> TableSchema:
@@ -201,13 +202,11 @@ def test_line_breaks_in_cells_are_counted(tmp_path: Path) -> None:
 
 
 def test_dates_and_words_of_arrow(tmp_path: Path) -> None:
-    import datetime
-
-    day = datetime.date(2023, 12, 31)
+    day = date(2023, 12, 31)
     table = pa.table(
         {
             "id": ["a", "b"],
-            "since": pa.array([datetime.datetime(2023, 12, 31, 5, tzinfo=datetime.UTC), None]),
+            "since": pa.array([datetime(2023, 12, 31, 5, tzinfo=UTC), None]),
             "since_day": pa.array([day, day]),
             "use": pa.array(["car", None]).dictionary_encode(),
             "owns": pa.array([True, None]),
