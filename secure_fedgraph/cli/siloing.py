@@ -77,7 +77,7 @@ def describe(
 def _check_tables(place: Path, schema: str, as_json: bool) -> None:
     """Holds tables to a schema that nobody approved yet."""
     agreed = read_schema(Path(schema))
-    _show_fits(*fits_at("data", str(place), None, agreed), as_json)
+    _show_fits(*fits_at("data", str(place), None, agreed, option=""), as_json)
     if agreed.incomplete and not as_json:
         click.echo(f"columns without a range in {schema}: {', '.join(agreed.incomplete)}")
 
