@@ -38,7 +38,7 @@ from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.data.own_graph import words_of
 from secure_fedgraph.graph.silos.alone import declared_by
 from secure_fedgraph.graph.silos.reading import tables_at
-from secure_fedgraph.graph.tables.drafting import described, draft, gives_away
+from secure_fedgraph.graph.tables.drafting import described, doubts, draft, gives_away, look_alike
 from secure_fedgraph.graph.tables.encoding import Fit
 from secure_fedgraph.graph.tables.schema import read_schema, write_schema
 from secure_fedgraph.privacy.accounting.epsilon import Spent
@@ -61,7 +61,10 @@ def describe(
     with naming_data(option=""):
         tables = tables_at("data", place)
         schema = draft(tables.nodes, tables.links, label=label, task=task, positive=positive, ident=ident)
-    for line in (*tables.nodes.notes, *(tables.links.notes if tables.links else ())):
+    said = [*tables.nodes.notes, *doubts(tables.nodes, schema.columns)]
+    if tables.links is not None and schema.links is not None:
+        said += [*tables.links.notes, *doubts(tables.links, schema.links.columns)]
+    for line in (*said, *look_alike(schema)):
         warn(line)
     write_schema(schema, out)
     for line in described(schema):
@@ -74,7 +77,7 @@ def describe(
 def _check_tables(place: Path, schema: str, as_json: bool) -> None:
     """Holds tables to a schema that nobody approved yet."""
     agreed = read_schema(Path(schema))
-    _show_fits(*fits_at("data", str(place), None, agreed), as_json)
+    _show_fits(*fits_at("data", str(place), None, agreed, option=""), as_json)
     if agreed.incomplete and not as_json:
         click.echo(f"columns without a range in {schema}: {', '.join(agreed.incomplete)}")
 

@@ -92,7 +92,7 @@ def data_at(name: str, place: str, rows: str | None = None, schema: TableSchema 
 
 
 def fits_at(
-    name: str, place: str, rows: str | None, schema: TableSchema
+    name: str, place: str, rows: str | None, schema: TableSchema, option: str = "--data"
 ) -> tuple[tuple[Fit, ...], tuple[str, ...]]:
     """How a silo's tables fit a schema: a line a column, and notes on what is repaired or left out.
 
@@ -101,7 +101,7 @@ def fits_at(
     Raises:
         BadInput: for tables that do not fit, with file, row and column.
     """
-    with naming_data(name):
+    with naming_data(name, option):
         read = silo_read(name, place, rows, schema)
     return read.fits.get(name, ()), tuple(note.removeprefix(f"{name}: ") for note in read.notes)
 

@@ -181,7 +181,10 @@ def target_of(data: Data, rows: int, name: str, task: str | None = None, of: str
         return _of_links(data, rows, name, said or Task.LINK_CLASSES)
     y, notes = data.get("y"), list[str]()
     if not isinstance(y, Tensor):
-        raise BadInput(f"{name}: the graph has no tensor 'y'; give x, edge_index and y, or task='links'.")
+        raise BadInput(
+            f"{name}: the graph has no tensor 'y'; give x, edge_index and y (in NetworkX an attribute y of "
+            "nodes, a number), or task='links'."
+        )
     y = _plain(y, "y", name)
     if y.dim() == 2 and y.shape[1] == 1:
         y = y.squeeze(1)

@@ -155,6 +155,12 @@ def test_what_is_written_is_for_its_user_alone_and_summed_up() -> None:
     assert again.exit_code == 2 and "--overwrite" in again.stderr
 
 
+def test_nothing_that_steers_a_terminal_is_written() -> None:
+    rows = table()
+    rows[0]["id"] = "\x1b[31m=1+1"
+    assert predict("fedsage", write(rows, HEAD))[0]["id"] == "?[31m=1+1"
+
+
 def test_rows_without_names_are_called_by_their_places() -> None:
     rows = predict("fedsage", write(table(), HEAD[1:]))
     assert [row["id"] for row in rows] == [str(number) for number in range(60)]

@@ -196,8 +196,8 @@ def _rows(ids: Sequence[str], named: Sequence[str], scores: Tensor, of: Found) -
     many = [] if of.schema.task == Task.NUMBER else [_written(column) for column in scores.T]
     text = io.StringIO(newline="")
     rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(["id", "prediction", *(f"score_{name}" for name in of.classes)])
-    rows.writerows(zip(ids, named, *many, strict=True))
+    rows.writerow(["id", "prediction", *(visible(f"score_{name}") for name in of.classes)])
+    rows.writerows(zip(map(visible, ids), map(visible, named), *many, strict=True))
     return text.getvalue().encode()
 
 

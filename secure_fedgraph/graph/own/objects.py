@@ -67,7 +67,8 @@ def _read(name: str, given: object, read: Any) -> list[Any]:
         why = (str(error).splitlines() or [""])[0][:160]
         raise BadInput(
             f"{name}, a {type(given).__name__}, cannot be read ({type(error).__name__}: {why}): give its "
-            "graphs as a list of PyG Data"
+            "graphs as a list of PyG Data; tables in CSV or parquet files are read by "
+            "secure_fedgraph.graph.silos.reading.read_silo"
         ) from None
 
 

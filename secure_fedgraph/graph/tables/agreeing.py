@@ -11,6 +11,7 @@ from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.schema import Task
 from secure_fedgraph.graph.tables.cells import ABSENT
 from secure_fedgraph.graph.tables.content import (
+    CODES,
     DATE,
     NOTHING,
     NUMBER,
@@ -24,7 +25,7 @@ from secure_fedgraph.graph.tables.content import (
     label_content_of,
     positive_of,
 )
-from secure_fedgraph.graph.tables.drafting import ID, LABEL, SOURCE, TARGET, WEIGHT, declared
+from secure_fedgraph.graph.tables.drafting import ID, LABEL, SOURCE, TARGET, WEIGHT, declared, look_alike
 from secure_fedgraph.graph.tables.encoding import PUBLIC_REACH
 from secure_fedgraph.graph.tables.owned import OwnTables
 from secure_fedgraph.graph.tables.reading import readable
@@ -38,6 +39,7 @@ _CALLED = {
     YES_NO: "yes and no",
     WORDS: "words",
     TEXT: "text",
+    CODES: "numbers of 15 digits or more",
     DATE: "dates",
 }
 
@@ -100,7 +102,7 @@ def _agreed_schema(given: Mapping[str, OwnTables], rows: str | None, alone: bool
             f"; numbers without a public range become log1p of their size over log1p of {PUBLIC_REACH:,.0f}, "
             "with their sign: 'secure-fedgraph silo describe' drafts a schema with ranges"
         )
-    return schema, line
+    return schema, "; ".join((line, *look_alike(schema)))
 
 
 def _alone(values: dict[str, Any], where: str) -> TableSchema:
@@ -167,8 +169,8 @@ def _merged(name: str, held: Mapping[str, Content], tables: Mapping[str, Table])
         return Content(YES_NO, empty=empty)
     if kinds <= {YES_NO, WORDS, TEXT}:
         return Content(TEXT if TEXT in kinds else WORDS, words, empty)
-    if kinds == {DATE}:
-        return Content(DATE, empty=empty)
+    if len(kinds) == 1:
+        return Content(kinds.pop(), empty=empty)
     of = {one.kind: owner for owner, one in held.items() if one.kind != NOTHING}
     (kind, owner), (other, second) = list(of.items())[:2]
     raise BadInput(

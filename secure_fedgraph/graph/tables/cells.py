@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,11 @@ _OTHER_DATES = (
     (r"^(\d{2})\.(\d)\.(\d{4})$", r"\1.0\2.\3"),
     (r"^(\d{2})\.(\d{2})\.(\d{4})$", r"\3-\2-\1"),
 )
+_SLASHED = r"^(\d{1,2})/(\d{1,2})/(\d{4})$"
+_ABOVE_12 = (r"^(1[3-9]|2\d|3[01])/\d{1,2}/\d{4}$", r"^\d{1,2}/(1[3-9]|2\d|3[01])/\d{4}$")
+NEARLY = 0.9
+"""The share of a column's cells that say what it was meant to hold."""
+_SIGNS, _INFINITE = r"^[€$£¥]\s*|\s*[%€$£¥]$", r"^[+-]?[iI]nf(inity)?$"
 YES = ("yes", "true", "y", "t", "ja", "1", "1.0")
 NO = ("no", "false", "n", "f", "nein", "0", "0.0")
 
@@ -231,7 +237,8 @@ def yes_no(table: Table, name: str, known: bool = False) -> Cells | None:
 def days(table: Table, name: str, known: bool = False) -> Cells | None:
     """A column of dates as days since 1970; None where it holds anything else.
 
-    Dates are of a type of their own, or written 2024-05-31 (a time after it is cut off) or 31.05.2024.
+    Dates are of a type of their own, or written 2024-05-31 (a time after it is cut off), 31.05.2024, or
+    31/05/2024 or 05/31/2024 where a day above 12 shows which of the two.
     """
     column = table.columns[name]
     if pa.types.is_date(column.type):
@@ -254,6 +261,12 @@ def days(table: Table, name: str, known: bool = False) -> Cells | None:
 
 
 def _iso(texts: Any) -> Any:
+    """A column's dates as 2024-05-31, and its other cells as they stand."""
+    first, second = (bool(pc.any(pc.match_substring_regex(texts, one)).as_py()) for one in _ABOVE_12)
+    if first != second:
+        texts = pc.replace_substring_regex(
+            texts, pattern=_SLASHED, replacement=r"\1.\2.\3" if first else r"\2.\1.\3"
+        )
     for pattern, replacement in _OTHER_DATES:
         texts = pc.replace_substring_regex(texts, pattern=pattern, replacement=replacement)
     return texts
@@ -264,11 +277,55 @@ def misfit(table: Table, name: str, kind: str) -> int:
     column = table.columns[name]
     given = pc.is_valid(column).to_numpy(zero_copy_only=False)
     if pa.types.is_string(column.type):
+        column = _iso(column) if kind == "date" else column
         for index in np.flatnonzero(given):  # one at a time: it ends at the first
             alone = Table(table.where, {name: column.slice(index, 1)}, table.rows[index : index + 1])
             if _READS[kind](alone, name, True) is None:
                 return int(index)
     return int(given.argmax())
+
+
+def nearly(table: Table, name: str) -> str:
+    """Of words, that nine of ten cells or more are like numbers or dates, and the first that is none.
+
+    Signs of percent and of currencies, infinite numbers, and days that may be months are counted as well, and
+    are named as none.
+    """
+    column = table.columns[name]
+    if not pa.types.is_string(column.type):
+        return ""
+    coded = column.dictionary_encode()
+    distinct = coded.dictionary
+    absent = _absent(distinct)
+    bare, dates = pc.replace_substring_regex(distinct, _SIGNS, ""), _iso(distinct)
+    exact = np.array([_is_day(text) for text in dates.to_pylist()], dtype=bool)
+    numeric = (_PLAIN, _COMMA, _ENGLISH)
+    for what, like, sure in (
+        ("plain numbers", _matches(bare, *numeric, _INFINITE), _matches(distinct, *numeric)),
+        ("2024-05-31, like all dates", _matches(dates, _ISO, _SLASHED), exact),
+    ):
+        given, found = _count(coded, ~absent), _count(coded, like & ~absent)
+        odd = np.flatnonzero(~sure & ~absent)
+        if len(odd) and given and found >= NEARLY * given:
+            index = _first(pc.is_in(coded.indices, value_set=pa.array(odd, coded.indices.type)))
+            cell = column[index].as_py()[:60]
+            return (
+                f"{found:,} of {given:,} cells look like {what.split()[-1]}; row {int(table.rows[index])} is "
+                f"{cell!r}: write such cells as {what}"
+            )
+    return ""
+
+
+def _matches(texts: Any, *patterns: str) -> np.ndarray:
+    found = [pc.match_substring_regex(texts, one).to_numpy(zero_copy_only=False) for one in patterns]
+    return np.asarray(np.logical_or.reduce(found))
+
+
+def _is_day(text: str) -> bool:
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
 
 
 _READS: dict[str, Callable[[Table, str, bool], Cells | None]] = {

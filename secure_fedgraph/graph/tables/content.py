@@ -16,12 +16,15 @@ FEW = 20
 """Different words that any column may have."""
 MANY, SHARE, MOST = 50, 0.05, 200
 """A column of more than so many different words, in that share of rows or beyond ``MOST``, is text."""
-NUMBER, ZERO_ONE, YES_NO, WORDS, TEXT, DATE, NOTHING = (
+LONG = 1e14
+"""A number from here on has 15 digits, as those of accounts, cards and devices have."""
+NUMBER, ZERO_ONE, YES_NO, WORDS, TEXT, CODES, DATE, NOTHING = (
     "number",
     "zero-one",
     "yes-no",
     "words",
     "text",
+    "codes",
     "date",
     "nothing",
 )
@@ -33,7 +36,8 @@ class Content:
 
     Args:
         kind: ``number``; ``zero-one``, numbers that are all 0 or 1; ``yes-no``, words for them; ``words``, a
-            few; ``text``, many or identifiers; ``date``; ``nothing``, where every cell is empty.
+            few; ``text``, many or identifiers; ``codes``, numbers of 15 digits or more; ``date``;
+            ``nothing``, where every cell is empty.
         words: the different ones, sorted, of ``words`` and ``yes-no``.
         empty: how many cells are.
         values: of numbers, dates, and yes and no, for ranges and shares; no other owner sees them.
@@ -63,6 +67,8 @@ def content_of(table: Table, name: str) -> Content:
         return Content(DATE, empty=int(np.isnan(dated.values).sum()), values=dated.values)
     if not _is_code(column) and (read := cells.numbers(table, name)) is not None:
         given = read.values[~np.isnan(read.values)]
+        if (np.abs(given) >= LONG).any():
+            return Content(CODES, empty=len(column) - len(given))
         kind = NOTHING if not len(given) else ZERO_ONE if np.isin(given, (0.0, 1.0)).all() else NUMBER
         return Content(kind, empty=len(column) - len(given), values=read.values)
     words = cells.words(table, name)

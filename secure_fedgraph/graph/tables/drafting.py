@@ -12,6 +12,7 @@ from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.schema import OF_LINKS, Task
 from secure_fedgraph.graph.tables import cells
 from secure_fedgraph.graph.tables.content import (
+    CODES,
     DATE,
     FEW,
     NUMBER,
@@ -283,6 +284,57 @@ def _step_above(value: float) -> float:
 def _tidy(value: float, step: float) -> float:
     """Without the digits that computing added."""
     return float(round(value, max(0, 3 - int(np.floor(np.log10(step))))))
+
+
+# --- what its owner should look at -------------------------------------------------------------------------
+
+
+def doubts(table: Table, columns: Iterable[Column]) -> tuple[str, ...]:
+    """What a draft says of columns that were perhaps meant otherwise, a sentence each.
+
+    Args:
+        table: the owner's.
+        columns: the draft's of this table.
+    """
+    found = []
+    for one in columns:
+        if not isinstance(one, IgnoredColumn | CategoryColumn) or one.name not in table.columns:
+            continue
+        if said := cells.nearly(table, one.name):
+            found.append(
+                f"column {one.name[:60]!r}: {said} and draft the schema again, or leave kind = {one.kind!r}"
+            )
+        elif isinstance(one, IgnoredColumn) and content_of(table, one.name).kind == CODES:
+            found.append(
+                f"column {one.name[:60]!r} has numbers of 15 digits or more, as accounts and "
+                "cards have, and is ignored: write amounts in a larger unit"
+            )
+    return tuple(found)
+
+
+def look_alike(schema: TableSchema) -> tuple[str, ...]:
+    """Classes and words that differ in case or in spaces only, a sentence for each two.
+
+    >>> label = Label(columns=("ok",), classes=("No", "Yes", "no"))
+    >>> look_alike(TableSchema(label=label))
+    ("ok: 'No' and 'no' differ in case or in spaces only, and are two: write them the same",)
+    """
+    links = schema.links
+    labels = [one for one in (schema.label, links.label if links else None) if one is not None]
+    lists = [(one.columns[0], one.classes) for one in labels]
+    every = (*schema.columns, *(links.columns if links else ()))
+    lists += [(one.name, one.values) for one in every if isinstance(one, CategoryColumn)]
+    found = []
+    for name, words in lists:
+        first: dict[str, str] = {}
+        for word in words:
+            other = first.setdefault("".join(word.split()).casefold(), word)
+            if other != word:
+                found.append(
+                    f"{name[:60]}: {other[:60]!r} and {word[:60]!r} differ in case or in spaces only, and "
+                    "are two: write them the same"
+                )
+    return tuple(found)
 
 
 # --- what it gives away -------------------------------------------------------------------------------------

@@ -125,8 +125,7 @@ def _graph_of(tables: OwnTables, schema: TableSchema, rows: str | None) -> OwnGr
     if schema.task != Task.LINK_CLASSES:
         for mask, which in masks.items():
             data[mask] = torch.from_numpy(which)
-    left = [one for one in nodes.columns if one not in names and one.casefold() != SPLIT]
-    left += list(nodes.unread)
+    left = [one for one in (*nodes.columns, *nodes.unread) if one not in names and one.casefold() != SPLIT]
     extra = [f"{_listed(left)} not in the schema and left out"] if left and tables.x is None else []
     ids = cells.words(nodes, key) if key else pc.cast(pa.array(np.arange(len(nodes))), pa.string())
     more: tuple[str, ...] = ()

@@ -27,6 +27,8 @@ MOST = 2**33
 _BLOCK = 2**23
 """Bytes that are parsed at once; no row may be longer."""
 _SEPARATORS = (",", ";", "\t", "|")
+_TAIL = 64
+"""Bytes at the end of a file, among which a quote closes the last cell."""
 _SAMPLE = 20
 """Rows that show what separates cells."""
 _INDEX = re.compile(r"Unnamed: \d+|__index_level_\d+__|")
@@ -80,10 +82,10 @@ def readable(where: str) -> Iterator[None]:
 
 
 class _Limited(io.RawIOBase):
-    """A stream that ends with an error where it gives more than a file may hold."""
+    """A stream that ends with an error where it gives more than a file may hold, and knows how it ended."""
 
     def __init__(self, inner: Any) -> None:
-        self._inner, self._left = inner, MOST
+        self._inner, self._left, self.tail = inner, MOST, b""
 
     def readable(self) -> bool:
         return True
@@ -94,6 +96,7 @@ class _Limited(io.RawIOBase):
         if self._left < 0:
             raise ValueError(f"it unpacks to more than {MOST >> 30} GiB")
         buffer[: len(piece)] = piece
+        self.tail = (self.tail + piece[-_TAIL:])[-_TAIL:]
         return len(piece)
 
     def close(self) -> None:
@@ -102,7 +105,7 @@ class _Limited(io.RawIOBase):
 
 
 def _opened(path: Path) -> Any:
-    return _Limited(gzip.open(path)) if path.name.lower().endswith(".gz") else path.open("rb")
+    return _Limited(gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb"))
 
 
 def _separated(path: Path, where: str) -> Table:
@@ -147,11 +150,13 @@ def _parsed(path: Path, where: str, head: bytes, letters: str) -> Table:
     separator = said[1] if said else _separator(text, cut)
     names = next(csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True))
     spaced = re.search(rf'(^|{re.escape(separator)})[ ]+"', text, re.MULTILINE) is not None
-    source: Any = _opened(path)
-    with source:
+    source = opened = _opened(path)
+    with opened:
         if spaced:  # a quote after a space is one to its writer and none to a parser
             source, letters, said = _closed_up(source, letters, separator, said is not None), "utf-8", None
         columns, rows = _cells(where, source, letters, separator, len(names), 1 if said else 0)
+    if "\n" in (columns[-1][-1].as_py() or "") and not opened.tail.rstrip(b"\0 \t\r\n").endswith(b'"'):
+        raise _unclosed(where, int(rows[-1]))
     head_row = [column[0].as_py() or "" for column in columns]
     return _table(where, head_row, [column.slice(1) for column in columns], rows[1:], separator, notes)
 
@@ -201,10 +206,10 @@ def _cells(
 ) -> tuple[list[Any], np.ndarray]:
     """Every cell as words, and the rows' numbers."""
     parser = postponed("pyarrow.csv")
-    odd: list[tuple[int, int]] = []
+    odd: list[tuple[int, int, str]] = []
 
     def refuse(row: Any) -> str:
-        odd.append((int(row.number or 0) + skip, int(row.actual_columns)))
+        odd.append((int(row.number or 0) + skip, int(row.actual_columns), row.text))
         return "error"
 
     names = [str(number) for number in range(wide)]
@@ -224,15 +229,37 @@ def _cells(
                 column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
             ),
         )
-    except Exception:
+    except Exception as error:
+        if "straddling" in str(error):
+            raise ValueError(
+                f"a row is longer than {_BLOCK >> 20} MiB: shorten its cells, or close its quote"
+            ) from None
         if not odd:
             raise
-        row, fields = odd[0]
+        row, fields, text = odd[0]
+        if _is_open(text, separator):
+            raise _unclosed(where, row) from None
+        lines = text.strip().count("\n") + 1
+        over, mend = "", f"a cell that holds {separator!r} needs quotes around it"
+        if lines > 1:
+            over, mend = f" over {lines:,} lines", "look for a stray quote"
         raise BadInput(
-            f"{where}, row {row} has {fields} cells, and the first line has {wide}: a cell that holds "
-            f"{separator!r} needs quotes around it"
+            f"{where}, row {row} has {fields} cells{over}, and the first line has {wide}: {mend}"
         ) from None
     return [column.combine_chunks() for column in table.columns], np.arange(table.num_rows) + 1 + skip
+
+
+def _is_open(row: str, separator: str) -> bool:
+    """Whether a row ends inside quotes."""
+    try:
+        list(csv.reader(io.StringIO(row, newline=""), delimiter=separator, strict=True))
+    except csv.Error as error:  # of the row's end, or of a cell that is too long by then
+        return " after " not in str(error)
+    return False
+
+
+def _unclosed(where: str, row: int) -> BadInput:
+    return BadInput(f"{where}, row {row}: a quote is opened and never closed: close it, or leave it out")
 
 
 # --- files with types ---------------------------------------------------------------------------------------
@@ -242,7 +269,14 @@ def _parquet(path: Path, where: str) -> Table:
     parser = postponed("pyarrow.parquet")
     facts = parser.read_metadata(path)
     _check_size(facts.num_rows, facts.num_columns)
-    return _of_types(parser.ParquetFile(path, pre_buffer=False).read(use_threads=False), where)
+    if sum(facts.row_group(number).total_byte_size for number in range(facts.num_row_groups)) > MOST:
+        raise ValueError(f"it unpacks to more than {MOST >> 30} GiB")
+    leaves = [(number, facts.schema.column(number)) for number in range(facts.num_columns)]
+    words = [
+        number for number, one in leaves if one.logical_type.type == "STRING" and not one.max_repetition_level
+    ]
+    file = parser.ParquetFile(path, pre_buffer=False, read_dictionary=words)
+    return _of_types(file.read(use_threads=False), where)
 
 
 def _arrow(path: Path, where: str) -> Table:
@@ -267,16 +301,33 @@ def _check_size(rows: int, columns: int) -> None:
 def _of_types(table: Any, where: str) -> Table:
     _check_size(table.num_rows, table.num_columns)
     table.validate(full=True)  # offsets of a damaged file point anywhere
-    columns = [column.combine_chunks() for column in table.columns]
+    columns = [_stored(column.combine_chunks()) for column in table.columns]
+    if sum(map(_unpacked, columns)) > MOST:
+        raise ValueError(f"its words take more than {MOST >> 30} GiB")
     rows = np.arange(table.num_rows) + 1
     return _table(where, list(table.column_names), columns, rows, "", [])
+
+
+def _stored(column: Any) -> Any:
+    while isinstance(column.type, pa.BaseExtensionType):
+        column = column.storage
+    return column
+
+
+def _unpacked(column: Any) -> int:
+    """Bytes of a dictionary's words, each as often as it stands: a word in a small file can be terabytes."""
+    kinds = pa.types
+    if not kinds.is_dictionary(column.type):
+        return 0
+    words = column.dictionary
+    if not (kinds.is_string(words.type) or kinds.is_large_string(words.type)):
+        return 0
+    return int(pc.sum(pc.cast(pc.binary_length(words), pa.int64()).take(column.indices)).as_py() or 0)
 
 
 def _plain(column: Any) -> Any:
     """The same cells as words, whole or real numbers, booleans or dates; None for another type."""
     kinds = pa.types
-    while isinstance(column.type, pa.BaseExtensionType):
-        column = column.storage
     if kinds.is_dictionary(column.type):
         column = column.dictionary_decode()
     kind = column.type
@@ -305,12 +356,13 @@ def _table(
         notes.append(f"{_counted(len(odd), 'name')} of columns had spaces around")
     columns: dict[str, Any] = {}
     unread: dict[str, str] = {}
-    spaces = 0
+    spaces = breaks = 0
     for number, (name, values) in enumerate(zip(trimmed, given, strict=True)):
         column = _plain(values)
         if column is not None and pa.types.is_string(column.type):
             bare = pc.utf8_trim_whitespace(column)
             spaces += pc.sum(pc.not_equal(bare, column)).as_py() or 0
+            breaks += (pc.sum(pc.match_substring(bare, "\n")).as_py() or 0) if separator else 0
             column = pc.if_else(pc.equal(bare, ""), pa.scalar(None, pa.string()), bare)
         if not name and number:
             if column is not None and column.null_count < len(column):
@@ -325,6 +377,10 @@ def _table(
             columns[name] = column
     if spaces:
         notes.append(f"{_counted(spaces, 'value')} had spaces around")
+    if breaks:
+        notes.append(
+            f"{_counted(breaks, 'value')} with line breaks: if there should be none, look for a stray quote"
+        )
     table = Table(where, columns, rows, separator, unread, tuple(notes))
     if separator and len(table):
         nothing = np.logical_and.reduce(

@@ -20,6 +20,14 @@ SCHEMA: Literal["secure-fedgraph/tables/1"] = "secure-fedgraph/tables/1"
 NAME = "schema.toml"
 LARGEST = 2**22
 """Bytes of a schema's file."""
+_DEEP = "too many lists or tables in each other"
+_SAID = {
+    "model_type": "it is no table of keys",
+    "too_long": "it has more than {max_length:,} parts",
+    "union_tag_not_found": "it has no kind",
+    "union_tag_invalid": "kind = {tag!r}: give one of {expected_tags}",
+}
+"""What pydantic says of programs, of a file."""
 CONSTANT = "constant"
 """The name of the column of ones."""
 OTHER, EMPTY, ZEROS, REFUSE, INDICATOR = "other", "is empty", "zeros", "refuse", "indicator"
@@ -27,7 +35,8 @@ MOST_WORDS, MOST_FEATURES = 10_000, 100_000
 """Of a column, and of all columns together."""
 
 _Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=300)]
-_Number: TypeAlias = Annotated[float, Field(allow_inf_nan=False, ge=-1e15, le=1e15)]
+_Number: TypeAlias = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-1e15, le=1e15)]
+_Share: TypeAlias = Annotated[float, Field(strict=True, ge=0, le=1)]
 
 
 class _Part(BaseModel):
@@ -39,8 +48,8 @@ class _Ranged(_Part):
     low: _Number | None = None
     high: _Number | None = None
     empty: _Number | Literal["indicator", "zeros", "refuse"] = "zeros"
-    middle: float = Field(0.0, ge=-1, le=1)
-    spread: float = Field(1.0, ge=0.05, le=1)
+    middle: float = Field(0.0, strict=True, ge=-1, le=1)
+    spread: float = Field(1.0, strict=True, ge=0.05, le=1)
 
     @model_validator(mode="after")
     def _is_a_range(self) -> _Ranged:
@@ -101,7 +110,7 @@ class DateColumn(_Ranged):
     """
 
     kind: Literal["date"] = "date"
-    day: datetime.date = datetime.date(2000, 1, 1)
+    day: datetime.date = Field(datetime.date(2000, 1, 1), strict=True)
 
 
 class CategoryColumn(_Part):
@@ -122,7 +131,7 @@ class CategoryColumn(_Part):
     values: tuple[_Name, ...] = Field(min_length=1, max_length=MOST_WORDS)
     unknown: str = OTHER
     empty: str = ZEROS
-    shares: tuple[Annotated[float, Field(ge=0, le=1)], ...] = Field((), max_length=MOST_WORDS)
+    shares: tuple[_Share, ...] = Field((), max_length=MOST_WORDS)
 
     @model_validator(mode="after")
     def _knows_its_words(self) -> CategoryColumn:
@@ -153,7 +162,7 @@ class YesNoColumn(_Part):
     kind: Literal["yes-no"] = "yes-no"
     name: _Name
     empty: Literal["yes", "no", "indicator", "zeros", "refuse"] = "zeros"
-    share: float = Field(0.5, ge=0, le=1)
+    share: _Share = 0.5
 
 
 class IgnoredColumn(_Part):
@@ -211,7 +220,7 @@ class Links(_Part):
     source: _Name = "source"
     target: _Name = "target"
     weight: str = ""
-    directed: bool = False
+    directed: bool = Field(False, strict=True)
     columns: tuple[Column, ...] = Field((), max_length=20_000)
     label: Label | None = None
 
@@ -372,8 +381,12 @@ def parsed(text: str, where: str) -> TableSchema:
     """
     try:
         values = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
+    except tomllib.TOMLDecodeError as error:
         raise BadInput(f"{where} is no TOML: {str(error)[:160]}") from None
+    except RecursionError:
+        raise BadInput(f"{where}: {_DEEP}") from None
+    except ValueError:  # of Python's limit on digits
+        raise BadInput(f"{where}: a number has thousands of digits: write it shorter") from None
     return checked(values, where)
 
 
@@ -391,13 +404,15 @@ def checked(values: Mapping[str, Any], where: str) -> TableSchema:
         return schema
     except ValidationError as error:
         first = error.errors()[0]
+        if first["type"] in _SAID:
+            first |= {"type": "missing", "msg": _SAID[first["type"]].format(**first.get("ctx", {}))}
         key = ".".join(str(part) for part in first["loc"]) or "the schema"
         own = first["type"] == "value_error"
         given = "" if own or first["type"] == "missing" else f" = {repr(first['input'])[:60]}"
         said = first["msg"].removeprefix("Value error, ")
         raise BadInput(f"{where}: {'' if own else key[:120] + given + ': '}{said[:300]}") from None
     except RecursionError:
-        raise BadInput(f"{where}: too many tables in each other") from None
+        raise BadInput(f"{where}: {_DEEP}") from None
 
 
 def check_learnable(schema: TableSchema, where: str) -> None:

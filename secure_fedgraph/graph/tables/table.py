@@ -73,7 +73,8 @@ class Table:
 
     def renamed(self, wanted: Sequence[str]) -> Table:
         """With these names for columns that are called so but for case, each noted."""
-        names = {name: found for name in wanted if (found := self.find(name)) not in (None, name)}
+        read = [name for name in wanted if name not in self.unread]  # an ignored one may be of any type
+        names = {name: found for name in read if (found := self.find(name)) not in (None, name)}
         if not names:
             return self
         back = {found: name for name, found in names.items()}

@@ -9,6 +9,7 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
+import pandas
 import pytest
 import torch
 from scipy import sparse
@@ -391,6 +392,11 @@ REFUSED: dict[str, tuple[Callable[[], Given], str]] = {
     ),
     "no graphs": (lambda: ([], {"clients": 2}), "no graphs"),
     "a data set of pairs": (lambda: (InMemory((1, 2)), {}), "data is of type InMemory"),
+    "a table": (lambda: (pandas.DataFrame({"a": [1]}), {}), "tables in CSV or parquet files"),
+    "a NetworkX without y": (
+        lambda: (network(club=lambda node: "odd" if node % 2 else "even", x=lambda node: [1.0]), {}),
+        "an attribute y of nodes",
+    ),
     "an empty NetworkX": (lambda: (nx.Graph(), {}), "no nodes"),
     "NetworkX with words": (
         lambda: (network(y=lambda node: "even" if node % 2 else "odd"), {}),

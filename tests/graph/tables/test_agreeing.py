@@ -39,6 +39,12 @@ def test_words_of_all_owners_and_columns_in_any_order(tmp_path: Path) -> None:
     assert b.x[:, -1].tolist() == [1, -1, -1] and b.x[:, 2:7].tolist()[2] == [0, 0, 0, 0, 1]  # type: ignore[union-attr]
 
 
+def test_owners_who_write_a_class_otherwise_are_told(tmp_path: Path) -> None:
+    places = silos(tmp_path, a=A.replace(",1\n", ",ok\n"), b=B.replace("\n1,", "\nOK,"))
+    with pytest.warns(DataWarning, match="label: 'OK' and 'ok' differ in case"):
+        read_silos(places)
+
+
 def test_labels_of_minus_one_are_a_class_and_those_of_zero_give_the_same(tmp_path: Path) -> None:
     places = silos(tmp_path, a=A, b=B)
     one = silos_read(places).data
@@ -57,6 +63,7 @@ def test_labels_of_minus_one_are_a_class_and_those_of_zero_give_the_same(tmp_pat
         (["a", "b"], ["c", ""], "category"),
         (["1", "2"], ["", ""], "number"),
         (["", ""], ["", ""], "ignored"),
+        (["4000000000000001", ""], ["4000000000000002", "4000000000000003"], "ignored"),
         (["2020-01-01", ""], ["01.02.2020", "2020-01-01"], "date"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import math
 from collections.abc import Callable
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from secure_fedgraph.graph.tables.schema import (
     CategoryColumn,
     Column,
     DateColumn,
+    IgnoredColumn,
     Label,
     Links,
     NumberColumn,
@@ -32,7 +34,7 @@ feather = pytest.importorskip("pyarrow.feather")
 AGE: Column = NumberColumn(name="age", low=0, high=100, empty="indicator")
 USE: Column = CategoryColumn(name="use", values=("car", "home"), empty="indicator")
 OWNS: Column = YesNoColumn(name="owns", empty="indicator")
-SINCE: Column = DateColumn(name="since", day="2024-01-01", low=0, high=1000)  # type: ignore[arg-type]
+SINCE: Column = DateColumn(name="since", day=date(2024, 1, 1), low=0, high=1000)
 
 
 def schema(*columns: Column, **more: Any) -> TableSchema:
@@ -148,7 +150,10 @@ def test_letters(letters: str, word: str, tmp_path: Path) -> None:
     assert any("letters" in note for note in made.notes) == (letters != "utf-8")
 
 
-@pytest.mark.parametrize("written", ["2023-12-31", "2023-12-31T11:59:00Z", "2023-12-31 11:59", "31.12.2023"])
+@pytest.mark.parametrize(
+    "written",
+    ["2023-12-31", "2023-12-31T11:59:00Z", "2023-12-31 11:59", "31.12.2023", "31/12/2023", "12/31/2023"],
+)
 def test_dates(written: str, tmp_path: Path) -> None:
     nodes = f"id,since,ok\n1,{written},yes\n2,,no\n".encode()
     made = read(tmp_path, nodes, None, schema(SINCE), "nodes.csv")
@@ -180,20 +185,28 @@ def test_types_of_arrow(case: str, suffix: str, tmp_path: Path) -> None:
     else:
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
             writer.write_table(table)
-    asked = schema(label=Label(columns=("ok",), classes=("False", "True")))
-    made = graph_of(read_tables("--silo bank", [path]), asked)
+    label = Label(columns=("ok",), classes=("False", "True"))
+    also: tuple[Column, ...] = (AGE, IgnoredColumn(name="list"))
+    ignoring = graph_of(read_tables("--silo bank", [path]), schema(*also, label=label))
+    assert ignoring.notes == () and ignoring.data.x.shape == (2, 3)
+    with pytest.raises(BadInput, match="'list' is of type list"):
+        graph_of(read_tables("--silo bank", [path]), schema(NumberColumn(name="list"), label=label))
+    made = graph_of(read_tables("--silo bank", [path]), schema(label=label))
     assert made.data.x[0].tolist() == pytest.approx([1, -0.6, 0]) and made.data.y.tolist() == [1, 0]
     assert made.ids == ("1", "2") and any("'list' is not in the schema" in note for note in made.notes)
 
 
-def test_dates_and_words_of_arrow(tmp_path: Path) -> None:
-    import datetime
+def test_line_breaks_in_cells_are_counted(tmp_path: Path) -> None:
+    made = read(tmp_path, b'id,age,note,ok\n1,20,"a\n2,40,b",yes\n3,40,c,no\n', None, schema(), "nodes.csv")
+    assert any("1 value with line breaks" in note for note in made.notes)
 
-    day = datetime.date(2023, 12, 31)
+
+def test_dates_and_words_of_arrow(tmp_path: Path) -> None:
+    day = date(2023, 12, 31)
     table = pa.table(
         {
             "id": ["a", "b"],
-            "since": pa.array([datetime.datetime(2023, 12, 31, 5, tzinfo=datetime.UTC), None]),
+            "since": pa.array([datetime(2023, 12, 31, 5, tzinfo=UTC), None]),
             "since_day": pa.array([day, day]),
             "use": pa.array(["car", None]).dictionary_encode(),
             "owns": pa.array([True, None]),
@@ -227,7 +240,11 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "a row without an id": (b"id,age,ok\n1,20,yes\n,40,no\n", "row 3, column 'id'"),
     "a row that is too long": (b"id,age,ok\n1,20,yes\n2,40,no,1\n", "row 3 has 4 cells"),
     "a row that is too short": (b"id,age,ok\n1,20,yes\n2,40\n", "row 3 has 2 cells"),
-    "a quote that does not end": (b'id,age,ok\n1,"20,yes\n2,40,no\n', "nodes.csv"),
+    "a quote that does not end": (b'id,age,ok\n1,20,no\n2,"20,yes\n3,40,no\n', "row 3: a quote is opened"),
+    "a quote in the last column": (b'id,age,ok\n1,20,no\n2,20,"yes\n3,40,no\n', "row 3: a quote is opened"),
+    "a quote after a space": (b'id, age, ok\n1, 20, no\n2, 20, "yes\n3, 40, no', "row 3: a quote is opened"),
+    "a row that is too long after a line": (b'id,age,ok\n"1\n",20,no,1\n', "row 2 has 4 cells over 2 lines"),
+    "a cell as long as a file": (b"id,age,ok\n1,20," + b"x" * 2**24 + b"\n", "a row is longer than 8 MiB"),
     "a column twice": (b"id,age,age,ok\n1,20,20,yes\n", "'age' twice"),
     "two columns that differ in case": (b"id,Age,AGE,ok\n1,20,20,yes\n", "'Age' and 'AGE'"),
     "a column without a name": (b"id,,age,ok\n1,x,20,yes\n", "column 2"),
@@ -264,6 +281,12 @@ def test_a_cell_that_is_refused(column: Column, cell: str, named: str, tmp_path:
     with pytest.raises(BadInput, match=named) as raised:
         read(tmp_path, f"id,x,ok\n1,{cell},yes\n2,,no\n".encode(), None, schema(column), "nodes.csv")
     assert "row 2, column 'x'" in str(raised.value)
+
+
+def test_of_dates_with_slashes_the_cell_that_is_none_is_named(tmp_path: Path) -> None:
+    nodes = b"id,since,ok\n1,01/02/2024,yes\n2,13/02/2024,no\n3,today,no\n"
+    with pytest.raises(BadInput, match="row 4, column 'since' is 'today'"):
+        read(tmp_path, nodes, None, schema(SINCE), "nodes.csv")
 
 
 @pytest.mark.parametrize(
@@ -323,13 +346,20 @@ def test_links_that_are_refused(edges: bytes, named: str, tmp_path: Path) -> Non
 
 def test_a_table_is_never_larger_than_a_file_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("secure_fedgraph.graph.tables.reading.MOST", 10_000)
+    words = pa.table({"a": ["word" * 500] * 1000})
+    coded = pa.table({"a": words["a"].dictionary_encode()})
     write: dict[str, Callable[[Path], object]] = {
         "nodes.csv": lambda path: path.write_bytes(b"a,b\n" + b"1,2\n" * 5000),
         "nodes.csv.gz": lambda path: path.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 50_000)),
         "nodes.parquet": lambda path: pq.write_table(pa.table({"a": [0] * 5000}), path),
         "nodes.feather": lambda path: feather.write_feather(pa.table({"a": [0] * 5000}), path),
+        "words.parquet": lambda path: pq.write_table(words, path),
+        "coded.parquet": lambda path: pq.write_table(coded, path),
+        "coded.feather": lambda path: feather.write_feather(coded, path),
+        "many.parquet": lambda path: pq.write_table(pa.table({"a": [f"{n:050}" for n in range(500)]}), path),
     }
     for name, make in write.items():
         make(tmp_path / name)
+        assert ("nodes" in name) or (tmp_path / name).stat().st_size < 10_000
         with pytest.raises(BadInput, match="GiB"):
             read_tables("", [tmp_path / name])

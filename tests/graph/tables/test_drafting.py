@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph.tables.drafting import described, draft, gives_away, rounded
+from secure_fedgraph.graph.tables.drafting import described, doubts, draft, gives_away, look_alike, rounded
 from secure_fedgraph.graph.tables.encoding import REACH
 from secure_fedgraph.graph.tables.owned import graph_of, read_tables
 from secure_fedgraph.graph.tables.reading import read_table
@@ -50,7 +50,12 @@ def nodes(folder: Path, *columns: tuple[str, Any], rows: int = 60) -> Table:
         (["2024-01-01", "2023-05-06"], "date"),
         (["01.02.2024", "3.4.2023"], "date"),
         (["2024-02-31", "2024-01-01"], "category"),
+        (["01/02/2024", "13/1/2024"], "date"),
+        (["01/02/2024", "1/13/2024"], "date"),
+        (["01/02/2024", "3/4/2024"], "category"),
+        (["13/02/2024", "02/13/2024"], "category"),
         ([""], "ignored"),
+        ([4000000000000001, 4000000000000002], "ignored"),
         ([f"person {number}" for number in range(60)], "ignored"),
         ([f"place {number}" for number in range(55)], "ignored"),
     ],
@@ -58,6 +63,37 @@ def nodes(folder: Path, *columns: tuple[str, Any], rows: int = 60) -> Table:
 def test_a_kind_by_what_cells_hold(cells: list[Any], kind: str, tmp_path: Path) -> None:
     (column,) = draft(nodes(tmp_path, ("x", cells))).columns
     assert column.kind == kind and column.name == "x"
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        ([*range(2, 61), "6.5kg"], "59 of 60 cells look like numbers; row 61 is '6.5kg'"),
+        ([*range(2, 61), "inf"], "60 of 60 cells look like numbers; row 61 is 'inf'"),
+        (["1%", "2 %"], "60 of 60 cells look like numbers; row 2 is '1%'"),
+        (["", "€ 1.50", "2.50€"], "40 of 40 cells look like numbers; row 3 is '€ 1.50'"),
+        (["2024-02-03"] * 59 + ["2024-02-31"], "60 of 60 cells look like dates; row 61 is '2024-02-31'"),
+        (["01/02/2024", "3/4/2024"], "60 of 60 cells look like dates; row 2 is '01/02/2024'"),
+        ([4000000000000001, 4000000000000002], "15 digits"),
+        (["01067", "80331"], ""),
+        (["1", "2", "three"], ""),
+        ([1, 2, 3], ""),
+        ([f"person {number}" for number in range(60)], ""),
+    ],
+)
+def test_a_column_that_was_perhaps_meant_otherwise_is_named(
+    cells: list[Any], said: str, tmp_path: Path
+) -> None:
+    table = nodes(tmp_path, ("x", cells))
+    found = doubts(table, draft(table).columns)
+    assert len(found) == bool(said) and all(said in line and "column 'x'" in line for line in found)
+
+
+def test_words_that_differ_in_case_or_spaces_are_named(tmp_path: Path) -> None:
+    made = draft(nodes(tmp_path, ("town", ["New York", "new  york", "Rome"]), ("kind", ["a", "b", "A"])))
+    assert [line.partition(" differ")[0] for line in look_alike(made)] == [
+        "town: 'New York' and 'new  york'", "kind: 'A' and 'a'",
+    ]  # fmt: skip
 
 
 def test_a_draft_fits_its_own_table(tmp_path: Path) -> None:
