@@ -150,22 +150,35 @@ class TestClassSumsOnly:
         assert upload.values.keys() == {"classes"}
 
     @pytest.mark.parametrize("policy", ["local_dp", "distributed_dp"])
-    def test_noise_chooses_it_and_the_run_says_so(self, federation, policy: str) -> None:
+    def test_few_features_send_those_of_all_nodes_and_the_run_says_so(self, federation, policy: str) -> None:
         budget = sfg.Budget(epsilon=1.0, unit="node")
-        with pytest.warns(FormWarning, match="second_moments=own"):
+        with pytest.warns(FormWarning, match="second_moments=all"):
             run = go(federation, policy, settings={"second_moments": "auto"}, budget=budget)
-        assert run.form == self.OWN
+        assert run.form == {"second_moments": "all", "target_norm": 1.0}
         assert float(run.privacy()["node"]["readers"]["server"]) <= 1
         assert set(run.history[-1]["accuracy"]) >= {"global", "local", "personal", "personal_global"}
 
-    def test_where_noise_leaves_second_moments_they_are_sent(self, federation) -> None:
-        algorithm, schema = sfg.algorithms.FedRidge(), federation.schema
+    @pytest.mark.parametrize(("features", "form"), [(128, "all"), (129, "own")])
+    def test_where_noise_leaves_second_moments_they_are_sent(self, features: int, form: str) -> None:
+        algorithm, schema = sfg.algorithms.FedRidge(), Schema(features, 3)
         (channel,) = algorithm.in_use
         records = 0.6 * 1000
-        noise = 0.002 * records / (2 * math.sqrt(24)) * (OFF / ON) / algorithm.settings.records
+        noise = 0.002 * records / (2 * math.sqrt(features)) * (OFF / ON) / algorithm.settings.records
         less, more = (algorithm.suited(channel, k * noise, schema, 5, {"node": 1000}) for k in (0.99, 1.01))
         assert less is algorithm
-        assert more.settings.second_moments == "own"
+        assert more.settings.second_moments == form
+
+    def test_all_nodes_are_in_second_moments_and_those_with_an_answer_in_class_sums(self, federation) -> None:
+        run = go(federation, "masked", settings={"second_moments": "all", "class_weight": (1.0, 0.5, 1.0)})
+        second, summed = torch.zeros(24, 24).double(), torch.zeros(24, 3).double()
+        for graph in federation.owners.values():
+            z = torch.nn.functional.normalize(graph.x, dim=1).double()
+            z[graph.train_mask & (graph.y == 1)] *= math.sqrt(0.5)
+            weight = torch.tensor([1.0, math.sqrt(0.5), 1.0])[graph.y[graph.train_mask]][:, None]
+            second += z.T @ z
+            summed += z[graph.train_mask].T @ (weight * ridge.targets(graph.y[graph.train_mask], 3, 0.5)).double()
+        assert torch.allclose(run.state["second"], second, atol=1e-2)
+        assert torch.allclose(run.state["classes"], summed, atol=1e-2)
 
     def test_what_was_set_by_hand_stays(self, federation) -> None:
         budget = sfg.Budget(epsilon=1.0, unit="node")

@@ -140,7 +140,8 @@ class FedRidge(OfRecords):
             return self
         free = copy.copy(self)  # auto leaves the choice open, by hand too
         free.by_hand = {key: value for key, value in self.by_hand.items() if key != "second_moments"}
-        if self.record == Unit.NODE and self.width(schema) <= FEW_FEATURES:
+        few = self.record == Unit.NODE and self.width(schema) <= FEW_FEATURES
+        if few and schema.task != Task.NUMBER:  # those say more where second moments are about one's own mean
             taken: dict[str, Any] = {"second_moments": ALL} | ({} if s.target_norm else {"target_norm": 1.0})
             return free.in_form(
                 Form(taken, "features are few, so second moments are of unlabelled nodes too")
