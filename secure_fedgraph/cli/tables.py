@@ -17,6 +17,7 @@ from secure_fedgraph.experiment.schema.larger_units import why_larger
 from secure_fedgraph.experiment.schema.run import NO_LEARNING
 from secure_fedgraph.report import beside
 from secure_fedgraph.report.cautions import headline_of, no_better_than, written
+from secure_fedgraph.report.comparing import alone_of
 from secure_fedgraph.report.left_out import left_out, left_out_of
 from secure_fedgraph.report.measures import MEASURES
 
@@ -350,7 +351,7 @@ def compare_tables(comparison: CompareResult) -> Shown:
         )
     guesses = [row.commonest_class for row in points if row.commonest_class is not None]
     if guesses:
-        notes.append(Text(f"always the commonest class: {_score(guesses[0])}", style="dim"))
+        notes.append(Text(f"always the commonest class: accuracy {_score(guesses[0])}", style="dim"))
     worth = [Text(f"{row.name}: {row.worth}") for row in points if row.worth]
     larger = [Text(one) for one in beside.larger_units(points)]
     without = [Text(one, style="bold") for one in left_out_of(points)]
@@ -373,8 +374,10 @@ def _beside(points: Sequence[Point]) -> Shown:
         beside_it = [_shown(row.without_graph), bare.get(row.algorithm), *of_owners]
         scores = map(_score, [_shown(row), *beside_it])
         table.add_row(f"{row.algorithm}\n{row.policy}", f"{row.epsilon:g}", *scores)
-    alone = next((_shown(row) for row in points if row.kind == "no collaboration"), None)
-    guess = next((row.commonest_class for row in rows if row.commonest_class is not None), None)
+    key = _key_of(rows[0])
+    alone = alone_of([row for row in points if row.outcome == "ran"], key)
+    guesses = (row.commonest_class for row in rows if key in ("accuracy", "global", "local"))
+    guess = next((one for one in guesses if one is not None), None)
     table.add_section()
     for name, score in (("alone", alone), ("commonest class", guess)):
         if score is not None:

@@ -30,6 +30,13 @@ def score_of(row: Point | WithoutGraph, key: str) -> float | None:
     return scores.get(key, scores.get("local"))
 
 
+def alone_of(ran: Sequence[Point], key: str) -> float | None:
+    """What owners score alone: of a comparison's own point for it, or beside the scores of others."""
+    own = next((score_of(row, key) for row in ran if row.kind == "no collaboration"), None)
+    name = "accuracy" if key == "global" else key
+    return own if own is not None else next((row.alone[name] for row in ran if name in row.alone), None)
+
+
 def title_of(key: str) -> str:
     """A score in words."""
     return TITLES.get(key, f"{key} score")

@@ -176,7 +176,9 @@ class TestClassSumsOnly:
             z[graph.train_mask & (graph.y == 1)] *= math.sqrt(0.5)
             weight = torch.tensor([1.0, math.sqrt(0.5), 1.0])[graph.y[graph.train_mask]][:, None]
             second += z.T @ z
-            summed += z[graph.train_mask].T @ (weight * ridge.targets(graph.y[graph.train_mask], 3, 0.5)).double()
+            summed += (
+                z[graph.train_mask].T @ (weight * ridge.targets(graph.y[graph.train_mask], 3, 0.5)).double()
+            )
         assert torch.allclose(run.state["second"], second, atol=1e-2)
         assert torch.allclose(run.state["classes"], summed, atol=1e-2)
 

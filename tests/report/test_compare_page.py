@@ -70,6 +70,17 @@ def test_the_smallest_budget_that_is_worth_spending_is_the_one_that_is_marked(to
     assert budget.lines[-1] == "One client's epsilon is unbounded: it is."  # where the first one stands
 
 
+def test_where_no_owner_trains_alone_in_the_comparison_the_scores_beside_those_of_runs_are_told() -> None:
+    auc = {"accuracy": {"auc": 0.75}, "measure": "auc", "commonest_class": 0.7, "alone": {"auc": 0.71}}
+    points = [row("fedridge", "budget", 0.0, 4.0, **auc)]
+    value = {"schema": "secure-fedgraph/compare/1", "config": {"data": "silos", "unit": "node"}}
+    shown = compare_story(CompareResult.model_validate({**value, "seeds": [0], "points": points})).told[
+        "opening"
+    ]
+    assert "owners alone 0.710" in shown.curve.svg and "commonest" not in shown.curve.svg
+    assert shown.figures[2].figure == "+0.040"
+
+
 @pytest.mark.parametrize(
     ("worth", "epsilon", "state"),
     [("Worth spending: so.", "ε = 1", "nothing"), ("Undecided: so.", "ε = 8", "plain"),

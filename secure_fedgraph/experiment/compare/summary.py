@@ -84,6 +84,7 @@ def row_of(
         "interval": {key: _interval(values) for key, values in scores.items()},
         "seeds": len(results),
         **_commonest(results),
+        **_alone(results),
         "each": [
             {"seed": seed, "accuracy": {k: r["accuracy"].get(k) for k in keys}}
             for seed, r in outcomes.items()
@@ -129,6 +130,13 @@ def _commonest(results: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """What always answering the commonest class would score, where the test data have classes."""
     scores = [r["commonest_class"] for r in results if r.get("commonest_class") is not None]
     return {"commonest_class": fmean(scores)} if scores else {}
+
+
+def _alone(results: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """What owners score alone, means over seeds of each metric that all have."""
+    each = [r.get("baselines", {}).get("alone", {}).get("metrics", {}) for r in results]
+    shared = [name for name in each[0] if all(name in one for one in each)]
+    return {"alone": {name: fmean(one[name] for one in each) for name in shared}} if shared else {}
 
 
 def _left_out(outcomes: Mapping[int, Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:

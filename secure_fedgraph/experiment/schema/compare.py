@@ -89,7 +89,7 @@ class Point(Part):
 
     sometimes = (
         *(*_OF_RUNS, "reason", "class", "over_alone", "leak_failed", "worth", "commonest_class"),
-        "left_out",
+        *("left_out", "alone"),
         *("without_graph", "over_without_graph"),
     )
 
@@ -137,6 +137,8 @@ class Point(Part):
     """How much better the point is than that: what links are worth at this budget."""
     commonest_class: float | None = None
     """What always answering the commonest class of the test data would score."""
+    alone: dict[str, float] = {}
+    """Metric -> what owners' own models score on the same test items."""
 
     @model_validator(mode="after")
     def _tells_what_ran(self) -> Self:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from secure_fedgraph.experiment.schema.compare import NOT_WORTH, UNDECIDED, WORTH, Point
 from secure_fedgraph.report import text
-from secure_fedgraph.report.comparing import bound, lines_of, name_of, score_of, title_of
+from secure_fedgraph.report.comparing import alone_of, bound, lines_of, name_of, score_of, title_of
 from secure_fedgraph.report.figures.budget_curve import (
     NO_GRAPH,
     PERSONAL,
@@ -111,10 +111,6 @@ def _verdict(row: Point, key: str) -> str:
     return WORTH if gain.interval[0] > 0 else UNDECIDED if gain.mean > 0 else NOT_WORTH
 
 
-def _alone(ran: Sequence[Point], key: str) -> float | None:
-    return next((score_of(row, key) for row in ran if row.kind == "no collaboration"), None)
-
-
 def _bare(ran: Sequence[Point], algorithm: str, key: str) -> float | None:
     rows = (row for row in ran if row.kind == "no privacy" and row.algorithm == algorithm)
     return next((score_of(row, key) for row in rows), None)
@@ -122,7 +118,7 @@ def _bare(ran: Sequence[Point], algorithm: str, key: str) -> float | None:
 
 def _sentence(ran: Sequence[Point], choice: Choice, key: str, whose: str) -> str:
     """The verdict with what it rests on, then the scores of the shared model."""
-    row, alone = choice.point, _alone(ran, key)
+    row, alone = choice.point, alone_of(ran, key)
     score, bare = score_of(row, key) or 0.0, _bare(ran, row.algorithm, key)
     budget = f"{name_of(row.algorithm)} at ε = {float(row.epsilon):g} for {whose}"
     parts = [f"scores {_write(score, key)} ({title_of(key)})"]
@@ -212,6 +208,8 @@ def _levels(ran: Sequence[Point], key: str) -> list[Level]:
             best = min(scores) if key == "mae" else max(scores)
             told = f"{label}, at best" if len(scores) > 1 else label
             levels.append(Level(f"{told} {_write(best, key)}", best))
+        elif kind == "no collaboration" and (alone := alone_of(ran, key)) is not None:
+            levels.append(Level(f"{label} {_write(alone, key)}", alone))
     commonest = next((row.commonest_class for row in ran if row.commonest_class is not None), None)
     if commonest is not None and key in ("global", "local"):
         levels.append(Level(f"commonest class {_write(commonest, key)}", commonest))
@@ -222,7 +220,7 @@ def _scored(ran: Sequence[Point], choice: Choice, key: str) -> KeyFigure:
     row = choice.point
     beside = [
         (_bare(ran, row.algorithm, key), "without privacy"),
-        (_alone(ran, key), "owners alone"),
+        (alone_of(ran, key), "owners alone"),
         (score_of(row.without_graph, key) if row.without_graph else None, "same ε, without a graph"),
         (row.commonest_class if key in ("global", "local") else None, "always the commonest class"),
     ]
@@ -266,7 +264,7 @@ def _briefly(larger: Sequence[str]) -> list[str]:
 def _price(ran: Sequence[Point], choice: Choice, key: str) -> KeyFigure:
     """What joining brought, and what noise took."""
     row = choice.point
-    score, alone, bare = score_of(row, key), _alone(ran, key), _bare(ran, row.algorithm, key)
+    score, alone, bare = score_of(row, key), alone_of(ran, key), _bare(ran, row.algorithm, key)
     lines = []
     if bare is not None and score is not None:
         lines.append(f"{_points_of(score - bare, key)} against no privacy.")

@@ -11,7 +11,7 @@ from secure_fedgraph.experiment.schema.compare import Point
 from secure_fedgraph.experiment.schema.score_verdict import exact_of_too_few
 from secure_fedgraph.report import beside
 from secure_fedgraph.report import text as words
-from secure_fedgraph.report.comparing import bound, key_of, lines_of, name_of, score_of, title_of
+from secure_fedgraph.report.comparing import alone_of, bound, key_of, lines_of, name_of, score_of, title_of
 from secure_fedgraph.report.figures.drawn import Table
 from secure_fedgraph.report.first_screens.comparison import compare_opening
 from secure_fedgraph.report.left_out import left_out_of
@@ -126,7 +126,7 @@ def _beside(ran: Sequence[Point], key: str) -> Table | None:
     rows = [row for row in ran if row.kind == "budget"]
     if not rows:
         return None
-    alone = next((score_of(row, key) for row in ran if row.kind == "no collaboration"), None)
+    alone = alone_of(ran, key)
     bare = {row.algorithm: score_of(row, key) for row in ran if row.kind == "no privacy"}
     heads = ["point", "ε", "shared model", "same budget, no graph", "no privacy", "alone", "commonest class"]
     heads += ["personal models", "own only"]
@@ -141,7 +141,7 @@ def _beside(ran: Sequence[Point], key: str) -> Table | None:
                     score_of(row.without_graph, key) if row.without_graph else None,
                     bare.get(row.algorithm),
                     alone,
-                    row.commonest_class,
+                    row.commonest_class if key in ("accuracy", "global", "local") else None,
                     row.accuracy.get("personal"),
                     row.accuracy.get("own"),
                 ],
