@@ -266,12 +266,16 @@ def test_a_large_comparison_says_early_what_it_takes(tmp_path, monkeypatch):
     done = call(tmp_path, "--seeds", "3", "--workers", "1")
     assert done.exit_code == 0, done.output
     said = r"(\d+) of 9 runs are left: about [\d.]+ (?:s|min \d+ s) on 1 process; "
-    ((left, up, down),) = re.findall(rf"{said}([\d.]+) MB up and ([\d.]+) MB down in all runs, ", done.output)
+    size = r"([\d.]+) ([kM]?)B"
+    ((left, up, of_up, down, of_down),) = re.findall(
+        rf"{said}{size} up and {size} down in all runs, ", done.output
+    )
     assert int(left) >= 6  # one of each of the two algorithms was enough
     runs = [json.loads(path.read_text())["bytes"] for path in tmp_path.rglob("seed-*/result.json")]
     assert len(runs) == 9
-    for side, foreseen in (("up", up), ("down", down)):
-        assert 0.5 < 1e6 * float(foreseen) / sum(sent[side] for sent in runs) < 2
+    units = {"": 1, "k": 1e3, "M": 1e6}
+    for side, foreseen, unit in (("up", up, of_up), ("down", down, of_down)):
+        assert 0.25 < units[unit] * float(foreseen) / sum(sent[side] for sent in runs) < 4  # of the two that ended first
     assert "of memory for each process so far" in done.output
     monkeypatch.setattr(comparing, "LONG", 30.0)
     assert "are left" not in call(tmp_path / "other").output
