@@ -275,7 +275,7 @@ def test_a_large_comparison_says_early_what_it_takes(tmp_path, monkeypatch):
     assert len(runs) == 9
     units = {"": 1, "k": 1e3, "M": 1e6}
     for side, foreseen, unit in (("up", up, of_up), ("down", down, of_down)):
-        assert 0.25 < units[unit] * float(foreseen) / sum(sent[side] for sent in runs) < 4  # of the two that ended first
+        assert 0.25 < units[unit] * float(foreseen) / sum(sent[side] for sent in runs) < 4
     assert "of memory for each process so far" in done.output
     monkeypatch.setattr(comparing, "LONG", 30.0)
     assert "are left" not in call(tmp_path / "other").output
