@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ValidationError
+
 from secure_fedgraph import files
 from secure_fedgraph.algorithms.plugins import algorithm_named
 from secure_fedgraph.errors import Refused
@@ -26,6 +28,7 @@ from secure_fedgraph.experiment.results import (
     write_json,
 )
 from secure_fedgraph.experiment.run_logs.opening import logged
+from secure_fedgraph.experiment.schema.run import Baselines, MetricReport
 
 KEY, RESULT, REFUSED = "key.json", "result.json", "refused.json"
 EVERY = 10
@@ -82,7 +85,20 @@ def _is_whole(result: dict[str, Any]) -> bool:
         and isinstance(result["metric"], str)
         and _number(result["bytes"].get("up"))
         and _number(result["seconds"])
+        and _fits(_Beside, {key: result[key] for key in ("metrics", "baselines") if key in result})
     )
+
+
+class _Beside(BaseModel):
+    metrics: dict[str, MetricReport] = {}
+    baselines: Baselines = Baselines()
+
+
+def _fits(model: type[BaseModel], value: dict[str, Any]) -> bool:
+    try:
+        return bool(model.model_validate(value))
+    except ValidationError:
+        return False
 
 
 def _number(value: Any, *words: str | None) -> bool:

@@ -98,7 +98,9 @@ def row_of(
 
 def _metrics(results: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
     """Each metric that all seeds have: means of its values and of its intervals' ends."""
-    shared = [name for name in results[0].get("metrics", {}) if all(name in r["metrics"] for r in results)]
+    shared = [
+        name for name in results[0].get("metrics", {}) if all(name in r.get("metrics", {}) for r in results)
+    ]
     ends = ("global", "low", "high")
     return {name: {end: fmean(r["metrics"][name][end] for r in results) for end in ends} for name in shared}
 
@@ -134,7 +136,8 @@ def _commonest(results: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 def _alone(results: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
     """What owners score alone, means over seeds of each metric that all have."""
-    each = [r.get("baselines", {}).get("alone", {}).get("metrics", {}) for r in results]
+    alone = [(r.get("baselines") or {}).get("alone") or {} for r in results]
+    each = [one.get("metrics") or {} for one in alone]
     shared = [name for name in each[0] if all(name in one for one in each)]
     return {"alone": {name: fmean(one[name] for one in each) for name in shared}} if shared else {}
 

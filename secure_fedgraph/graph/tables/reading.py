@@ -20,6 +20,7 @@ from secure_fedgraph.loading import postponed
 
 pa, pc = postponed("pyarrow"), postponed("pyarrow.compute")
 
+LONGEST_NAME = 300
 MOST_COLUMNS, LONGEST_HEAD = 20_000, 2**22
 """Of a table: parsers take a time for each column, and a first line may be the whole file."""
 MOST = 2**33
@@ -369,6 +370,11 @@ def _table(
                 raise BadInput(f"{where}: column {number + 1} has no name: name it, or leave it out")
             notes.append(f"column {number + 1} has neither a name nor a value and is left out")
             continue
+        if len(name) > LONGEST_NAME:
+            raise BadInput(
+                f"{where}: the name of column {number + 1} ({name[:30]!r}…) has {len(name)} characters, and "
+                f"{LONGEST_NAME} are the most: shorten it"
+            )
         if name in columns or name in unread:
             raise BadInput(f"{where} has column {name[:60]!r} twice; rename one")
         if column is None:

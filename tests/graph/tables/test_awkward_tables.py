@@ -223,6 +223,7 @@ def test_dates_and_words_of_arrow(tmp_path: Path) -> None:
 REFUSED: dict[str, tuple[bytes, str]] = {
     "an empty file": (b"", "empty"),
     "names alone": (b"id,age,ok\n", "no rows"),
+    "a name without an end": (b"id,age,ok," + b"x" * 301 + b"\n1,2,yes,3\n", "301 characters"),
     "no column that was agreed on": (b"id,ok\n1,yes\n", "'age'"),
     "no label": (b"id,age\n1,20\n", "'ok'"),
     "no ids": (b"age,ok\n1,yes\n", "'id'"),
