@@ -133,14 +133,15 @@ class FedRidge(OfRecords):
             return self
         if schema.task == Task.LINK_CLASSES:
             return self
-        records = TRAINED * sizes.get(self.record, 0) or clients * s.records
+        known = TRAINED * sizes.get(self.record, 0)
+        records = known or clients * s.records
         deviation = noise * s.records * ON / OFF
         edge = 2 * deviation * math.sqrt(self.width(schema))
-        if edge <= UNKNOWN * records:
+        few = self.record == Unit.NODE and self.width(schema) <= FEW_FEATURES
+        if edge <= UNKNOWN * records and (known or not few):  # of how many nobody knows, there may be few
             return self
         free = copy.copy(self)  # auto leaves the choice open, by hand too
         free.by_hand = {key: value for key, value in self.by_hand.items() if key != "second_moments"}
-        few = self.record == Unit.NODE and self.width(schema) <= FEW_FEATURES
         if few and schema.task != Task.NUMBER:  # those say more where second moments are about one's own mean
             taken: dict[str, Any] = {"second_moments": ALL} | ({} if s.target_norm else {"target_norm": 1.0})
             return free.in_form(
