@@ -135,8 +135,8 @@ def test_what_randomised_labels_cost_is_said_before(tmp_path: Path) -> None:
 
 
 def test_what_is_shown_beside_the_figures_says_where_noise_is_in_it(tmp_path: Path) -> None:
-    noised = {"algorithm": "fedridge", "policy": "distributed_dp", "unit": "node", "epsilon": 4.0}
-    masked = {"algorithm": "fedridge", "policy": "masked"}
+    masked = {"algorithm": "fedridge", "policy": "masked", "training": {"second_moments": "sent"}}
+    noised = {**masked, "policy": "distributed_dp", "unit": "node", "epsilon": 4.0}
     for place, experiment in enumerate((noised, masked)):
         (tmp_path / str(place)).mkdir()
         silos = federation_of(tmp_path / str(place), banks(2), **experiment)
