@@ -547,14 +547,14 @@ class Algorithm:
         return Upload({**scored, **model})
 
     def by_item(self, params: State, schema: Schema) -> State:
-        """A released model as one whose score of an item reads that item alone; itself by default.
+        """The model that is scored under noise for one item: its score of an item reads no other item.
 
-        Noise for one item covers counts of scores only where it moves no other item's.
+        The released model itself, unless a subclass has one that does.
         """
         return params
 
     def _check_items(self, params: State, schema: Schema) -> None:
-        """That a node's scores are its own, on made-up nodes: what others' data are decides nothing here."""
+        """That a node alone scores as among others. The nodes are made up, so no data decide the answer."""
         if schema.kind != "node" or schema.task in OF_LINKS:
             return
         made = torch.linspace(-1, 1, 3 * schema.features).reshape(3, schema.features)

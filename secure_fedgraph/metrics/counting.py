@@ -75,7 +75,7 @@ class Counting:
 
     @property
     def binned(self) -> bool:
-        """Whether numbers are counted by bins: few cells of which an item changes two, for noise."""
+        """Whether numbers are counted in two histograms, as under noise: an item is in one bin of each."""
         return self.schema.task == Task.NUMBER and self.bins == FEW
 
     @property
@@ -165,8 +165,8 @@ class Counting:
         error = (torch.where(scores.isnan(), far, scores).clamp(-1, 1) - true).abs() / 2
         half = (true + 1) / 2
         if self.binned:
-            far = 1 + torch.log(error.double().clamp(min=LEAST_ERROR)) / -math.log(LEAST_ERROR)
-            bins = [(self.bins * one).long().clamp(0, self.bins - 1) for one in (far, half.double())]
+            size = 1 - torch.log(error.double().clamp(min=LEAST_ERROR)) / math.log(LEAST_ERROR)
+            bins = [(self.bins * one).long().clamp(0, self.bins - 1) for one in (size, half.double())]
             both = torch.cat([F.one_hot(one, self.bins) for one in bins], dim=1)
             return both.float() * known[:, None]
         parts = torch.stack([torch.ones_like(half), error, error**2, half, half**2], dim=1)

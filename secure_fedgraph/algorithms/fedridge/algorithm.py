@@ -45,7 +45,7 @@ more of it what they add is less than what their noise costs the class sums."""
 MOST_VALUES = 2**27
 """Second moments that are sent: a gigabyte of them."""
 FEW_FEATURES = 128
-"""Of nodes with no more, second moments are always sent: a score of a row then reads no other row."""
+"""With no more, noisy sums of nodes have second moments of all nodes, and a score reads its own row alone."""
 PROJECTED = 2048
 """Random directions that are offered where second moments of all features are too many."""
 TRAINED = 0.6
@@ -138,11 +138,11 @@ class FedRidge(OfRecords):
         deviation = noise * s.records * ON / OFF
         edge = 2 * deviation * math.sqrt(self.width(schema))
         few = self.record == Unit.NODE and self.width(schema) <= FEW_FEATURES
-        if edge <= UNKNOWN * records and (known or not few):  # of how many nobody knows, there may be few
+        if edge <= UNKNOWN * records and (known or not few):  # nobody knows how many: perhaps few
             return self
         free = copy.copy(self)  # auto leaves the choice open, by hand too
         free.by_hand = {key: value for key, value in self.by_hand.items() if key != "second_moments"}
-        if few and schema.task != Task.NUMBER:  # those say more where second moments are about one's own mean
+        if few and schema.task != Task.NUMBER:  # a number is better learned about one's own mean
             taken: dict[str, Any] = {"second_moments": ALL} | ({} if s.target_norm else {"target_norm": 1.0})
             return free.in_form(
                 Form(taken, "features are few, so second moments are of unlabelled nodes too")
@@ -248,14 +248,12 @@ class FedRidge(OfRecords):
         if schema.task == Task.NUMBER:
             return ridge.own_number_weights(released[CLASSES].double(), z, norm, noise).float()
         centred = schema.task != Task.LABELS
-        if (
-            not centred
-        ):  # sums are over training items alone; what only scales scores leaves classes as they are
+        if not centred:  # the size of outputs counts here, and sums are over training items alone
             z = z * math.sqrt(TRAINED)
         return ridge.own_weights(released[CLASSES].double(), z, owners, norm, noise, centred).float()
 
     def by_item(self, params: State, schema: Schema) -> State:
-        """Weights along the class sums where second moments would be of all rows that are scored."""
+        """The weights; in the form ``own`` the class sums in their place, which read no other row."""
         if WEIGHTS in params:
             return params
         sums = params[CLASSES].double()
