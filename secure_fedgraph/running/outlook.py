@@ -17,6 +17,8 @@ ROUNDS = 2
 class Outlook:
     """What a whole run will come to, if its rounds go on as the last one went.
 
+    Scores that are counted once, after the last round, are not in it.
+
     Args:
         left: seconds until it ends.
         rounds: how many are left.

@@ -167,6 +167,10 @@ class TestClassSumsOnly:
         less, more = (algorithm.suited(channel, k * noise, schema, 5, {"node": 1000}) for k in (0.99, 1.01))
         assert less is algorithm
         assert more.settings.second_moments == form
+        unknown = algorithm.suited(
+            channel, 0.99 * noise, schema, 5, {}
+        )  # over machines nobody knows how many
+        assert unknown.settings.second_moments == ("all" if form == "all" else "auto")
 
     def test_all_nodes_are_in_second_moments_and_those_with_an_answer_in_class_sums(self, federation) -> None:
         run = go(federation, "masked", settings={"second_moments": "all", "class_weight": (1.0, 0.5, 1.0)})

@@ -146,6 +146,15 @@ def test_a_torn_result_is_run_again(tmp_path, text):
     assert rows(tmp_path)["fedsage-masked"]["accuracy"] == good["fedsage-masked"]["accuracy"]
 
 
+@pytest.mark.parametrize("key", ["metrics", "baselines"])
+def test_a_result_whose_figures_are_none_is_run_again(tmp_path, key):
+    assert call(tmp_path).exit_code == 0
+    damaged = tmp_path / "runs" / "fedsage-masked" / "seed-0" / "result.json"
+    damaged.write_text(json.dumps({**json.loads(damaged.read_text()), key: "none"}))
+    assert call(tmp_path).exit_code == 0
+    assert json.loads(damaged.read_text())[key] != "none"
+
+
 def test_a_torn_comparison_is_named_with_the_mend(tmp_path):
     assert call(tmp_path).exit_code == 0
     (tmp_path / "compare.json").write_text('{"schema": "secure')
