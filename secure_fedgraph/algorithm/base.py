@@ -15,10 +15,11 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm.attributes import check_attributes
 from secure_fedgraph.algorithm.settings import Form, Settings, plain, written
-from secure_fedgraph.errors import BadInput, Refused, WrongType
+from secure_fedgraph.errors import BadInput, WrongType
 from secure_fedgraph.graph.own import pairs
 from secure_fedgraph.graph.partition.result import EVERYBODY
 from secure_fedgraph.graph.placing import CPU
+from secure_fedgraph.graph.sample.packing import select_graphs
 from secure_fedgraph.graph.schema import OF_LINKS, Schema, Task
 from secure_fedgraph.metrics.counting import FEW, MANY, Counting
 from secure_fedgraph.models import personal
@@ -495,20 +496,16 @@ class Algorithm:
         and all that was not trained on is counted together: nothing of a shared model is chosen by it.
         """
         graph, schema = client.graph, client.schema
-        noised = client.noised(self.SCORES)
         model = given or self.own_model(client)
-        if noised:
-            model = self.by_item(model, schema)
-            self._check_items(model, schema)
-        outputs = self._detached_scores(client, model, noised)
-        if not noised:
-            counted = self._cells(client, outputs)
+        if not client.noised(self.SCORES):
+            counted = self._cells(client, self._detached_scores(client, model))
             return Upload({name: (cells / ITEMS).float() for name, cells in counted.items()})
         cells, items = Counting(schema, FEW), client.sampled()
         if len(items) > MOST_ITEMS:  # before any is looked at: no other item enters in the place of one
             items = items[client.secret_order(len(items))[:MOST_ITEMS]].sort().values
         items = items[(graph.test_mask | graph.val_mask)[items]]
-        return ContributionSample({"test": cells.parts(outputs[items], graph.y[items]) / ITEMS}, items)
+        outputs = self._each_alone(self.by_item(model, schema), graph, schema, items)
+        return ContributionSample({"test": cells.parts(outputs, graph.y[items]) / ITEMS}, items)
 
     @OWN_SCORES.answer
     def own_counted_scores(self, client: ClientContext, given: State) -> Upload:
@@ -553,38 +550,42 @@ class Algorithm:
         """
         return params
 
-    def _check_items(self, params: State, schema: Schema) -> None:
-        """That a node alone scores as among others. The nodes are made up, so no data decide the answer."""
-        if schema.kind != "node" or schema.task in OF_LINKS:
-            return
-        made = torch.linspace(-1, 1, 3 * schema.features).reshape(3, schema.features)
-        nodes = [Data(x=x, edge_index=torch.zeros(2, 0, dtype=torch.long)) for x in (made, made[:1])]
-        three, one = (self.predict(params, graph, schema).detach() for graph in nodes)
-        if not torch.allclose(three[:1], one, rtol=1e-3, atol=1e-4, equal_nan=True):
-            raise Refused(
-                f"evaluation = in_band: the model of {self.name} scores a node by others that it is asked "
-                "about, so noise for one node does not cover counts of scores: set evaluation=at_home, or "
-                "leave out layers that normalise over nodes"
-            )
+    def _each_alone(self, params: State, graph: Data, schema: Schema, items: torch.Tensor) -> torch.Tensor:
+        """Scores of items, each in a question of its own: ``[items, outputs]``.
+
+        Asked about together, others' number and zeros would decide how an item's score is rounded, and a
+        server can make up weights that turn the rounding into the score.
+        """
+
+        def says(asked: Data) -> torch.Tensor:
+            return self.predict(params, asked, schema).detach()
+
+        def alone(item: torch.Tensor) -> torch.Tensor:
+            if schema.task in OF_LINKS:
+                link = pairs.one_alone(graph, int(item))
+                return pairs.ranked(says, link, schema) if schema.task == Task.LINKS else says(link)
+            if schema.kind == "graph":
+                return says(select_graphs(graph, item[None]))
+            return says(Data(x=graph.x[item[None]], edge_index=torch.zeros(2, 0, dtype=torch.long)))
+
+        each = [alone(item) for item in items]
+        return torch.cat(each) if each else torch.zeros(0, schema.classes)
 
     def scores_at_home(self, client: ClientContext, params: State) -> torch.Tensor:
         """Class scores of a model on the client's own graph, for its own tests."""
         return self.predict(params, client.graph, client.schema)
 
-    def _detached_scores(self, client: ClientContext, params: State, noised: bool = False) -> torch.Tensor:
+    def _detached_scores(self, client: ClientContext, params: State) -> torch.Tensor:
         """:meth:`scores_at_home` without gradients, which a module records unless it says ``no_grad``.
 
         Of links that are there or not these are scores among wrong ones, ``[rows, 1 + wrong]``.
-
-        Args:
-            noised: whether one item is to change its own scores alone: of links, no model reads others then.
         """
         schema = client.schema
         if schema.task not in OF_LINKS:
             return self.scores_at_home(client, params).detach()
 
         def says(asked: Data) -> torch.Tensor:
-            return self.predict(params, pairs.alone(asked) if noised else asked, schema).detach()
+            return self.predict(params, asked, schema).detach()
 
         return pairs.ranked(says, client.graph, schema) if schema.task == Task.LINKS else says(client.graph)
 

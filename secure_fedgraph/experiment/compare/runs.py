@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import time
 import warnings
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from secure_fedgraph import files
 from secure_fedgraph.algorithms.plugins import algorithm_named
@@ -28,7 +27,7 @@ from secure_fedgraph.experiment.results import (
     write_json,
 )
 from secure_fedgraph.experiment.run_logs.opening import logged
-from secure_fedgraph.experiment.schema.run import Baselines, MetricReport
+from secure_fedgraph.experiment.schema.run import RunResult
 
 KEY, RESULT, REFUSED = "key.json", "result.json", "refused.json"
 EVERY = 10
@@ -73,36 +72,13 @@ def kept(folder: Path, key: str) -> dict[str, Any] | None:
 
 def _is_whole(result: dict[str, Any]) -> bool:
     """Whether all that a row is made of is there and of its type; a result that is damaged is made again."""
-    tables = [result.get(key) for key in ("config", "accuracy", "privacy", "bytes")]
-    if not set(result) >= NEEDED or not all(isinstance(table, dict) for table in tables):
+    if not set(result) >= NEEDED or "reason" in result:
         return False
-    claims = [claim for claim in result["privacy"].values() if isinstance(claim, dict)]
-    return (
-        len(claims) == len(result["privacy"])
-        and any(isinstance(value, float) for value in result["accuracy"].values())
-        and all(_number(claim.get("epsilon"), "inf") and _number(claim.get("holders", 1)) for claim in claims)
-        and _number(result.get("commonest_class"), None)
-        and isinstance(result["metric"], str)
-        and _number(result["bytes"].get("up"))
-        and _number(result["seconds"])
-        and _fits(_Beside, {key: result[key] for key in ("metrics", "baselines") if key in result})
-    )
-
-
-class _Beside(BaseModel):
-    metrics: dict[str, MetricReport] = {}
-    baselines: Baselines = Baselines()
-
-
-def _fits(model: type[BaseModel], value: dict[str, Any]) -> bool:
     try:
-        return bool(model.model_validate(value))
-    except ValidationError:
+        scores = RunResult.model_validate(result).accuracy.named()
+    except (ValidationError, OverflowError):
         return False
-
-
-def _number(value: Any, *words: str | None) -> bool:
-    return value in words or (type(value) in (int, float) and math.isfinite(value))
+    return any(isinstance(one, float) for one in scores.values())
 
 
 def _root(folder: Path) -> Path:

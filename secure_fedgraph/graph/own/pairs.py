@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -110,10 +109,20 @@ def chosen(graph: Data, rows: Tensor) -> Data:
     return Data(**parts, **{key: graph[key] for key in (ENDS, MESSAGES)})
 
 
-def alone(graph: Data) -> Data:
-    """The same graph of pairs without messages: what is said of a row then depends on no other link."""
-    made = copy.copy(graph)
-    made[MESSAGES] = graph[MESSAGES][:, :0]
+def one_alone(graph: Data, row: int) -> Data:
+    """A graph of one tested row, with the nodes that it and its wrong links have, and without messages."""
+    asked = graph[PAIRS][:, row : row + 1]
+    if WRONG in graph:
+        place = int((graph.val_mask | graph.test_mask)[:row].sum())
+        asked = torch.cat([asked, graph[WRONG][:, place]], dim=1)
+    nodes, ends = asked.unique(return_inverse=True)
+    made = Data(x=graph.x[row : row + 1], edge_index=graph.edge_index[:, :0], y=graph.y[row : row + 1])
+    none = torch.zeros(1, dtype=torch.bool)
+    made.train_mask, made.val_mask, made.test_mask = none, none, ~none
+    made[PAIRS], made[OWN], made[ENDS] = ends[:, :1], graph[OWN][row : row + 1], graph[ENDS][nodes]
+    made[MESSAGES], made[LEARNED] = graph[MESSAGES][:, :0], graph.x[:0]
+    if WRONG in graph:
+        made[WRONG] = ends[:, 1:].reshape(2, 1, RANKS)
     return made
 
 
@@ -197,8 +206,11 @@ def _linked(graph: Data, name: str, schema: Schema, seed: int) -> tuple[Data, li
     masks = (torch.cat([train, ~false]), torch.cat([val, false]), torch.cat([~train & ~val, false]))
     pairs = torch.cat([right, _drawn(nodes, len(false), _generator(seed, "training"))], dim=1)
     made = _made(graph, pairs, torch.zeros(len(y), 0), y, masks, schema)
-    tested = len(_tested(made))
-    made[WRONG] = _drawn(nodes, tested * RANKS, _generator(seed, "wrong")).reshape(2, tested, RANKS)
+    # by its own two ends, so that no link decides which wrong ones another stands among
+    coins = torch.randint(nodes * (nodes - 1), (2, nodes), generator=_generator(seed, "wrong"))
+    steps = torch.randint(nodes * (nodes - 1), (RANKS,), generator=_generator(seed, "ranks"))
+    source, target = pairs[:, _tested(made)]
+    made[WRONG] = _pair(nodes, coins[0, source, None] + coins[1, target, None] + steps)
     return made, [f"{name}: {loops} links of a node to itself are not used"] if loops else []
 
 
@@ -325,8 +337,13 @@ def _keys(pairs: Tensor, nodes: int) -> Tensor:
 
 def _drawn(nodes: int, number: int, random: torch.Generator) -> Tensor:
     """Pairs of two different nodes, uniformly: ``[2, number]``. A longer draw begins with the same pairs."""
-    drawn = torch.randint(nodes * (nodes - 1), (number,), generator=random)
-    first, second = drawn // (nodes - 1), drawn % (nodes - 1)
+    return _pair(nodes, torch.randint(nodes * (nodes - 1), (number,), generator=random))
+
+
+def _pair(nodes: int, number: Tensor) -> Tensor:
+    """The pairs of different nodes that numbers stand for, which go round."""
+    number = number % (nodes * (nodes - 1))
+    first, second = number // (nodes - 1), number % (nodes - 1)
     return torch.stack([first, second + (second >= first)])
 
 

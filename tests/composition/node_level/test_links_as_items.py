@@ -161,12 +161,28 @@ def test_items_are_scored_under_noise_by_no_other_link() -> None:
     weights = algorithm.init(federation.schema, 0)
     other = graph.clone()
     other.messages = graph.messages[:, :10]
-    for noised, alike in ((True, True), (False, False)):
-        scores = [
-            algorithm._detached_scores(stand(one, federation), weights, noised) for one in (graph, other)
-        ]
-        assert torch.equal(*scores) is alike
+    items = (graph.val_mask | graph.test_mask).nonzero().flatten()
+    alone = [algorithm._each_alone(weights, one, federation.schema, items) for one in (graph, other)]
+    assert torch.equal(*alone)
+    asked = [algorithm._detached_scores(stand(one, federation), weights) for one in (graph, other)]
+    assert not torch.equal(*asked)
     assert algorithm.scores_channel(federation.schema, by_item=True).unit is Unit.EDGE
+
+
+def test_a_link_that_goes_leaves_the_wrong_ones_of_others() -> None:
+    links = torch.tensor([[i, (i + step) % 60] for step in (1, 2, 5) for i in range(60)]).T
+    links = torch.cat([links, links.flip(0)], dim=1)
+    x, gone = torch.rand(60, 4), (links[0] == 7) & (links[1] == 8) | (links[0] == 8) & (links[1] == 7)
+    made = [
+        sfg.federate({"a": Data(x=x, edge_index=some)}, task="links", seed=0).owners["a"]
+        for some in (links, links[:, ~gone])
+    ]
+    seen = []
+    for graph in made:
+        rows = (graph.val_mask | graph.test_mask).nonzero().flatten()
+        ends, wrong = graph.pairs[:, rows].T.tolist(), graph.wrong.permute(1, 0, 2).tolist()
+        seen.append({tuple(one): other for one, other in zip(ends, wrong, strict=True)})
+    assert set(seen[1]) <= set(seen[0]) and all(seen[0][one] == wrong for one, wrong in seen[1].items())
 
 
 def test_alone_and_the_commonest_class_stand_beside() -> None:

@@ -20,7 +20,7 @@ from torch_geometric.data import Data
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithm import ITEMS
 from secure_fedgraph.algorithm import base as algorithms
-from secure_fedgraph.errors import HostileMessage, Refused
+from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.forms import FormWarning
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.metrics.counting import FEW, MANY, Counting
@@ -200,13 +200,13 @@ def test_sums_survive_drop_outs(name, policy, step):
 )
 def test_scores_of_nodes_read_no_link_under_a_nodes_budget(more, linked, monkeypatch):
     read = set()
-    scored = algorithms.Algorithm._detached_scores
+    predict = sfg.algorithms.FedRidge.predict
 
-    def watched(self, client, *given):
-        read.add(bool(client.graph.edge_index.numel()))
-        return scored(self, client, *given)
+    def watched(self, params, graph, schema):
+        read.add(bool(graph.edge_index.numel()))
+        return predict(self, params, graph, schema)
 
-    monkeypatch.setattr(algorithms.Algorithm, "_detached_scores", watched)
+    monkeypatch.setattr(sfg.algorithms.FedRidge, "predict", watched)
     train(**more)
     assert read == {linked}
 
@@ -241,16 +241,31 @@ def test_a_node_moves_no_other_nodes_score_even_under_a_model_that_the_server_ma
     assert torch.equal(one[1:], other[1:]) and not torch.equal(one[0], other[0])
 
 
-def test_a_model_that_normalises_over_nodes_is_not_scored_under_noise_for_one(monkeypatch):
-    real = sfg.algorithms.FedRidge.predict
+def over_nodes(self: Any, params: Any, graph: Data, schema: Schema) -> torch.Tensor:
+    return graph.x[:, : schema.classes] - graph.x[:, : schema.classes].mean(dim=0)
 
-    def over_nodes(self: Any, *given: Any) -> torch.Tensor:
-        scores = real(self, *given)
-        return scores - scores.mean(dim=0)
 
-    monkeypatch.setattr(sfg.algorithms.FedRidge, "predict", over_nodes)
-    with pytest.raises(Refused, match="evaluation = in_band"):
-        train(budget=Budget(400.0, DELTA, "node"))
+@pytest.mark.parametrize("model", ["normalises", "rounds"])
+def test_a_training_node_moves_no_score_of_others_under_weights_that_a_server_made_up(model, monkeypatch):
+    schema, draw = Schema(200, 2), torch.Generator().manual_seed(0)
+    sage = sfg.FedSage(fanout=(0, 0))
+    weights = sage.init(schema, 0)
+    if model == "normalises":
+        monkeypatch.setattr(sfg.FedSage, "predict", over_nodes)
+    else:  # sums that cancel but for their rounding, whose order follows how many zeros a graph has
+        half = 1e7 * torch.randn(100, 32, generator=draw)
+        weights["layers.0.own.weight"] = torch.cat([half, -half]).T.contiguous()
+    words = torch.rand(300, 100, generator=draw).argsort(dim=1)[:, :3]
+    x = torch.zeros(300, 100).scatter_(1, words, 1.0).repeat(1, 2)
+    nodes = [Data(x=x.index_fill(0, torch.tensor([0]), one), y=torch.zeros(300)) for one in (1.0, 0.0)]
+    items = torch.arange(1, 300)
+    one, other = (sage._each_alone(weights, graph, schema, items) for graph in nodes)
+    assert torch.equal(one, other)
+    together = [
+        sage.predict(weights, graph.update({"edge_index": torch.zeros(2, 0).long()}), schema)
+        for graph in nodes
+    ]
+    assert not torch.equal(together[0][1:], together[1][1:])  # where a question is about all of them
 
 
 @pytest.mark.parametrize("unit", ["node", "client"])
