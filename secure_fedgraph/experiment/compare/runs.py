@@ -72,7 +72,7 @@ def kept(folder: Path, key: str) -> dict[str, Any] | None:
 
 def _is_whole(result: dict[str, Any]) -> bool:
     """Whether all that a row is made of is there and of its type; a result that is damaged is made again."""
-    if not set(result) >= NEEDED or "reason" in result:
+    if not set(result) >= NEEDED or "reason" in result or not result["privacy"]:
         return False
     try:
         scores = RunResult.model_validate(result).accuracy.named()

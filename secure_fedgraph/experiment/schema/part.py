@@ -12,7 +12,7 @@ from secure_fedgraph.protocol.guarantee import Reader, Unit
 Epsilon = Annotated[float, Field(ge=0)] | Literal["inf"]
 """JSON has no infinity: an epsilon that nothing bounds is the text ``inf``."""
 Delta = Annotated[float, Field(ge=0, le=1)]
-Count = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Seconds = Annotated[float, Field(ge=0)]
 JsonTable = dict[str, JsonValue]
 """A table whose keys are an algorithm's, an attack's or a data set's own."""
