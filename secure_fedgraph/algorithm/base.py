@@ -258,6 +258,31 @@ class Algorithm:
         """
         return self
 
+    def on_sums(self, unit: str) -> Algorithm:
+        """What runs in its place where noise for one unit is on sums over all owners; itself by default.
+
+        Args:
+            unit: what a budget is for.
+        """
+        return self
+
+    def under_budget(
+        self, epsilon: float, delta: float, unit: str, schema: Schema, sizes: Mapping[str, int]
+    ) -> Self:
+        """The same algorithm in the form that suits a budget, before noise is planned; itself by default.
+
+        Args:
+            epsilon, delta, unit: of the budget.
+            schema: of the data.
+            sizes: unit -> how many all owners hold together, where that is public.
+        """
+        return self
+
+    @property
+    def budget_shares(self) -> Mapping[str, float]:
+        """What channels weigh in a budget; those that are not named weigh 1."""
+        return {}
+
     def uses(self, channel: Channel, rounds: int, clients: int) -> int:
         """How often each client is asked on a channel in a run, at most: what a budget is planned for."""
         return rounds + self.warm_up

@@ -8,7 +8,8 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from secure_fedgraph.algorithm import State
+from secure_fedgraph.algorithm import Algorithm, State
+from secure_fedgraph.algorithms.fedsgd.graph_sage import FedSageSteps
 from secure_fedgraph.algorithms.training import adaptive_clip
 from secure_fedgraph.algorithms.training.local_training import fit
 from secure_fedgraph.algorithms.training.node_classifier import NodeClassifier
@@ -18,7 +19,7 @@ from secure_fedgraph.algorithms.training.weighting import AveragingSettings, wei
 from secure_fedgraph.graph.placing import DEVICES, copied_to
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models.parameters import difference, load, parameters_of, total
-from secure_fedgraph.protocol import Channel, Reveal, Upload
+from secure_fedgraph.protocol import Channel, Reveal, Unit, Upload
 from secure_fedgraph.protocol.given import Expected, like
 from secure_fedgraph.seams import ClientContext, RoundApi
 
@@ -46,8 +47,23 @@ class FedAvg(NodeClassifier):
     reference = "McMahan et al. 2017"
     kinds: ClassVar[tuple[str, ...]] = ("node", "graph")
     devices: ClassVar[tuple[str, ...]] = DEVICES
+    steps_on_sums: ClassVar[bool] = True
+    """Whether :class:`FedSageSteps` stands for it under a node's budget; a subclass says so itself."""
     UPDATE = Channel("update", Reveal.SUM, trained=True, gives_model=True)
     Settings: ClassVar[type[TrainingSettings]] = AveragingSettings
+
+    def on_sums(self, unit: str) -> Algorithm:
+        """For one node: :class:`FedSageSteps`, unless settings by hand are of local training.
+
+        With a step a round a proximal term pulls nowhere, so it is FedProx's form too.
+        """
+        own = self._make is not None or self.learns_links or not vars(type(self)).get("steps_on_sums")
+        by_hand = dict(self.by_hand)
+        if own or unit != Unit.NODE or by_hand.keys() - {"hidden", "fanout", "network", "mu"}:
+            return self
+        if self.settings.network != "sage" or ("fanout" in by_hand and not self.settings.trains_alone):
+            return self
+        return FedSageSteps(**({"hidden": by_hand["hidden"]} if "hidden" in by_hand else {}))
 
     @property
     def _adaptive(self) -> bool:
@@ -119,6 +135,7 @@ class FedProx(FedAvg):
     """
 
     name = "fedprox"
+    steps_on_sums: ClassVar[bool] = True
     summary = "FedAvg with a proximal term in the local loss"
     reference = "Li et al. 2020"
 

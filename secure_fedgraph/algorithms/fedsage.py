@@ -23,6 +23,7 @@ class FedSage(FedAvg):
     """
 
     name = "fedsage"
+    steps_on_sums: ClassVar[bool] = True
     summary = "GraphSAGE averaged over subgraph owners"
     reference = PAPER
     kinds: ClassVar[tuple[str, ...]] = ("node",)

@@ -21,7 +21,7 @@ from secure_fedgraph.algorithm import Algorithm, check_switches
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.plugins import algorithm_named, is_own
 from secure_fedgraph.algorithms.training.weighting import AveragingSettings
-from secure_fedgraph.errors import BadInput, nearest, training_setting, unknown_name
+from secure_fedgraph.errors import BadInput, SecureFedGraphError, nearest, training_setting, unknown_name
 from secure_fedgraph.federation import check_sides
 from secure_fedgraph.graph.data import synthetic
 from secure_fedgraph.graph.data.datasets import DATASETS, KINDS
@@ -73,6 +73,10 @@ TRUSTED = ("central_dp",)
 """The policies whose noise is the server's: no budget against the server, as the default one is, holds."""
 SURVIVE = ("masked", "distributed_dp", "strictest")
 """The policies under which a sum opens without clients that stop answering."""
+ON_SUMS = "distributed_dp"
+"""The policy of masks with noise on what they add up."""
+SUMMED = ("masked", ON_SUMS, "strictest", "local_dp")
+"""The policies under which an algorithm may take a form whose noise is on sums over all clients."""
 ADAPTIVE = "adaptive"
 """What ``training.clip`` is where a budget names no norm."""
 
@@ -270,6 +274,8 @@ class Experiment(BaseModel):
         # the class itself refuses what has moved, and names where to
         for key in self.training.keys() - kind.Settings.model_fields.keys() - kind.settings_elsewhere.keys():
             raise unknown_name(f"setting of {self.algorithm}", f"training.{key}", _dotted("training", kind))
+        if self._on_sums:
+            return kind(**self.training).on_sums(self.unit)
         links = self._links()
         chosen = {} if links is None or "links" in self.training else {"links": links}
         return kind(**self._clip_of(kind), **chosen, **self.training)
@@ -347,6 +353,7 @@ class Experiment(BaseModel):
             BadInput: for an unknown policy or setting, or one for a channel that the algorithm does not have.
         """
         noises, protection = dict(multipliers or {}), self.protection
+        name = ON_SUMS if self._on_sums and self.policy == "masked" else self.policy
         steps, scores = {"unit": self._record, **self.steps}, SCORES_BY_HAND
         _check_steps_are_known(steps)
         if self.trains_under_noise and "noise" not in steps:
@@ -360,12 +367,12 @@ class Experiment(BaseModel):
             if self.policy == "strictest":  # of what is sent besides, sums over single units
                 protection = {"norm": NORM, **protection, "multiplier": noises}
         elif self.planned and not self._inputs_carry_budget:
-            protection = {"norm": NORM, **protection, "multiplier": planned_amount(self.policy, noises)}
+            protection = {"norm": NORM, **protection, "multiplier": planned_amount(name, noises)}
         elif self.training.get("clip") == ADAPTIVE:
             protection = {"norm": NORM, **protection}
         if self.relation == Relation.ADD_REMOVE and "links" not in self.randomised_kinds:
             raise BadInput(PRESENCE + " (add-remove is for the links that --unit edge randomises)")
-        policy = make_policy(self.policy, protection, self.relation)
+        policy = make_policy(name, protection, self.relation)
         policy.check_amounts(algorithm_named(self.algorithm).channel_names(), self.algorithm)
         # also where the recipe knows none, as masks do: what is asked for is kept to, or refused
         if self.randomised_kinds:
@@ -425,7 +432,21 @@ class Experiment(BaseModel):
         """Whether clients take noisy steps: where they are set, or a budget is about less than a client and
         the policy has no noise of its own."""
         wanted = self.epsilon is not None and self.unit in RECORDS and not self._noised
-        return bool(self.steps) or wanted
+        return bool(self.steps) or (wanted and not self._on_sums)
+
+    @property
+    def _on_sums(self) -> bool:
+        """Whether the algorithm has a form for the budget whose noise is on sums over all clients."""
+        by_hand = self.steps or "multiplier" in self.protection
+        randomised = any(getattr(self, kind) is not None for kind in RANDOMIZERS)
+        if self.epsilon is None or by_hand or randomised or self.policy not in SUMMED or self.silos:
+            return False
+        kind = algorithm_named(self.algorithm).of_kind(self.kind)
+        try:
+            made = kind(**self.training)
+        except SecureFedGraphError:  # making the algorithm says why
+            return False
+        return self.kind == GraphDataset.kind and made.on_sums(self.unit) is not made
 
     def with_policy(self, policy: str, by_default: bool = True) -> Experiment:
         """This experiment with another policy, as one row of several.

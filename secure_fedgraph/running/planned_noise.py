@@ -76,8 +76,9 @@ class Forecast:
         """
         shared = Ledger(ledger)
         before = [shared.costs_of(client) for client in shared.clients]
+        shares = {**self.algorithm.budget_shares, **(shares or {})}
         if any(one.name == SCORES and one.unit_contribution is not None for one in self.paid):
-            shares = {SCORES: SCORES_WEIGHT, **(shares or {})}
+            shares = {SCORES: SCORES_WEIGHT, **shares}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # binding warns again when the run starts
             occurrences = self._occurrences(make({}))

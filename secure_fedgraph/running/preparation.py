@@ -287,6 +287,7 @@ def fitted(
     """
     if algorithm.pools:
         federation = federation.pooled()
+    algorithm = _under_budget(algorithm, policy, federation, budget)
     return fit(
         algorithm,
         policy,
@@ -294,6 +295,22 @@ def fitted(
         allow_plaintext,
         lambda one: channels_of(one, federation, evaluation, policy, budget),
         lambda one: federation.check(one, evaluation),
+    )
+
+
+def _under_budget(
+    algorithm: Algorithm, policy: Policy, federation: Federation, budget: Budget | None
+) -> Algorithm:
+    """The form that suits a budget, where the policy's noise is on sums."""
+    if budget is None or policy.steps is not None:
+        return algorithm
+    on_sums = algorithm.on_sums(budget.unit)
+    if on_sums is not algorithm and not all(
+        _adds_noise(policy, one, federation.names) for one in on_sums.in_use
+    ):
+        return algorithm
+    return on_sums.under_budget(
+        budget.epsilon, budget.delta, budget.unit, federation.schema, federation.sizes
     )
 
 

@@ -28,7 +28,7 @@ from secure_fedgraph.protocol import (
 )
 from secure_fedgraph.protocol.given import NOTHING, Expected
 from secure_fedgraph.protocol.upload import OFF, ON, moments_of
-from secure_fedgraph.seams import ClientContext, RoundApi
+from secure_fedgraph.seams import ClientContext, RoundApi, Total
 
 WEIGHTS, CLASSES, OWNERS, NOISE = "weights", "classes", "owners", "noise"
 """What is released: weights; or class sums, of how many owners, with which noise."""
@@ -270,8 +270,11 @@ class FedRidge(OfRecords):
 
         One round is enough. More of them share a budget, and their mean carries as much noise as one alone.
         """
-        channel, contribution = self.in_use[0], self._contribution
-        opened = round.reduce(channel)
+        return self.with_sums(round.reduce(self.in_use[0]), state)
+
+    def with_sums(self, opened: Total, state: State) -> State:
+        """The state with one more sum of moments."""
+        contribution = self._contribution
         second, classes = moments_of(opened.total, contribution)
         noise = opened.deviation * contribution.records
         after = {

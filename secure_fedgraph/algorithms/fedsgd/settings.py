@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from secure_fedgraph.algorithm import Settings
@@ -66,6 +66,35 @@ class NodeSgdSettings(SgdSettings):
                     {"key": key, "value": value},
                 )
         return self
+
+
+class SageStepSettings(SgdSettings):
+    """As :class:`SgdSettings`, for FedSage's network of several layers, and for class sums before the steps.
+
+    Args:
+        hidden: widths of the GraphSAGE layers, each even.
+        inference: where predictions are made, shares of classes ``spread`` over links as of ``mlp``; or the
+            network reads ``neighbours``, as it would without a budget.
+        sums: whether owners send class sums once, before the first step, and predictions add what these say;
+            ``auto`` chooses under a budget by public facts, and without one sends none.
+        share: of a budget, what the class sums weigh beside 1 of the steps.
+        trust: how much the network's shares count beside those of the class sums.
+    """
+
+    network: Literal["sage"] = "sage"  # type: ignore[assignment]
+    hidden: tuple[int, ...] = (64, 32)  # type: ignore[assignment]
+    learning_rate: float = Field(0.6, gt=0, allow_inf_nan=False)
+    inference: Literal["spread", "neighbours"] = "spread"
+    sums: Literal["auto", "none", "sent"] = "auto"
+    share: float = Field(4.0, gt=0, le=1e6)
+    trust: float = Field(1.0, ge=0, le=1)
+
+    @field_validator("hidden")
+    @classmethod
+    def _check_widths(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if not value or any(width < 2 or width % 2 for width in value):
+            raise PydanticCustomError("hidden", "give one width a layer, each even: a layer has two halves")
+        return value
 
 
 class GraphSgdSettings(SgdSettings):

@@ -1,0 +1,190 @@
+"""FedSage, FedAvg and FedProx under a node's budget: steps on one shared noise, and class sums before them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import torch
+from torch_geometric.data import Data
+
+from secure_fedgraph.algorithm import Form, State
+from secure_fedgraph.algorithms.fedridge.algorithm import TRAINED, FedRidge
+from secure_fedgraph.algorithms.fedsgd.algorithm import FedSgd
+from secure_fedgraph.algorithms.fedsgd.heads.graph_sage import GraphSageHead
+from secure_fedgraph.algorithms.fedsgd.settings import SageStepSettings, SgdSettings
+from secure_fedgraph.graph.schema import Schema, Task
+from secure_fedgraph.protocol import Channel, ContributionMoments, Reveal
+from secure_fedgraph.protocol.given import NOTHING, Expected
+from secure_fedgraph.protocol.guarantee import Unit
+from secure_fedgraph.seams import ClientContext, RoundApi
+
+SUMS = "sums."
+"""Before the names of what class sums say, beside the network's weights."""
+DROWNED = 0.5
+"""From how much noise over signal on, of all steps together, class sums are sent first."""
+
+
+class FedSageSteps(FedSgd):
+    """FedSage's network by steps that all owners take together: the form of FedSage under a node's budget.
+
+    As :class:`~secure_fedgraph.algorithms.fedsgd.algorithm.FedSgd`, for GraphSAGE. A node is trained on as
+    its own only neighbour, so it is one record, and a step is one sum over all owners under one noise. With
+    ``sums=sent`` owners send class sums before the first step, as
+    :class:`~secure_fedgraph.algorithms.fedridge.algorithm.FedRidge` with ``second_moments=own`` does, and
+    predictions add up the logarithms of what both say.
+
+    Guarantees:
+        - one node is one record of each step, and of the class sums: the client enforces its gradient's
+          length, its coins, and the length of its part of the sums;
+        - nothing that is sent depends on a link.
+
+    Args:
+        settings: :class:`~secure_fedgraph.algorithms.fedsgd.settings.SageStepSettings`.
+
+    References:
+        Zhang et al., NeurIPS 2021 (the network); Yang, Wu, Yan, Graph Neural Networks are Inherently Good
+        Generalizers, ICLR 2023 (trained without links); Abadi et al., CCS 2016.
+    """
+
+    name = "fedsage-steps"
+    tasks: ClassVar[tuple[str, ...]] = (Task.CLASSES, Task.NUMBER, Task.LABELS)
+    summary = "FedSage's form under a node's budget: GraphSAGE by steps under one shared noise"
+    reference = "Zhang et al. 2021; Yang et al. 2023"
+    data: ClassVar[str] = "cora"
+    partitions: ClassVar[tuple[str, ...]] = (
+        *("louvain", "louvain_compiled", "random", "label_skew", "file_order", "dirichlet"),
+    )
+    Settings: ClassVar[type[SgdSettings]] = SageStepSettings
+    settings: SageStepSettings
+    without_links: ClassVar[Mapping[str, Any] | None] = {"steps": 0, "inference": "spread", "sums": "none"}
+    of_graphs = None
+
+    _last: tuple[tuple[torch.Tensor, ...], torch.Tensor] | None = None
+    CLASS_SUMS = Channel("class_sums", Reveal.SUM)
+
+    @property
+    def head(self) -> GraphSageHead:
+        """FedSage's network."""
+        return GraphSageHead(self.settings)
+
+    @property
+    def _sends_sums(self) -> bool:
+        return self.settings.sums == "sent"
+
+    @property
+    def _ridge(self) -> FedRidge:
+        """What makes, adds up and reads the class sums."""
+        return FedRidge(second_moments="own", target_norm=1.0, records=self.settings.records)
+
+    @property
+    def _class_sums(self) -> Channel:
+        (moments,) = self._ridge.in_use
+        return replace(moments, name=self.CLASS_SUMS.name)
+
+    @property
+    def in_use(self) -> tuple[Channel, ...]:
+        """The steps; and the class sums, where they are sent."""
+        return (*super().in_use, *((self._class_sums,) if self._sends_sums else ()))
+
+    @property
+    def budget_shares(self) -> Mapping[str, float]:
+        """What class sums weigh in a budget beside the steps."""
+        return {self.CLASS_SUMS.name: self.settings.share} if self._sends_sums else {}
+
+    def uses(self, channel: Channel, rounds: int, clients: int) -> int:
+        """Class sums once; a step a round."""
+        return 1 if channel.name == self.CLASS_SUMS.name else super().uses(channel, rounds, clients)
+
+    def under_budget(
+        self, epsilon: float, delta: float, unit: str, schema: Schema, sizes: Mapping[str, int]
+    ) -> Self:
+        """With class sums where noise would drown the steps; by features, classes, records and budget.
+
+        The noise on the sum of ``T`` steps at rate ``q`` is about ``q sqrt(2 T ln(1.25 / delta)) / epsilon``
+        clips on each of ``w`` weights, each time, and a class adds ``q n / C`` of them at most in one
+        direction: over all steps the noise is ``sqrt(2 w ln(1.25 / delta)) C / (epsilon n)`` times as long.
+        """
+        records = TRAINED * sizes.get(Unit.NODE, 0)
+        if self.settings.sums != "auto" or unit != Unit.NODE or not records:
+            return self
+        weights = sum(value.numel() for value in self.head.init(schema, 0).values())
+        over = math.sqrt(2 * weights * math.log(1.25 / delta)) * schema.classes / (epsilon * records)
+        steps = (
+            "each step is one sum over all owners, under one noise, of the clipped gradients of nodes that are "
+            "their own only neighbours; links are read where predictions are made"
+        )
+        if over <= DROWNED or schema.task != Task.CLASSES:
+            return self.in_form(Form({"sums": "none"}, steps))
+        trust = round(1 / (1 + over) ** 2, 3)
+        return self.in_form(
+            Form(
+                {"sums": "sent", "trust": trust},
+                f"{steps}; noise on the steps would be {over:.1f} times as long as what they have in common, so "
+                "owners send class sums first, which most of the budget goes to",
+            )
+        )
+
+    def init(self, schema: Schema, seed: int) -> State:
+        """The network's first weights, and no class sums."""
+        begun = super().init(schema, seed)
+        if not self._sends_sums:
+            return begun
+        return {**begun, **_named(self._ridge.init(schema, seed))}
+
+    def trained(self, state: Mapping[str, torch.Tensor]) -> State:
+        """The network's weights."""
+        return super().trained({name: value for name, value in state.items() if not name.startswith(SUMS)})
+
+    def released(self, state: State) -> State:
+        """The mean of the network's weights over steps; and the class sums with the deviation of their noise."""
+        found = super().released(state)
+        return {**found, **_named(self._ridge.released(_of_sums(state)))} if self._sends_sums else found
+
+    def takes(self, channel: str, schema: Schema) -> Expected | None:
+        """As FedSGD's; nothing for class sums."""
+        return NOTHING if channel == self.CLASS_SUMS.name else super().takes(channel, schema)
+
+    def round(self, round: RoundApi, state: State) -> State:
+        """One step; before the first, the class sums."""
+        sums = {name: value for name, value in state.items() if name.startswith(SUMS)}
+        if self._sends_sums and not float(sums[f"{SUMS}owners"]):
+            opened = round.reduce(self._class_sums)
+            sums = _named(self._ridge.with_sums(opened, _of_sums(state)))
+        return {**super().round(round, state), **sums}
+
+    @CLASS_SUMS.answer
+    def class_sums(self, client: ClientContext, given: Mapping[str, Any]) -> ContributionMoments:
+        """The training nodes' features and classes, of which the client's door makes sums by class."""
+        return self._ridge.moments(client, given)
+
+    def by_item(self, params: State, schema: Schema) -> State:
+        """With weights along the class sums, which read no other row."""
+        if not self._sends_sums:
+            return params
+        return {**self.trained(params), **_named(self._ridge.by_item(_of_sums(params), schema))}
+
+    def predict(self, params: State, graph: Data, schema: Schema) -> torch.Tensor:
+        """The network's scores, with the links that the reader has; and those of the class sums."""
+        scores = self.head.predict(self.trained(params), graph, schema)
+        sums = _of_sums(params)
+        if not sums:
+            return scores
+        return self._said(sums, graph, schema) + self.settings.trust * scores.log_softmax(dim=1)
+
+    def _said(self, sums: State, graph: Data, schema: Schema) -> torch.Tensor:
+        """What class sums say; the same for every round that scores one graph, so the last is kept."""
+        asked = (sums["classes"], graph.x, graph.edge_index)
+        if self._last is None or not all(map(torch.equal, asked, self._last[0])):
+            self._last = asked, self._ridge.predict(sums, graph, schema)
+        return self._last[1]
+
+
+def _named(state: Mapping[str, torch.Tensor]) -> State:
+    return {SUMS + name: value for name, value in state.items()}
+
+
+def _of_sums(state: Mapping[str, torch.Tensor]) -> State:
+    return {name.removeprefix(SUMS): value for name, value in state.items() if name.startswith(SUMS)}
