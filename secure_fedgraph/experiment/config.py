@@ -373,7 +373,8 @@ class Experiment(BaseModel):
         if self.relation == Relation.ADD_REMOVE and "links" not in self.randomised_kinds:
             raise BadInput(PRESENCE + " (add-remove is for the links that --unit edge randomises)")
         policy = make_policy(name, protection, self.relation)
-        policy.check_amounts(algorithm_named(self.algorithm).channel_names(), self.algorithm)
+        kind = type(self.make_algorithm()) if self._on_sums else algorithm_named(self.algorithm)
+        policy.check_amounts(kind.channel_names(), self.algorithm)
         # also where the recipe knows none, as masks do: what is asked for is kept to, or refused
         if self.randomised_kinds:
             shares = {

@@ -27,6 +27,13 @@ DROWNED = 0.5
 """From how much noise over signal on, of all steps together, class sums are sent first."""
 
 
+class _Last(list[tuple[tuple[torch.Tensor, ...], torch.Tensor]]):
+    """The last scores and what they are a function of. Copies of an algorithm share it: it decides nothing."""
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+
 class FedSageSteps(FedSgd):
     """FedSage's network by steps that all owners take together: the form of FedSage under a node's budget.
 
@@ -62,8 +69,11 @@ class FedSageSteps(FedSgd):
     without_links: ClassVar[Mapping[str, Any] | None] = {"steps": 0, "inference": "spread", "sums": "none"}
     of_graphs = None
 
-    _last: tuple[tuple[torch.Tensor, ...], torch.Tensor] | None = None
     CLASS_SUMS = Channel("class_sums", Reveal.SUM)
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._last = _Last()
 
     @property
     def head(self) -> GraphSageHead:
@@ -118,7 +128,8 @@ class FedSageSteps(FedSgd):
         )
         if over <= DROWNED or schema.task != Task.CLASSES:
             return self.in_form(Form({"sums": "none"}, steps))
-        trust = round(1 / (1 + over) ** 2, 3)
+        alone = over * math.sqrt(1 + self.settings.share)  # of the part of the budget that is left for steps
+        trust = round(1 / (1 + alone) ** 3, 4)
         return self.in_form(
             Form(
                 {"sums": "sent", "trust": trust},
@@ -177,9 +188,9 @@ class FedSageSteps(FedSgd):
     def _said(self, sums: State, graph: Data, schema: Schema) -> torch.Tensor:
         """What class sums say; the same for every round that scores one graph, so the last is kept."""
         asked = (sums["classes"], graph.x, graph.edge_index)
-        if self._last is None or not all(map(torch.equal, asked, self._last[0])):
-            self._last = asked, self._ridge.predict(sums, graph, schema)
-        return self._last[1]
+        if not self._last or not all(map(torch.equal, asked, self._last[0][0])):
+            self._last[:] = [(asked, self._ridge.predict(sums, graph, schema))]
+        return self._last[0][1]
 
 
 def _named(state: Mapping[str, torch.Tensor]) -> State:
