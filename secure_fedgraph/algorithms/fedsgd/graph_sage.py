@@ -1,4 +1,4 @@
-"""FedSage, FedAvg and FedProx under a node's budget: steps on one shared noise, and class sums before them."""
+"""FedSage, FedAvg and FedProx under a node's budget: steps under one noise, and class sums before them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DROWNED = 0.5
 
 
 class _Last(list[tuple[tuple[torch.Tensor, ...], torch.Tensor]]):
-    """The last scores and what they are a function of. Copies of an algorithm share it: it decides nothing."""
+    """The last scores and what they are a function of. Copies of an algorithm share it."""
 
     def __deepcopy__(self, memo: object) -> Self:
         return self
@@ -123,8 +123,8 @@ class FedSageSteps(FedSgd):
         weights = sum(value.numel() for value in self.head.init(schema, 0).values())
         over = math.sqrt(2 * weights * math.log(1.25 / delta)) * schema.classes / (epsilon * records)
         steps = (
-            "each step is one sum over all owners, under one noise, of the clipped gradients of nodes that are "
-            "their own only neighbours; links are read where predictions are made"
+            "each step is one sum over all owners, under one noise, of the clipped gradients of nodes that "
+            "are their own only neighbours; links are read where predictions are made"
         )
         if over <= DROWNED or schema.task != Task.CLASSES:
             return self.in_form(Form({"sums": "none"}, steps))
@@ -133,8 +133,8 @@ class FedSageSteps(FedSgd):
         return self.in_form(
             Form(
                 {"sums": "sent", "trust": trust},
-                f"{steps}; noise on the steps would be {over:.1f} times as long as what they have in common, so "
-                "owners send class sums first, which most of the budget goes to",
+                f"{steps}; noise on the steps would be {over:.1f} times as long as what they have in common, "
+                "so owners send class sums first, which most of the budget goes to",
             )
         )
 
@@ -150,7 +150,7 @@ class FedSageSteps(FedSgd):
         return super().trained({name: value for name, value in state.items() if not name.startswith(SUMS)})
 
     def released(self, state: State) -> State:
-        """The mean of the network's weights over steps; and the class sums with the deviation of their noise."""
+        """The mean of the network's weights over steps; and the class sums with their noise's deviation."""
         found = super().released(state)
         return {**found, **_named(self._ridge.released(_of_sums(state)))} if self._sends_sums else found
 
