@@ -1,4 +1,4 @@
-"""FedSage under a node's budget: one node moves a step by one clip, no link moves anything, and it is said."""
+"""FedSage under a node's budget: one node moves a step by one clip, no link moves anything, it is said."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_gradients_are_those_of_graph_sage_on_nodes_that_are_their_own_neighbour
 
 @pytest.mark.parametrize("times", [0.5, 1e3, 1e20])
 def test_one_node_moves_a_step_by_one_clip_whatever_the_coins_of_all(times: float) -> None:
-    """All 64 outcomes of the coins of six nodes, with and without each node, whatever weights a server sends."""
+    """All 64 outcomes of the coins of six nodes, with and without each node, whatever weights are sent."""
     given, w = graph(), weights(1, times)
 
     def opened(nodes: list[int]) -> torch.Tensor:
