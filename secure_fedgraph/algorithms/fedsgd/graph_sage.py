@@ -11,7 +11,7 @@ import torch
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Form, State
-from secure_fedgraph.algorithms.fedridge.algorithm import TRAINED, FedRidge
+from secure_fedgraph.algorithms.fedridge.algorithm import CLASSES, TRAINED, FedRidge
 from secure_fedgraph.algorithms.fedsgd.algorithm import FedSgd
 from secure_fedgraph.algorithms.fedsgd.heads.graph_sage import GraphSageHead
 from secure_fedgraph.algorithms.fedsgd.settings import SageStepSettings, SgdSettings
@@ -187,7 +187,9 @@ class FedSageSteps(FedSgd):
 
     def _said(self, sums: State, graph: Data, schema: Schema) -> torch.Tensor:
         """What class sums say; the same for every round that scores one graph, so the last is kept."""
-        asked = (sums["classes"], graph.x, graph.edge_index)
+        if CLASSES not in sums:  # weights that read no other row
+            return self._ridge.predict(sums, graph, schema)
+        asked = (sums[CLASSES], graph.x, graph.edge_index)
         if not self._last or not all(map(torch.equal, asked, self._last[0][0])):
             self._last[:] = [(asked, self._ridge.predict(sums, graph, schema))]
         return self._last[0][1]
