@@ -47,23 +47,25 @@ class FedAvg(NodeClassifier):
     reference = "McMahan et al. 2017"
     kinds: ClassVar[tuple[str, ...]] = ("node", "graph")
     devices: ClassVar[tuple[str, ...]] = DEVICES
-    steps_on_sums: ClassVar[bool] = True
-    """Whether :class:`FedSageSteps` stands for it under a node's budget; a subclass says so itself."""
+    steps_on_sums: ClassVar[type[FedSageSteps] | None] = FedSageSteps
+    """What stands for it under a node's budget; a subclass says so itself."""
     UPDATE = Channel("update", Reveal.SUM, trained=True, gives_model=True)
     Settings: ClassVar[type[TrainingSettings]] = AveragingSettings
 
     def on_sums(self, unit: str) -> Algorithm:
-        """For one node: :class:`FedSageSteps`, unless settings by hand are of local training.
+        """For one node: ``steps_on_sums``, unless settings by hand are of local training.
 
         With a step a round a proximal term pulls nowhere, so it is FedProx's form too.
         """
-        own = self._make is not None or self.learns_links or not vars(type(self)).get("steps_on_sums")
+        form: type[FedSageSteps] | None = vars(type(self)).get("steps_on_sums")
         by_hand = dict(self.by_hand)
-        if own or unit != Unit.NODE or by_hand.keys() - {"hidden", "fanout", "network", "mu"}:
+        if form is None or self._make is not None or self.learns_links or unit != Unit.NODE:
             return self
-        if self.settings.network != "sage" or ("fanout" in by_hand and not self.settings.trains_alone):
+        if by_hand.keys() - {"hidden", "fanout", "network", "mu"}:
             return self
-        return FedSageSteps(**({"hidden": by_hand["hidden"]} if "hidden" in by_hand else {}))
+        if self.settings.network != form.network or ("fanout" in by_hand and not self.settings.trains_alone):
+            return self
+        return form(**({"hidden": by_hand["hidden"]} if "hidden" in by_hand else {}))
 
     @property
     def _adaptive(self) -> bool:
@@ -135,7 +137,7 @@ class FedProx(FedAvg):
     """
 
     name = "fedprox"
-    steps_on_sums: ClassVar[bool] = True
+    steps_on_sums = FedSageSteps
     summary = "FedAvg with a proximal term in the local loss"
     reference = "Li et al. 2020"
 

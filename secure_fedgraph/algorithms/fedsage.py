@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from secure_fedgraph.algorithms.fedavg import FedAvg
+from secure_fedgraph.algorithms.fedsgd.graph_sage import FedSageSteps
 from secure_fedgraph.algorithms.local import Local
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
 
@@ -23,7 +24,7 @@ class FedSage(FedAvg):
     """
 
     name = "fedsage"
-    steps_on_sums: ClassVar[bool] = True
+    steps_on_sums = FedSageSteps
     summary = "GraphSAGE averaged over subgraph owners"
     reference = PAPER
     kinds: ClassVar[tuple[str, ...]] = ("node",)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -77,6 +77,8 @@ ON_SUMS = "distributed_dp"
 """The policy of masks with noise on what they add up."""
 SUMMED = ("masked", ON_SUMS, "strictest", "local_dp")
 """The policies under which an algorithm may take a form whose noise is on sums over all clients."""
+FEW_OWNERS = 50
+"""With fewer owners a budget that names no unit is for a node, or for a graph where graphs are records."""
 ADAPTIVE = "adaptive"
 """What ``training.clip`` is where a budget names no norm."""
 
@@ -106,7 +108,8 @@ class Experiment(BaseModel):
         delta: for every printed epsilon.
         epsilon: a budget. Noise is planned from it where none is set by hand, and the run stops before the
             message that would exceed it.
-        unit: whose data the budget is about.
+        unit: whose data the budget is about; by default, with fewer than 50 owners, a node, or a graph where
+            graphs are records.
         against: the reader that it holds against.
         budget: the channels' weights in it, e.g. ``budget.update``; 1 each by default.
         steps: noisy training steps in the clients, e.g. ``steps.noise``, ``steps.clip``, ``steps.rate``.
@@ -240,6 +243,28 @@ class Experiment(BaseModel):
             fitting = BY_KIND.get(kind_of(filled["data"]), {})
             filled["partition"] = next((p for p in kind.partitions if p in fitting), kind.partitions[0])
         return filled
+
+    @model_validator(mode="after")
+    def _of_records(self) -> Self:
+        """A budget of few owners that names no unit is for one record: no noise hides one owner of three."""
+        if self.unit_by_default:
+            graphs = self._kind_or_none == GraphSetDataset.kind
+            self.__dict__["unit"] = Unit.GRAPH if graphs else Unit.NODE
+        return self
+
+    @property
+    def unit_by_default(self) -> bool:
+        """Whether the unit is a record since nobody named one and owners are few."""
+        few = self.clients < FEW_OWNERS and "unit" not in self.model_fields_set
+        kind = ALGORITHMS.get(self.algorithm)
+        return few and not (kind is not None and kind.hands_links_out)
+
+    @property
+    def _kind_or_none(self) -> str | None:
+        try:
+            return self.kind
+        except SecureFedGraphError:  # reading the data says why
+            return None
 
     def make_algorithm(self) -> Algorithm:
         """The algorithm with its settings.

@@ -194,7 +194,7 @@ def _check_unit(asked: Experiment, federation: Federation) -> None:
     if asked.unit == Unit.EDGE:
         blind = list(_without_links(federation.schema.kind))
         mend = (
-            f"{' and '.join(blind)} read{'s' * (len(blind) == 1)} no link where anything is sent, so the "
+            f"{', '.join(blind)} read{'s' * (len(blind) == 1)} no link where anything is sent, so the "
             f"epsilon of an edge is 0 at any budget: plan with --unit {record}"
             if blind
             else f"a link is part of a {record}, and what covers that covers it: plan with --unit {record}"

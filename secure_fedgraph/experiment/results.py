@@ -191,7 +191,10 @@ def lead(experiment: Experiment, algorithm: Algorithm, federation: Federation) -
     if algorithm.form is not None:
         parts.append(f"in the form {algorithm.form}: {algorithm.form.why}")
     if e.epsilon is not None:
-        parts.append(f"epsilon {e.epsilon:g} at delta {e.delta:g} for one {e.unit} against the {e.against}")
+        chosen = " (--unit client asks for all data of one owner)" if e.unit_by_default else ""
+        parts.append(
+            f"epsilon {e.epsilon:g} at delta {e.delta:g} for one {e.unit}{chosen} against the {e.against}"
+        )
     if e.device != "cpu":
         parts.append(f"training and scoring on {e.device}")
     if e.evaluate_every > 1:

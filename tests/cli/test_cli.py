@@ -632,7 +632,7 @@ def test_statuses_and_streams_of_real_processes() -> None:
 
 
 def test_a_budget_plans_the_noise_and_the_run_keeps_to_it() -> None:
-    done = run("--policy", "local_dp", "--epsilon", "4", "--out", "out")
+    done = run("--policy", "local_dp", "--unit", "client", "--epsilon", "4", "--out", "out")
     assert done.exit_code == 0, done.output
     result = json.loads(Path("out/result.json").read_text())
     assert 3.9 < result["privacy"]["client"]["epsilon"] <= 4.0
@@ -645,12 +645,23 @@ def test_a_budget_plans_the_noise_and_the_run_keeps_to_it() -> None:
     ("arguments", "words"),
     [
         (
-            ["--policy", "masked", "--epsilon", "8"],
+            ["--policy", "masked", "--unit", "client", "--epsilon", "8"],
             "channel 'update' with protection masked: no noise protects",
         ),
         (["--policy", "central_dp", "--epsilon", "8"], "give --against outsider, or use distributed_dp"),
         (
-            ["--policy", "local_dp", "--norm", "1", "--multiplier", "1", "--epsilon", "1"],
+            [
+                "--policy",
+                "local_dp",
+                "--unit",
+                "client",
+                "--norm",
+                "1",
+                "--multiplier",
+                "1",
+                "--epsilon",
+                "1",
+            ],
             "epsilon 1 is too small for one round .*4.38",
         ),
         (
@@ -666,7 +677,20 @@ def test_what_no_budget_holds_is_refused_before_round_1(arguments: list[str], wo
 
 def test_a_run_stops_with_its_finished_rounds_and_a_shared_ledger_adds_up() -> None:
     # two releases with multiplier 1 cost 6.57, three 8.5: the third round is not in 8
-    noise = ["--policy", "local_dp", "--norm", "1", "--multiplier", "1", "--epsilon", "8", "--rounds", "3"]
+    noise = [
+        "--policy",
+        "local_dp",
+        "--norm",
+        "1",
+        "--multiplier",
+        "1",
+        "--unit",
+        "client",
+        "--epsilon",
+        "8",
+        "--rounds",
+        "3",
+    ]
     stopped = run(*noise, "--out", "a", "--ledger", "shared.jsonl")
     assert stopped.exit_code == 3 and len(stopped.stdout.splitlines()) == 1  # what was about to run
     assert "owner-0's next message would exceed the budget" in stopped.stderr
@@ -703,7 +727,10 @@ def test_resume_takes_a_larger_budget() -> None:
         (["--epsilon", "8", "--unit", "graph"], "unit 'graph': these data have client, node, edge"),
         (["--epsilon", "8", "--against", "eve"], "against = 'eve'"),
         (["--epsilon", "8", "--set", "budget.upload=2"], "budget.upload: no channel of that name pays"),
-        (["--epsilon", "8", "--set", "budget.update=0"], "budget.update = 0.*a positive number"),
+        (
+            ["--epsilon", "8", "--unit", "client", "--set", "budget.update=0"],
+            "budget.update = 0.*a positive number",
+        ),
     ],
 )
 def test_figures_that_are_no_budget(arguments: list[str], words: str) -> None:

@@ -60,7 +60,18 @@ def test_an_algorithm_that_cannot_is_refused_by_name(command: str) -> None:
 
 
 def test_noisy_steps_are_refused() -> None:
-    budget = ["--unit", "node", "--epsilon", "4", "--policy", "masked", "--device", "cuda"]
+    budget = [
+        "--unit",
+        "node",
+        "--epsilon",
+        "4",
+        "--policy",
+        "masked",
+        "--set",
+        "steps.rate=0.1",
+        "--device",
+        "cuda",
+    ]
     with pretended_gpu():
         refused(
             call("run", *SMALL, *WIDTHS, *budget, "--out", "out"), "device = 'cuda': noisy training steps"

@@ -76,7 +76,11 @@ class TestPoints:
         }
 
     def test_a_policy_without_noise_has_one_point_at_client_level(self):
-        found = [p for p in points(base(), ["fedsage"], ["masked"], [1.0, 8.0]) if p.policy == "masked"]
+        found = [
+            p
+            for p in points(base(unit="client"), ["fedsage"], ["masked"], [1.0, 8.0])
+            if p.policy == "masked"
+        ]
         assert [(p.kind, p.epsilon) for p in found] == [(SILENT, None)]
 
     def test_at_node_level_its_clients_train_under_noise(self):

@@ -256,3 +256,22 @@ def test_a_ledger_that_no_file_can_be_is_refused_by_its_key() -> None:
 def test_an_unknown_setting_of_noisy_steps_is_named_before_one_that_is_missing(value: object) -> None:
     with pytest.raises(BadInput, match=r"unknown setting of noisy steps 'steps\.multiplier'"):
         Experiment(steps={"multiplier": value}).make_policy()
+
+
+@pytest.mark.parametrize(
+    ("given", "unit"),
+    [
+        ({"algorithm": "fedsage"}, "node"),
+        ({"algorithm": "fedsage", "clients": 49}, "node"),
+        ({"algorithm": "fedsage", "clients": 50}, "client"),
+        ({"algorithm": "fedavg", "data": "proteins"}, "graph"),
+        ({"algorithm": "fedsage", "unit": "client"}, "client"),
+        ({"algorithm": "glasu"}, "client"),
+    ],
+)
+def test_a_budget_of_few_owners_is_for_one_record_unless_a_unit_is_named(
+    given: dict[str, Any], unit: str
+) -> None:
+    experiment = Experiment(epsilon=4.0, **given)
+    assert (experiment.unit, experiment.unit_by_default) == (unit, unit != "client")
+    assert Experiment(**experiment.model_dump()).unit == unit

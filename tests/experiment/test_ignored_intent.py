@@ -90,7 +90,7 @@ def test_a_run_refuses_what_it_would_ignore(arguments: list[str], key: str) -> N
     ("arguments", "key"),
     [
         (["--epsilon", "1,2", "--policy", "plaintext"], "--epsilon"),
-        (["--epsilon", "1,2", "--policy", "masked"], "--epsilon"),
+        (["--epsilon", "1,2", "--policy", "masked", "--unit", "client"], "--epsilon"),
         (["--epsilon", ","], "--epsilon"),
         (["--epsilon", ""], "--epsilon"),
         (["--epsilon", "1,,2"], "--epsilon"),

@@ -150,7 +150,7 @@ def test_one_that_needs_noise_has_the_default_budget_unless_noise_is_given(
     [("sign_dp", "adaptive"), ("local_dp", "adaptive"), ("strictest", "adaptive"), ("signs", "policy")],
 )
 def test_a_clip_follows_the_clients_only_where_all_stages_scale(policy: str, clip: str) -> None:
-    asked = Experiment(algorithm="fedavg", policy=policy, epsilon=8.0)
+    asked = Experiment(algorithm="fedavg", policy=policy, epsilon=8.0, unit="client")
     settings = asked.make_algorithm().settings
     assert isinstance(settings, AveragingSettings) and settings.clip == clip
     assert asked.make_policy({"update": 1.0}).name == policy

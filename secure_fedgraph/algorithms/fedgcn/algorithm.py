@@ -14,6 +14,7 @@ from secure_fedgraph.algorithms.fedavg import FedAvg
 from secure_fedgraph.algorithms.fedgcn.gcn import Gcn, OnSums
 from secure_fedgraph.algorithms.fedgcn.neighbour_sums import COUNTS, SUMS, OwnersGraph
 from secure_fedgraph.algorithms.fedgcn.settings import FedGcnSettings
+from secure_fedgraph.algorithms.fedsgd.graph_sage import FedGcnSteps
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.graph.schema import Schema, Task
@@ -71,6 +72,7 @@ class FedGcn(FedAvg):
     partitions: ClassVar[tuple[str, ...]] = ("random", "louvain", "louvain_compiled", "label_skew")
     clients: ClassVar[Mapping[str, int]] = {"cora": 5, "citeseer": 5}
     own_models: ClassVar[bool] = False
+    steps_on_sums = FedGcnSteps
     Settings: ClassVar[type[TrainingSettings]] = FedGcnSettings
     settings: FedGcnSettings
     forms = (Form({"hops": 0}, "no sums are exchanged before training, so it is FedAvg of a GCN"),)

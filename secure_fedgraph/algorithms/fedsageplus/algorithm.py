@@ -14,6 +14,7 @@ from secure_fedgraph.algorithms.fedsage import PAPER, FedSage, LocSage
 from secure_fedgraph.algorithms.fedsageplus import prototypes
 from secure_fedgraph.algorithms.fedsageplus.generation import CANDIDATES, DECAY, RATE, Generates
 from secure_fedgraph.algorithms.fedsageplus.settings import PROTOTYPES, RELEASED, GeneratorSettings
+from secure_fedgraph.algorithms.fedsgd.graph_sage import FedSageSteps
 from secure_fedgraph.algorithms.training.optimizers import bound_gradients, moments, restore
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.errors import BadInput, HostileMessage
@@ -106,6 +107,7 @@ class FedSagePlus(Generates, FedSage):
     tasks: ClassVar[tuple[str, ...]] = (Task.CLASSES,)
     summary = "FedSage on graphs completed by generators that owners train together"
     reference = PAPER
+    steps_on_sums = FedSageSteps
     Settings: ClassVar[type[TrainingSettings]] = GeneratorSettings
     settings: GeneratorSettings
     forms = (

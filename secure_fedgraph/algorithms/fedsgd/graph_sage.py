@@ -1,4 +1,4 @@
-"""FedSage, FedAvg and FedProx under a node's budget: steps under one noise, and class sums before them."""
+"""FedSage, FedAvg and FedGCN under a node's budget: steps under one noise, and class sums before them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from secure_fedgraph.algorithm import Form, State
 from secure_fedgraph.algorithms.fedridge.algorithm import CLASSES, TRAINED, FedRidge
 from secure_fedgraph.algorithms.fedsgd.algorithm import FedSgd
 from secure_fedgraph.algorithms.fedsgd.heads.graph_sage import GraphSageHead
-from secure_fedgraph.algorithms.fedsgd.settings import SageStepSettings, SgdSettings
+from secure_fedgraph.algorithms.fedsgd.heads.head import Head
+from secure_fedgraph.algorithms.fedsgd.heads.perceptron import NodePerceptron
+from secure_fedgraph.algorithms.fedsgd.settings import GcnStepSettings, SageStepSettings, SgdSettings
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.protocol import Channel, ContributionMoments, Reveal
 from secure_fedgraph.protocol.given import NOTHING, Expected
@@ -57,6 +59,8 @@ class FedSageSteps(FedSgd):
     """
 
     name = "fedsage-steps"
+    network: ClassVar[str] = "sage"
+    """The network, as the settings of what it stands for call it."""
     tasks: ClassVar[tuple[str, ...]] = (Task.CLASSES, Task.NUMBER, Task.LABELS)
     summary = "FedSage's form under a node's budget: GraphSAGE by steps under one shared noise"
     reference = "Zhang et al. 2021; Yang et al. 2023"
@@ -76,7 +80,7 @@ class FedSageSteps(FedSgd):
         self._last = _Last()
 
     @property
-    def head(self) -> GraphSageHead:
+    def head(self) -> Head:
         """FedSage's network."""
         return GraphSageHead(self.settings)
 
@@ -193,6 +197,30 @@ class FedSageSteps(FedSgd):
         if not self._last or not all(map(torch.equal, asked, self._last[0][0])):
             self._last[:] = [(asked, self._ridge.predict(sums, graph, schema))]
         return self._last[0][1]
+
+
+class FedGcnSteps(FedSageSteps):
+    """FedGCN's network in the same form: on a node alone, two graph convolutions are a perceptron.
+
+    No sums of neighbours are exchanged, and shares of classes travel over the links of whoever predicts.
+
+    References:
+        Yao et al., NeurIPS 2023 (the network); Gasteiger et al., Predict then Propagate, ICLR 2019.
+    """
+
+    name = "fedgcn-steps"
+    network = "gcn"
+    summary = "FedGCN's form under a node's budget: a GCN by steps under one shared noise"
+    reference = "Yao et al. 2023; Yang et al. 2023"
+    Settings: ClassVar[type[SgdSettings]] = GcnStepSettings
+
+    @property
+    def head(self) -> Head:
+        """FedGCN's network on single nodes."""
+        s = self.settings
+        return NodePerceptron(
+            SgdSettings(hidden=s.hidden[0], length=s.length, steps=s.steps, restart=s.restart)
+        )
 
 
 def _named(state: Mapping[str, torch.Tensor]) -> State:

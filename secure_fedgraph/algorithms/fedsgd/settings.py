@@ -97,6 +97,18 @@ class SageStepSettings(SgdSettings):
         return value
 
 
+class GcnStepSettings(SageStepSettings):
+    """As :class:`SageStepSettings`, for FedGCN's network, which has one width, of the layer between its two.
+
+    Shares of classes travel over links where predictions are made: the network itself has no part that reads
+    a node without its neighbours.
+    """
+
+    network: Literal["gcn"] = "gcn"  # type: ignore[assignment]
+    hidden: tuple[int] = (64,)
+    inference: Literal["spread"] = "spread"
+
+
 class GraphSgdSettings(SgdSettings):
     """As :class:`SgdSettings`, with the networks of graphs and more of them in a step: there are fewer."""
 
