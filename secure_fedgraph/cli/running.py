@@ -67,14 +67,14 @@ def run(experiment_file: Path | None, policy: str | None, **flags: Any) -> None:
     if flags["overwrite"]:
         dropped = "" if flags["out"] is None else dropped_charges(flags["out"], experiment.ledger)
         with said_later():
-            check_can_start(experiment)  # an earlier result goes only for a run that starts
+            check_can_start(experiment, flags["anyway"])  # an earlier result goes only for a run that starts
         if dropped:
             warn(dropped)
         if flags["out"] is not None:
             forget(flags["out"])
     out = fresh_folder(flags["out"] or default_folder(experiment, "run"), flags["overwrite"])
     with _can_go_on(out, experiment):
-        _run_seeds(out, experiment, seeds, command_line(), screen, note)
+        _run_seeds(out, experiment, seeds, command_line(), screen, note, flags["anyway"])
 
 
 def resume(
@@ -203,7 +203,13 @@ def _begin(asked: dict[Path, tuple[Experiment, list[int]]], command: str) -> Non
 
 
 def _run_seeds(
-    out: Path, experiment: Experiment, seeds: list[int], command: str, screen: Screen, note: str = ""
+    out: Path,
+    experiment: Experiment,
+    seeds: list[int],
+    command: str,
+    screen: Screen,
+    note: str = "",
+    anyway: bool = True,
 ) -> None:
     results: list[dict[str, Any]] = []
     said: set[str] = set()
@@ -236,6 +242,7 @@ def _run_seeds(
                     on_start=started,
                     on_form=first_line,
                     on_outlook=partial(_foresee, screen, len(seeds) - len(results)),
+                    anyway=anyway,
                 )
                 results.append(run_result(finished, one, command))
                 released.keep(finished, folder, one)

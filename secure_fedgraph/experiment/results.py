@@ -19,13 +19,14 @@ from typing import Any
 from secure_fedgraph import files
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms.plugins import check_own_name, is_own, refuse_inside
-from secure_fedgraph.errors import IN_ANOTHER_FOLDER, BadInput, damaged
+from secure_fedgraph.errors import IN_ANOTHER_FOLDER, BadInput, Refused, damaged
 from secure_fedgraph.evaluation import NOTES
 from secure_fedgraph.experiment import released, schema
 from secure_fedgraph.experiment.baselines import baselines
-from secure_fedgraph.experiment.config import Experiment, experiment_of
+from secure_fedgraph.experiment.config import FEW_OWNERS, Experiment, experiment_of
 from secure_fedgraph.experiment.noise_to_signal import of_a_run
 from secure_fedgraph.experiment.protect import budget_of, protect, split_of
+from secure_fedgraph.experiment.schema.run import NO_LEARNING
 from secure_fedgraph.federation import Federation, federate
 from secure_fedgraph.forms import fit
 from secure_fedgraph.graph.placing import check_device
@@ -41,7 +42,7 @@ from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol import nested
 from secure_fedgraph.protocol.channel import Reveal
 from secure_fedgraph.protocol.dropouts import Dropouts
-from secure_fedgraph.protocol.guarantee import Reader
+from secure_fedgraph.protocol.guarantee import Reader, Unit
 from secure_fedgraph.protocol.message import ANSWER, CARRIER
 from secure_fedgraph.protocol.transcript import SERVER, Keep, Transcript, everything, nothing
 from secure_fedgraph.round import Sampler, everyone
@@ -93,6 +94,7 @@ def execute(
     connect: Connect | None = None,
     sampler: Sampler = everyone,
     run_name: str | None = None,
+    anyway: bool = True,
 ) -> Run:
     """Runs one experiment with one seed.
 
@@ -108,6 +110,10 @@ def execute(
         plays: for an audit with a dishonest party: turns the algorithm's class into the one that this party
             runs. The party neither clips nor noises what it sends on the channels in the class's ``spares``.
             It has no guarantee, so no budget stops the run, and a shared ledger is not charged.
+        anyway: also where the noise that a budget needs leaves nothing to learn.
+
+    Raises:
+        Refused: where it does, without ``anyway``; and as making and binding the policy would.
     """
     federation = make_federation(experiment) if federation is None else federation
     algorithm = in_form(experiment, federation)
@@ -118,6 +124,8 @@ def execute(
     note = None if out is None else out / "checkpoint" / PLANNED  # an audit of the folder reads it too
     protected = protect(experiment, algorithm, federation, noted_noise(note) if resume else None)
     if not resume:
+        if not anyway:
+            _check_learns(experiment, algorithm, federation, protected.policy)
         _note_plan(note, protected.plan)
 
     def started() -> None:
@@ -218,12 +226,44 @@ def _bound_strictest(
     """What the strictest policy made of the channels; None under another."""
     if experiment.policy != "strictest":
         return None
+    return _bound(experiment, algorithm, federation, experiment.make_policy())
+
+
+def _bound(
+    experiment: Experiment, algorithm: Algorithm, federation: Federation, policy: Policy
+) -> BoundPolicy:
+    """The policy on every channel of a run."""
     federation = federation.pooled() if algorithm.pools else federation
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        policy, budget = experiment.make_policy(), budget_of(experiment, federation)
+        warnings.simplefilter("ignore")  # the run itself will warn
+        budget = budget_of(experiment, federation)
         channels = channels_of(algorithm, federation, experiment.evaluation, policy, budget)
         return policy.bind(channels, federation.names)
+
+
+def _check_learns(
+    experiment: Experiment, algorithm: Algorithm, federation: Federation, policy: Policy
+) -> None:
+    """That the noise which a budget needs leaves something of the signal, by public facts."""
+    bound = _bound(experiment, algorithm, federation, policy)
+    if experiment.epsilon is None or not experiment.planned:
+        return
+    run_on = federation.pooled() if algorithm.pools else federation
+    ratio = of_a_run(Prepared(algorithm, run_on, bound, RunOptions(rounds=experiment.rounds)))
+    if ratio is None or ratio <= NO_LEARNING:
+        return
+    record = Unit.GRAPH if Unit.GRAPH in federation.units else Unit.NODE
+    mend = (
+        f"give --unit {record}, which protects each {record} of an owner"
+        if experiment.unit == Unit.CLIENT and experiment.clients < FEW_OWNERS
+        else "`secure-fedgraph plan` with the same data, unit and budget says what works (--algorithm auto "
+        "takes it)"
+    )
+    raise Refused(
+        f"epsilon {experiment.epsilon:g} for one {experiment.unit}: the noise of {experiment.algorithm} "
+        f"under {experiment.policy} would be {ratio:.3g} times what the signal can be at most (above "
+        f"{NO_LEARNING:g}), so this run would learn nothing: {mend}; --anyway runs it as it is"
+    )
 
 
 def _played(algorithm: Algorithm, plays: Callable[[type[Any]], type[Any]]) -> Any:
@@ -987,8 +1027,11 @@ def _is_name(name: str) -> bool:
         return False
 
 
-def check_can_start(experiment: Experiment) -> None:
+def check_can_start(experiment: Experiment, anyway: bool = True) -> None:
     """Makes every check that can refuse a run before round 1, and writes nothing.
+
+    Args:
+        anyway: as :func:`execute` takes it.
 
     Raises:
         BadInput, Refused: as the run would.
@@ -997,11 +1040,11 @@ def check_can_start(experiment: Experiment) -> None:
     federation = make_federation(experiment)
     algorithm = in_form(experiment, federation)
     protected = protect(experiment, algorithm, federation)
-    federation, policy = federation.pooled() if algorithm.pools else federation, protected.policy
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the run itself will warn
-        channels = channels_of(algorithm, federation, experiment.evaluation, policy, protected.budget)
-        policy.bind(channels, federation.names)
+    if anyway:
+        _bound(experiment, algorithm, federation, protected.policy)
+    else:
+        _check_learns(experiment, algorithm, federation, protected.policy)
+    federation = federation.pooled() if algorithm.pools else federation
     if experiment.ledger is not None and files.size_of(experiment.ledger):
         federation.check_ledger(experiment.ledger)
 

@@ -632,7 +632,7 @@ def test_statuses_and_streams_of_real_processes() -> None:
 
 
 def test_a_budget_plans_the_noise_and_the_run_keeps_to_it() -> None:
-    done = run("--policy", "local_dp", "--unit", "client", "--epsilon", "4", "--out", "out")
+    done = run("--policy", "local_dp", "--unit", "client", "--epsilon", "4", "--anyway", "--out", "out")
     assert done.exit_code == 0, done.output
     result = json.loads(Path("out/result.json").read_text())
     assert 3.9 < result["privacy"]["client"]["epsilon"] <= 4.0
@@ -706,7 +706,7 @@ def test_a_run_stops_with_its_finished_rounds_and_a_shared_ledger_adds_up() -> N
 
 def test_resume_takes_a_larger_budget() -> None:
     spent = run("--policy", "local_dp", "--norm", "1", "--multiplier", "2", "--rounds", "3", "--out", "b",
-                "--epsilon", "3")  # fmt: skip
+                "--unit", "client", "--epsilon", "3")  # fmt: skip
     assert spent.exit_code == 3 and "would exceed the budget" in spent.stderr
     fails(call("resume", "b", "--epsilon", "2"), 2, "the run was started with 3; give more")
     gone_on = call("resume", "b", "--epsilon", "30", "--quiet")
@@ -735,3 +735,14 @@ def test_resume_takes_a_larger_budget() -> None:
 )
 def test_figures_that_are_no_budget(arguments: list[str], words: str) -> None:
     fails(run("--policy", "local_dp", *arguments, "--out", "out"), 2, words)
+
+
+def test_noise_that_leaves_nothing_to_learn_is_refused_and_an_earlier_result_stays() -> None:
+    assert run("--policy", "masked", "--rounds", "1", "--out", "out").exit_code == 0
+    before = Path("out/result.json").read_bytes()
+    drowned = ["--policy", "distributed_dp", "--unit", "client", "--epsilon", "0.1", "--out", "out"]
+    fails(run(*drowned, "--overwrite"), 3, "would learn nothing: give --unit node")
+    assert Path("out/result.json").read_bytes() == before
+    fails(run(*drowned[:-1], "new"), 3, "times what the signal can be at most.*--anyway")
+    assert not Path("new").exists()
+    assert run(*drowned, "--overwrite", "--anyway", "--rounds", "1").exit_code == 0

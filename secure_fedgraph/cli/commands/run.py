@@ -24,6 +24,7 @@ Examples:
 @click.argument("experiment_file", required=False, type=click.Path(path_type=Path))
 @click.option("--policy", callback=known("policies"), help="How uploads are protected; see 'list policies'.")
 @experiment_options
+@click.option("--anyway", is_flag=True, help="Run although a budget's noise leaves nothing to learn.")
 def run(**given: Any) -> None:
     """Train under a policy and write result.json, report.html and the privacy ledger."""
     loading(given)
