@@ -407,7 +407,8 @@ class Channel:
             them, and a link pays nothing for the upload.
         one_holder: whether a node that several clients hold is in the upload of its ``home`` alone. A client
             whose graph says which nodes have their home there then answers on these, and a node pays once,
-            however many hold it; in other clients' graphs every holder counts.
+            however many hold it; in other clients' graphs every holder counts. A run decides it by its data,
+            so channels that differ in it alone are the same.
 
     Raises:
         BadInput: for an invalid name or reader, a field of another type or out of range, or sums over units
@@ -433,7 +434,7 @@ class Channel:
     alike: bool = True
     once: bool = False
     links: bool = True
-    one_holder: bool = False
+    one_holder: bool = field(default=False, compare=False)
     without_lost: bool = False
     leak: str = ""
     without_noise: str = ""
