@@ -21,7 +21,7 @@ from secure_fedgraph.privacy.broadcasts import Beginning, BroadcastCheck
 from secure_fedgraph.privacy.carriers import key_agreement
 from secure_fedgraph.privacy.contracts import Scope
 from secure_fedgraph.privacy.dp_sgd import Training
-from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
+from secure_fedgraph.privacy.input_dp.labels import HOME, RandomisedLabels
 from secure_fedgraph.privacy.input_dp.links import CROSS_LINKS
 from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
 from secure_fedgraph.privacy.link_priorities import fresh_key, link_priorities
@@ -543,6 +543,7 @@ class Client:
                 releases=bound.releases(width) if public else {},
                 steps=self._steps(bound.channel, public),
                 computational=bound.computational,
+                one_holder=self._counts_once(bound.channel),
             ),
             unavoidable,
         )
@@ -680,7 +681,8 @@ class Client:
         What the answer writes meanwhile, into the graph too, is dropped: nothing of it is sent to anybody
         else.
         """
-        scored = channel.to == REFEREE and channel.name == self._algorithm.OWN_TESTS.name
+        by_owners = (self._algorithm.OWN_TESTS.name, self._algorithm.OWN_SCORES.name)
+        scored = channel.to == REFEREE and channel.name in by_owners
         own = channel.to == REFEREE and channel.name == self._algorithm.COMBINED.name
         true_labels = scored and any(one.place == "y" for one in self._policy.randomizers)
         if not own and not true_labels and not (self._foreign and channel.to == REFEREE):
@@ -699,7 +701,8 @@ class Client:
 
     @contextmanager
     def _seen_by(self, channel: Channel) -> Iterator[None]:
-        """Its graph without links, while an upload is made that may not depend on any."""
+        """Its graph without links, while an upload is made that may not depend on any; and of the nodes alone
+        that have their home here, where others' homes count the rest."""
         if channel.links:
             yield
             return
@@ -710,10 +713,19 @@ class Client:
             self.graph[key] = value[:, :0] if key == "edge_index" else value[:0]
         if CROSS_LINKS in graph:
             self.graph[CROSS_LINKS] = graph[CROSS_LINKS][:, :0]
+        if self._counts_once(channel):
+            kept = graph[HOME].bool()
+            for key in graph.node_attrs():
+                self.graph[key] = graph[key][kept]
+            self.graph.num_nodes = int(kept.sum())
         try:
             yield
         finally:
             self.graph, self._linked = graph, None
+
+    def _counts_once(self, channel: Channel) -> bool:
+        """Whether an upload is of nodes that no other client counts; others' code may remember the rest."""
+        return channel.one_holder and HOME in self._own and not self._foreign
 
     def _steps(self, channel: Channel, public: bool) -> dict[str, tuple[Event, ...]]:
         """The noisy steps that an upload is made of, where it is made of nothing else."""

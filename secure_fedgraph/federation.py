@@ -45,6 +45,7 @@ from secure_fedgraph.graph.silos.by_owner import parts_by_owner
 from secure_fedgraph.graph.silos.given import OwnData, are_silos, digest_of_silos, silos_of
 from secure_fedgraph.graph.silos.result import Silos
 from secure_fedgraph.graph.silos.rows import no_test_set
+from secure_fedgraph.privacy.input_dp.labels import HOME
 from secure_fedgraph.privacy.keyed_digest import kept_key, keyed
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import BoundPolicy
@@ -87,6 +88,11 @@ class Federation:
     def names(self) -> tuple[str, ...]:
         """The clients' public names."""
         return tuple(self.owners)
+
+    @property
+    def knows_homes(self) -> bool:
+        """Whether owners know who counts a node that several hold."""
+        return self.holders == 1 or all(HOME in graph for graph in self.owners.values())
 
     @property
     def holders(self) -> int:

@@ -37,6 +37,7 @@ from secure_fedgraph.privacy.binding import PRESENCE
 from secure_fedgraph.privacy.broadcasts import BroadcastLimits
 from secure_fedgraph.privacy.contracts import MAJORITY
 from secure_fedgraph.privacy.dp_sgd import RECORDS, PrivateSteps, check_on_cpu
+from secure_fedgraph.privacy.input_dp.labels import DividedLabels, RandomisedLabels
 from secure_fedgraph.privacy.input_dp.links import DividedLinks, RandomisedLinks
 from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
 from secure_fedgraph.privacy.input_dp.registry import RANDOMIZERS
@@ -378,7 +379,8 @@ class Experiment(BaseModel):
             BadInput: for an unknown policy or setting, or one for a channel that the algorithm does not have.
         """
         noises, protection = dict(multipliers or {}), self.protection
-        name = ON_SUMS if self._on_sums and self.policy == "masked" else self.policy
+        on_sums = self._on_sums and self.policy == "masked" and not self._inputs_carry_budget
+        name = ON_SUMS if on_sums else self.policy
         steps, scores = {"unit": self._record, **self.steps}, SCORES_BY_HAND
         _check_steps_are_known(steps)
         if self.trains_under_noise and "noise" not in steps:
@@ -435,6 +437,8 @@ class Experiment(BaseModel):
     def _randomizer(self, kind: str, epsilon: float) -> InputRandomizer:
         if kind == RandomisedLinks.kind and self._links() == "divided":
             return DividedLinks(epsilon, self.clients)
+        if kind == RandomisedLabels.kind and self._on_sums:
+            return DividedLabels(epsilon)
         return RANDOMIZERS[kind](epsilon, *(self.feature_range if kind == "features" else ()))
 
     def _links(self) -> str | None:

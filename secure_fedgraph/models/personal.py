@@ -53,7 +53,7 @@ class Smoothed:
         return self._features[hops]
 
 
-def fit(graph: Data, released: Tensor, classes: int) -> Model:
+def fit(graph: Data, released: Tensor, classes: int, sure: bool = False) -> Model:
     """A personal model: own regressions, and weights under which own validation nodes are most likely.
 
     The model multiplies what several experts believe about a node: the released model, own ridge regressions
@@ -67,13 +67,16 @@ def fit(graph: Data, released: Tensor, classes: int) -> Model:
         graph: the owner's own, with ``train_mask`` and ``val_mask``.
         released: scores of the released model on it, ``[n, classes]``; their softmax is what it believes.
         classes: how many there are.
+        sure: whether the released model is left out where own validation nodes are not likelier with it by
+            more than one standard error.
 
     Returns:
         ``weights`` ``[experts]``, ``alone`` ``[experts - 1]``; ``own.0`` and ``own.2`` ``[width, classes]``;
         ``network.2.0`` to ``network.2.3``, of :func:`secure_fedgraph.models.perceptron.fit`.
 
     References:
-        Wolpert, Stacked generalization, Neural Networks 1992.
+        Wolpert, Stacked generalization, Neural Networks 1992; Breiman et al., Classification and Regression
+        Trees, 1984, section 3.4 (one standard error).
     """
     model: Model = {}
     smoothed = Smoothed(graph)
@@ -89,7 +92,10 @@ def fit(graph: Data, released: Tensor, classes: int) -> Model:
         beliefs.append(_belief(perceptron.scores(layers, read)))
     held, y = [one[graph.val_mask] for one in beliefs], graph.y[graph.val_mask]
     alone = _weights(held[1:], y) if model else torch.zeros(0)
-    return {WEIGHTS: _weights(held, y), ALONE: alone, **model}
+    weights = _weights(held, y)
+    if sure and model and not _is_likelier(held, weights, alone, y):
+        weights = torch.cat([torch.zeros(1), alone])
+    return {WEIGHTS: weights, ALONE: alone, **model}
 
 
 def scores(model: Model, smoothed: Smoothed, released: Tensor | None, own: bool) -> Tensor:
@@ -156,6 +162,17 @@ def _regression(graph: Data, features: Tensor, classes: int) -> tuple[Tensor, Te
 
 def _loss(belief: Tensor, y: Tensor) -> float:
     return float(F.cross_entropy(belief, y)) if len(y) else 0.0
+
+
+def _is_likelier(beliefs: list[Tensor], weights: Tensor, alone: Tensor, y: Tensor) -> bool:
+    """Whether answers are likelier with the first expert than without, by more than one standard error."""
+    together = torch.stack(beliefs)
+    losses = [
+        F.cross_entropy((w[:, None, None] * experts).sum(0), y, reduction="none")
+        for w, experts in ((weights, together), (alone, together[1:]))
+    ]
+    gain = losses[1] - losses[0]
+    return len(y) > 1 and bool(gain.mean() > gain.std() / math.sqrt(len(y)))
 
 
 def _weights(beliefs: list[Tensor], y: Tensor) -> Tensor:

@@ -405,6 +405,10 @@ class Channel:
             have sent or read is left out, and the verb says who read whom.
         links: whether an upload may depend on links. Where it may not, a client answers on its graph without
             them, and a link pays nothing for the upload.
+        one_holder: whether a node that several clients hold is in the upload of its ``home`` alone. A client
+            whose graph says which nodes have their home there then answers on these, and a node pays once,
+            however many hold it; in other clients' graphs every holder counts. A run decides it by its data,
+            so channels that differ in it alone are the same.
 
     Raises:
         BadInput: for an invalid name or reader, a field of another type or out of range, or sums over units
@@ -430,6 +434,7 @@ class Channel:
     alike: bool = True
     once: bool = False
     links: bool = True
+    one_holder: bool = field(default=False, compare=False)
     without_lost: bool = False
     leak: str = ""
     without_noise: str = ""
@@ -462,6 +467,11 @@ class Channel:
             raise BadInput(
                 f"channel {self.name!r} declares sums over units: its unit is not the client, and its values "
                 "are not exact"
+            )
+        if self.one_holder and (self.unit is not Unit.NODE or self.links):
+            raise BadInput(
+                f"channel {self.name!r}: nodes have a home, and links lead out of it: declare Unit.NODE and "
+                "links=False, or one_holder=False"
             )
         of_links = (self.reveal, self.unit) == (Reveal.NOTHING, Unit.NODE)
         if self.kept and not of_links:

@@ -322,7 +322,10 @@ def channels_of(
     budget: Budget | None = None,
 ) -> tuple[Channel, ...]:
     """Every channel that a run opens, the referee's included."""
-    channels = (*algorithm.in_use, *federation.referee.channels(algorithm))
+    in_use = algorithm.in_use
+    if not federation.knows_homes:  # then every holder counts a node
+        in_use = tuple(replace(one, one_holder=False) for one in in_use)
+    channels = (*in_use, *federation.referee.channels(algorithm))
     if evaluation == "referee":
         return channels
     # there is no referee, so a request in its name is not answered

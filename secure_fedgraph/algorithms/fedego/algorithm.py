@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from secure_fedgraph.algorithm import Form, State
+from secure_fedgraph.algorithm import Algorithm, Form, State
 from secure_fedgraph.algorithms.fedego import batches, clients, server
+from secure_fedgraph.algorithms.fedego.class_mashes import FedEgoSums
 from secure_fedgraph.algorithms.fedego.settings import FedEgoSettings
 from secure_fedgraph.algorithms.fedego.state import (
     SEED,
@@ -68,6 +69,8 @@ class FedEgo(NodeClassifier):
     clients: ClassVar[Mapping[str, int]] = {"cora": 5, "citeseer": 5, "dblp": 10}
     Settings: ClassVar[type[FedEgoSettings]] = FedEgoSettings
     settings: FedEgoSettings
+    class_sums: ClassVar[bool] = True
+    """Whether :class:`FedEgoSums` stands for it under a budget; a subclass says so itself."""
     settings_elsewhere: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(
             ("rules", "caps", "filled", "clip", "label_clip", "reduction", "mash_rounds"), "fedego-node"
@@ -86,6 +89,11 @@ class FedEgo(NodeClassifier):
     EGOS_ACROSS = Channel("egos_across", Reveal.SUM, Unit.NODE)
     MIX = Channel("mix", Reveal.NOTHING)
     PERSONAL = Channel("personal_model", Reveal.EACH, to="referee")
+
+    def on_sums(self, unit: str) -> Algorithm:
+        """For one node or label: :class:`FedEgoSums`, unless any setting is by hand."""
+        stands = vars(type(self)).get("class_sums") and unit in (Unit.NODE, Unit.LABEL)
+        return FedEgoSums() if stands and not self.by_hand else self
 
     # --- Algorithm 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -40,6 +41,7 @@ class FedEgoNode(KeptMashes):
     summary = "FedEgo with mashes that one node moves by a known amount: noise protects a node (--unit node)"
     Settings = FedEgoNodeSettings
     settings: FedEgoNodeSettings
+    class_sums: ClassVar[bool] = True
 
     @property
     def mash_channel(self) -> Channel:

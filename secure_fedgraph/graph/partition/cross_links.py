@@ -18,7 +18,8 @@ def note_cross_links(graph: Data, owners: Sequence[Data]) -> None:
 
     - ``cross_links [2, C]``: its own node, numbered as in its part, and the id (``node_id``) of a neighbour
       that some other owner holds and it does not; ascending;
-    - ``home [n]``: whether this owner counts the node in others' sums: the first of a node's holders does.
+    - ``home [n]``: whether this owner counts the node in sums of all owners: the first that trains on it
+      does, and where nobody does the first that holds it.
 
     Links to nodes that nobody holds, such as a test graph apart, are in no part.
 
@@ -34,8 +35,10 @@ def note_cross_links(graph: Data, owners: Sequence[Data]) -> None:
     """
     nodes = int(graph.num_nodes or 0)
     home = torch.full((nodes,), -1)
-    for number in reversed(range(len(owners))):
-        home[owners[number].node_id] = number
+    for training in (False, True):
+        for number, own in reversed(list(enumerate(owners))):
+            mask = own.get("train_mask") if training else None
+            home[own.node_id if mask is None else own.node_id[mask]] = number
     links = undirected_links(graph.edge_index)
     held = home >= 0
     for number, own in enumerate(owners):

@@ -9,11 +9,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.privacy.accounting.epsilon import Event, OneHolderRelease
 from secure_fedgraph.privacy.input_dp import randomizer
 from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer, flip_threshold
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
+
+HOME = "home"
+"""The entry of an owner's graph that says which of its nodes it counts for all that hold them."""
 
 
 @dataclass(frozen=True)
@@ -74,3 +79,42 @@ class RandomisedLabels(InputRandomizer):
         shift = np.where(lie < np.uint64(flip_threshold(self.epsilon, classes - 1)), 1 + which % others, 0)
         randomised = (y + torch.from_numpy(shift.astype(np.int64))) % classes
         return torch.where(y >= 0, randomised, y)
+
+
+@dataclass(frozen=True)
+class DividedLabels(RandomisedLabels):
+    """The same where several clients hold the same nodes: a node's label is its home's alone to tell.
+
+    The client where a node has its home (``home [nodes]`` of its graph) randomises the label; every other
+    holder takes any class, evenly and without a look at it.
+
+    Guarantees:
+        - a label of any number of holders is one client's answer: one epsilon in all.
+
+    Needs:
+        graphs that say which nodes have their home there, each at one client.
+
+    Args:
+        epsilon: of one label, all its holders together.
+        homes: True; what tells its settings from those of the labels that each holder randomises.
+    """
+
+    homes: bool = True
+
+    def randomize(self, graph: Data, classes: int) -> Tensor:
+        """Labels ``[nodes]``; anything of nodes that have their home elsewhere.
+
+        Raises:
+            BadInput: for a graph that does not say which have it here.
+        """
+        if HOME not in graph:
+            raise BadInput("labels are told by a node's home, and the graph has no home: give each node one")
+        told = super().randomize(graph, classes)
+        elsewhere = ~graph[HOME].bool() & (told >= 0)
+        count = int(elsewhere.sum())
+        drawn = torch.from_numpy((randomizer.coins(count) % np.uint64(classes)).astype(np.int64))
+        return told.masked_scatter(elsewhere, drawn)
+
+    def costs(self) -> dict[str, tuple[Event, ...]]:
+        """The cost by unit: whoever else holds a node releases nothing about its label."""
+        return {**super().costs(), self.unit: (OneHolderRelease(self.epsilon),)}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from secure_fedgraph.privacy.input_dp.features import MultiBitFeatures
-from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
+from secure_fedgraph.privacy.input_dp.labels import DividedLabels, RandomisedLabels
 from secure_fedgraph.privacy.input_dp.links import DividedLinks, RandomisedLinks
 from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
 
@@ -20,7 +20,8 @@ def randomizer_of(config: Mapping[str, Any]) -> InputRandomizer:
     """The inverse of :meth:`~secure_fedgraph.privacy.input_dp.randomizer.InputRandomizer.to_config`."""
     settings = dict(config)
     kind = RANDOMIZERS[settings.pop("kind")]
-    return (DividedLinks if kind is RandomisedLinks and "clients" in settings else kind)(**settings)
+    divided: dict[str, type[InputRandomizer]] = {"clients": DividedLinks, "homes": DividedLabels}
+    return next((divided[key] for key in divided if key in settings), kind)(**settings)
 
 
 def in_order(randomizers: tuple[InputRandomizer, ...]) -> tuple[InputRandomizer, ...]:

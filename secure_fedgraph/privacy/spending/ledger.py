@@ -63,6 +63,7 @@ class Charge:
         steps: unit -> the noisy training steps that the upload is made of, where it is made of nothing else;
             they hold against every reader.
         computational: whether the noise's whole amount rests on secure aggregation.
+        one_holder: whether a node that several clients hold is in one client's uploads alone.
         data: digest of the client's own data, so that two owners never share one name's budget. A ledger
             writes it under a key of its own.
     """
@@ -77,6 +78,7 @@ class Charge:
     releases: Releases = field(default_factory=dict)
     steps: Releases = field(default_factory=dict)
     computational: bool = False
+    one_holder: bool = False
     data: str = ""
 
     def __hash__(self) -> int:
@@ -93,7 +95,8 @@ class Charge:
     @property
     def cost(self) -> Cost:
         """The part of it that counts."""
-        return Cost(self.unit, self.relation, frozenset(self.releases.items()), frozenset(self.steps.items()))
+        releases, steps = frozenset(self.releases.items()), frozenset(self.steps.items())
+        return Cost(self.unit, self.relation, releases, steps, self.one_holder)
 
     def to_line(self) -> str:
         """One line of JSON."""
@@ -127,6 +130,7 @@ class Charge:
             releases=events(entry.releases),
             steps=events(entry.steps),
             computational=entry.computational,
+            one_holder=entry.one_holder,
             data=entry.data,
         )
 
@@ -139,6 +143,7 @@ class Cost:
     relation: str
     releases: frozenset[tuple[str, tuple[Event, ...]]]
     steps: frozenset[tuple[str, tuple[Event, ...]]]
+    one_holder: bool = False
 
     def at(self, unit: str, reader: str, holders: int) -> tuple[Event, ...] | None:
         """The events at a unit against a reader; None where it is touched without noise.
@@ -146,8 +151,11 @@ class Cost:
         A smaller unit that one client holds can move the client's upload between any two points within the
         clip: twice the distance to zero. Where ``holders`` clients may hold the unit, as many uploads move so
         far. So noise that was scaled to a client's zeroed upload is worth ``1 / (2 * holders)`` of its
-        multiplier, and noise for one upload's graphs or nodes ``1 / holders``.
+        multiplier, and noise for one upload's graphs or nodes ``1 / holders``; with ``one_holder`` one of
+        them counts a node, with all that is its own.
         """
+        if self.one_holder and unit in (Unit.NODE, *OF_NODES):
+            holders = 1
         steps = dict(self.steps)
         if unit in steps:
             several = holders if unit != Unit.CLIENT else 1

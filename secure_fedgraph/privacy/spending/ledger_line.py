@@ -41,5 +41,7 @@ class LedgerLine(BaseModel):
     """Unit -> the noisy training steps that the upload is made of."""
     computational: bool = False
     """Whether the noise's whole amount rests on secure aggregation."""
+    one_holder: bool = False
+    """Whether a node that several clients hold is in one client's uploads alone."""
     data: str = ""
     """A digest of the client's own data, under a key that the owner keeps."""

@@ -313,7 +313,8 @@ def _charged(
             taken[Unit.EDGE] = ()
         if steps is not None and one.channel.trained:
             taken[steps.unit] = steps.events(occurrences, one.bind_context.relation, WIDTH)
-        yield name, Cost(one.unit.value, one.relation, releases, frozenset(taken.items())), uses[name]
+        once = one.channel.one_holder
+        yield name, Cost(one.unit.value, one.relation, releases, frozenset(taken.items()), once), uses[name]
     for randomizer in bound.randomizers:
         costs = frozenset(randomizer.costs().items())
         yield randomizer.kind, Cost(randomizer.unit, bound.policy.relation, frozenset(), costs), 1

@@ -1,0 +1,161 @@
+"""FedEgo under a budget: a node that several owners hold is counted by one of them, and it is said."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+import secure_fedgraph as sfg
+from secure_fedgraph.algorithms.fedego.class_mashes import FedEgoSums
+from secure_fedgraph.algorithms.fedridge.algorithm import CLASSES, NOISE
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.experiment.config import Experiment
+from secure_fedgraph.experiment.results import in_form, lead, make_federation
+from secure_fedgraph.forms import FormWarning
+from secure_fedgraph.privacy.accounting.epsilon import OneHolderRelease
+from secure_fedgraph.privacy.input_dp import randomizer
+from secure_fedgraph.privacy.input_dp.labels import DividedLabels
+from secure_fedgraph.privacy.input_dp.registry import randomizer_of
+from secure_fedgraph.privacy.spending.ledger import Ledger
+from secure_fedgraph.protocol import Channel, Reveal, Unit
+
+SPLIT = {"local_tests": 20}
+LARGE = {"nodes": 300, "features": 150}
+
+
+@pytest.fixture
+def federation() -> sfg.Federation:
+    return sfg.federate("synthetic-citation", clients=3, partition="label_skew", split=SPLIT, **LARGE)
+
+
+def mashes(federation: sfg.Federation) -> torch.Tensor:
+    run = sfg.train(FedEgoSums(second_moments="own", target_norm=1.0), federation, "plaintext", rounds=1)
+    return run.state[CLASSES]
+
+
+def budgeted(
+    federation: sfg.Federation, algorithm: sfg.Algorithm | None = None, epsilon: float = 8.0
+) -> sfg.Run:
+    with pytest.warns(FormWarning, match="each node is by itself and at one"):
+        return sfg.train(
+            algorithm or sfg.FedEgo(),
+            federation,
+            "distributed_dp",
+            budget=sfg.Budget(epsilon, 1e-5, "node"),
+            rounds=2,
+        )
+
+
+def test_each_node_has_one_home_which_trains_on_it_where_anybody_does(federation) -> None:
+    owners = federation.owners.values()
+    held = torch.cat([one.node_id for one in owners])
+    at_home = torch.cat([one.node_id[one.home] for one in owners])
+    trained = torch.cat([one.node_id[one.train_mask] for one in owners])
+    trained_at_home = torch.cat([one.node_id[one.home & one.train_mask] for one in owners])
+    assert len(held) > len(held.unique())
+    assert at_home.sort().values.tolist() == held.unique().tolist()
+    assert trained_at_home.sort().values.tolist() == trained.unique().tolist()
+
+
+def test_a_node_that_all_owners_hold_moves_the_mashes_by_one_record(federation) -> None:
+    """Real neighbours: the node goes from every owner, whose other nodes stay as they are."""
+    whole, owners = mashes(federation), list(federation.owners.values())
+    trained, count = torch.cat([one.node_id[one.train_mask] for one in owners]).unique(return_counts=True)
+    shared = trained[count == len(owners)][:4].tolist()
+    assert shared
+    for node in shared:
+        masks = [one.train_mask.clone() for one in owners]
+        for one in owners:
+            one.train_mask &= one.node_id != node
+        moved = float((mashes(federation) - whole).norm())
+        for one, mask in zip(owners, masks, strict=True):
+            one.train_mask = mask
+        assert 0.9 < moved <= 1 + 1e-4
+
+
+def test_owners_that_know_no_homes_add_the_noise_of_all_holders(federation) -> None:
+    known = budgeted(federation)
+    for one in federation.owners.values():
+        del one.home
+    unknown = budgeted(federation)
+    assert [run.privacy()["node"]["holders"] for run in (known, unknown)] == [3, 3]
+    assert all(7.9 < float(run.privacy()["node"]["epsilon"]) <= 8 for run in (known, unknown))
+    noises = [float(run.algorithm.released(run.state)[NOISE]) for run in (known, unknown)]
+    assert noises[1] / noises[0] == pytest.approx(3, rel=0.01)
+
+
+def test_a_channel_with_links_has_no_homes() -> None:
+    with pytest.raises(BadInput, match="one_holder"):
+        Channel("sums", Reveal.SUM, Unit.NODE, one_holder=True)
+
+
+def test_what_a_run_charges_is_read_back_from_its_ledger(federation, tmp_path) -> None:
+    algorithm = FedEgoSums(second_moments="own", target_norm=1.0)
+    policy = sfg.policies.distributed_dp(norm=1.0, multiplier=5.0)
+    sfg.train(algorithm, federation, policy, rounds=1, ledger=tmp_path / "ledger.jsonl")
+    costs = [cost for name in federation.names for cost in Ledger(tmp_path / "ledger.jsonl").costs_of(name)]
+    assert costs and all(cost.one_holder for cost in costs)
+    alone = {unit: costs[0].at(unit, "server", 1) for unit in ("node", "label")}
+    assert all(costs[0].at(unit, "server", 3) == events for unit, events in alone.items())
+    assert costs[0].at("graph", "server", 3) is None
+
+
+@pytest.mark.parametrize("algorithm", [sfg.FedEgo, sfg.FedEgoNode])
+def test_the_family_takes_the_form_and_sends_mashes_once(federation, algorithm) -> None:
+    run = budgeted(federation, algorithm(), epsilon=64.0)
+    assert run.algorithm.name == "fedego-sums" and run.form["mash"] == "class"
+    assert float(run.privacy()["edge"]["epsilon"]) == 0
+    assert run.accuracy["global"] > 0.5
+    assert run.accuracy["personal"] >= run.accuracy["own"] - 0.05
+
+
+def test_settings_by_hand_and_other_units_keep_the_family_as_it_is() -> None:
+    by_hand = sfg.FedEgo(batch=8)
+    assert by_hand.on_sums("node") is by_hand
+    for unit in ("edge", "client", "feature"):
+        assert sfg.FedEgo().on_sums(unit).name == "fedego"
+    released = sfg.FedEgoReleased()
+    assert released.on_sums("node") is released
+
+
+@pytest.mark.parametrize("true", [0, 1, 2])
+def test_a_label_is_told_by_its_home_alone_whatever_the_coins(monkeypatch, true: int) -> None:
+    """For each pair of coins: an owner that is not the home says the same whatever its label is."""
+    graph = Data(y=torch.tensor([0, true, -1]), home=torch.tensor([True, False, False]))
+    said = []
+    for coin in range(3):
+        monkeypatch.setattr(
+            randomizer, "coins", lambda count, c=coin: torch.full((count,), c).numpy().astype("u8")
+        )
+        said.append(DividedLabels(50.0).randomize(graph, 3).tolist())
+    assert [one[1] for one in said] == [0, 1, 2]
+    assert all(one[2] == -1 for one in said)
+
+
+def test_labels_of_homes_are_charged_once_and_refused_without_any() -> None:
+    one = DividedLabels(2.0)
+    assert one.costs()["label"] == (OneHolderRelease(2.0),)
+    assert randomizer_of(one.to_config()) == one
+    with pytest.raises(BadInput, match="home"):
+        one.randomize(Data(y=torch.tensor([0, 1])), 2)
+
+
+@pytest.mark.parametrize(("policy", "unit"), [("masked", "node"), ("strictest", "node"), ("masked", "label")])
+def test_the_command_says_the_form_in_its_first_line(policy: str, unit: str) -> None:
+    experiment = Experiment(
+        algorithm="fedego",
+        data="synthetic-citation",
+        dataset=LARGE,
+        split=SPLIT,
+        partition="label_skew",
+        clients=3,
+        policy=policy,
+        epsilon=4,
+        unit=unit,
+    )
+    federation = make_federation(experiment)
+    assert "training.mash=class" in lead(experiment, in_form(experiment, federation), federation)
+    made = experiment.make_policy()
+    assert made.steps is None
+    assert [type(one) for one in made.randomizers] == ([DividedLabels] if unit == "label" else [])
