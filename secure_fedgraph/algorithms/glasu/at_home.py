@@ -78,9 +78,9 @@ class GlasuAtHome(VerticalServer):
     With ``sends=columns`` each owner mixes its columns by a random matrix of its own, which it throws away,
     and everybody is given the sum: GLASU's first layer, aggregated once and not trained. With
     ``sends=labels`` labels travel: in each step an owner takes means over its own links, and everybody is
-    given the mean over owners. Then each owner fits a ridge regression of its labels on its own columns beside what it was given,
-    smoothed over its own links (its graph layers, without weights between them); with ``sends=labels`` it
-    adds what travelling labels say.
+    given the mean over owners. Then each owner fits a ridge regression of its labels on its own columns
+    beside what it was given, smoothed over its own links (its graph layers, without weights between them);
+    with ``sends=labels`` it adds what travelling labels say.
 
     Guarantees:
         - with ``sends=columns`` nothing that is sent depends on a link or a label, with ``sends=labels``
