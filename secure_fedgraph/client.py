@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import logging
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -701,23 +702,28 @@ class Client:
 
     @contextmanager
     def _seen_by(self, channel: Channel) -> Iterator[None]:
-        """Its graph without links, while an upload is made that may not depend on any; and of the nodes alone
+        """Its graph without what an upload may not depend on, while the upload is made; and of the nodes alone
         that have their home here, where others' homes count the rest."""
-        if channel.links:
+        if not channel.unread:
             yield
             return
         self._linked = graph = self.graph
         self.graph = copy.copy(graph)
-        for key in graph.edge_attrs():
+        for key in () if channel.links else graph.edge_attrs():
             value = graph[key]
             self.graph[key] = value[:, :0] if key == "edge_index" else value[:0]
-        if CROSS_LINKS in graph:
+        if CROSS_LINKS in graph and not channel.links:
             self.graph[CROSS_LINKS] = graph[CROSS_LINKS][:, :0]
         if self._counts_once(channel):
             kept = graph[HOME].bool()
             for key in graph.node_attrs():
                 self.graph[key] = graph[key][kept]
             self.graph.num_nodes = int(kept.sum())
+        if not channel.labels:
+            y = self.graph.y
+            self.graph.y = torch.full_like(y, math.nan if y.is_floating_point() else -1)
+        if not channel.features:
+            self.graph.x = torch.zeros_like(self.graph.x)
         try:
             yield
         finally:
@@ -734,8 +740,8 @@ class Client:
         taken = taken if public else {}
         # what is computed from randomised inputs costs nothing more
         no_cost: dict[str, tuple[Event, ...]] = {one.unit: () for one in self._policy.randomizers}
-        if not channel.links and not self._foreign:  # others' code may have kept links in its memory
-            no_cost[Unit.EDGE] = ()
+        if not self._foreign:  # others' code may have kept what it has seen in its memory
+            no_cost |= dict.fromkeys(channel.unread, ())
         return {**no_cost, **taken}
 
     def _given(self, given: wire.Tree, scope: Scope) -> tuple[dict[str, Any], str, int]:

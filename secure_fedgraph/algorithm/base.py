@@ -268,6 +268,16 @@ class Algorithm:
         """
         return self
 
+    def untouched_by(self, unit: str) -> Algorithm:
+        """What runs in its place where nothing that is sent may depend on one unit; itself by default.
+
+        Such a unit's epsilon is 0, without noise.
+
+        Args:
+            unit: what a budget is for.
+        """
+        return self
+
     def under_budget(
         self, epsilon: float, delta: float, unit: str, schema: Schema, sizes: Mapping[str, int]
     ) -> Self:

@@ -302,6 +302,8 @@ class Experiment(BaseModel):
             raise unknown_name(f"setting of {self.algorithm}", f"training.{key}", _dotted("training", kind))
         if self._on_sums:
             return kind(**self.training).on_sums(self.unit)
+        if self._untouched:
+            return kind(**self.training).untouched_by(self.unit)
         links = self._links()
         chosen = {} if links is None or "links" in self.training else {"links": links}
         return kind(**self._clip_of(kind), **chosen, **self.training)
@@ -400,7 +402,8 @@ class Experiment(BaseModel):
         if self.relation == Relation.ADD_REMOVE and "links" not in self.randomised_kinds:
             raise BadInput(PRESENCE + " (add-remove is for the links that --unit edge randomises)")
         policy = make_policy(name, protection, self.relation)
-        kind = type(self.make_algorithm()) if self._on_sums else algorithm_named(self.algorithm)
+        formed = self._on_sums or self._untouched
+        kind = type(self.make_algorithm()) if formed else algorithm_named(self.algorithm)
         policy.check_amounts(kind.channel_names(), self.algorithm)
         # also where the recipe knows none, as masks do: what is asked for is kept to, or refused
         if self.randomised_kinds:
@@ -424,7 +427,7 @@ class Experiment(BaseModel):
     def randomised_kinds(self) -> tuple[str, ...]:
         """The kinds of what clients randomise: those that are set, and the one that a budget is about where
         the policy has no noise of its own."""
-        about = self.unit if self.epsilon is not None and not self._noised else None
+        about = self.unit if self.epsilon is not None and not (self._noised or self._untouched) else None
         return tuple(
             k for k, kind in RANDOMIZERS.items() if getattr(self, k) is not None or kind.unit == about
         )
@@ -462,21 +465,33 @@ class Experiment(BaseModel):
         """Whether clients take noisy steps: where they are set, or a budget is about less than a client and
         the policy has no noise of its own."""
         wanted = self.epsilon is not None and self.unit in RECORDS and not self._noised
-        return bool(self.steps) or (wanted and not self._on_sums)
+        return bool(self.steps) or (wanted and not (self._on_sums or self._untouched))
 
     @property
     def _on_sums(self) -> bool:
         """Whether the algorithm has a form for the budget whose noise is on sums over all clients."""
+        if self.policy not in SUMMED or self.silos or self.kind != GraphDataset.kind:
+            return False
+        made = self._configured
+        return made is not None and made.on_sums(self.unit) is not made
+
+    @property
+    def _untouched(self) -> bool:
+        """Whether the algorithm has a form that sends nothing that depends on the budget's unit."""
+        made = None if self._noised else self._configured
+        return made is not None and made.untouched_by(self.unit) is not made
+
+    @property
+    def _configured(self) -> Algorithm | None:
+        """The algorithm before a budget gives it a form; None where it gives none: noise is set by hand."""
         by_hand = self.steps or "multiplier" in self.protection
         randomised = any(getattr(self, kind) is not None for kind in RANDOMIZERS)
-        if self.epsilon is None or by_hand or randomised or self.policy not in SUMMED or self.silos:
-            return False
-        kind = algorithm_named(self.algorithm).of_kind(self.kind)
+        if self.epsilon is None or by_hand or randomised:
+            return None
         try:
-            made = kind(**self.training)
+            return algorithm_named(self.algorithm).of_kind(self.kind)(**self.training)
         except SecureFedGraphError:  # making the algorithm says why
-            return False
-        return self.kind == GraphDataset.kind and made.on_sums(self.unit) is not made
+            return None
 
     def with_policy(self, policy: str, by_default: bool = True) -> Experiment:
         """This experiment with another policy, as one row of several.
@@ -513,7 +528,7 @@ class Experiment(BaseModel):
             by_hand = "noise" in self.steps
         elif self._inputs_carry_budget:
             by_hand = getattr(self, self._inputs_carry_budget) is not None
-        return self.epsilon is not None and not by_hand
+        return self.epsilon is not None and not by_hand and not self._untouched
 
     @property
     def adds_noise(self) -> bool:

@@ -405,6 +405,8 @@ class Channel:
             have sent or read is left out, and the verb says who read whom.
         links: whether an upload may depend on links. Where it may not, a client answers on its graph without
             them, and a link pays nothing for the upload.
+        labels: the same of labels: a client answers as if it knew none.
+        features: the same of nodes' features: a client answers as if all were 0.
         one_holder: whether a node that several clients hold is in the upload of its ``home`` alone. A client
             whose graph says which nodes have their home there then answers on these, and a node pays once,
             however many hold it; in other clients' graphs every holder counts. A run decides it by its data,
@@ -434,6 +436,8 @@ class Channel:
     alike: bool = True
     once: bool = False
     links: bool = True
+    labels: bool = True
+    features: bool = True
     one_holder: bool = field(default=False, compare=False)
     without_lost: bool = False
     leak: str = ""
@@ -479,6 +483,16 @@ class Channel:
                 f"channel {self.name!r}: sums over links stay in the client, one a node: declare "
                 "Reveal.NOTHING and Unit.NODE"
             )
+
+    @property
+    def unread(self) -> tuple[Unit, ...]:
+        """The units that no upload may depend on, so that one of them pays nothing.
+
+        >>> Channel("rows", Reveal.SUM, links=False, labels=False).unread
+        ('edge', 'label')
+        """
+        read = {Unit.EDGE: self.links, Unit.LABEL: self.labels, Unit.FEATURE: self.features}
+        return tuple(unit for unit, may in read.items() if not may)
 
     def _check_function(self, work: object) -> None:
         if not isfunction(work):

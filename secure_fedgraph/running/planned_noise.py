@@ -198,6 +198,7 @@ def check_any_noise(bound: BoundPolicy, budget: Budget) -> None:
     if bound.steps is not None or bound.randomizers:
         return
     sent = [one for one in bound.bounds.values() if one.protection not in (REFEREE_PROTECTION, NO_UPLOAD)]
+    sent = [one for one in sent if budget.unit not in one.channel.unread]
     if sent and not any(stage.noise() is not None for one in sent for stage in one.stages):
         raise BadInput(
             f"budget of epsilon {budget.epsilon:g}: {bound.policy.name} adds no noise, and train() plans "

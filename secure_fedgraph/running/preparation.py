@@ -301,9 +301,13 @@ def fitted(
 def _under_budget(
     algorithm: Algorithm, policy: Policy, federation: Federation, budget: Budget | None
 ) -> Algorithm:
-    """The form that suits a budget, where the policy's noise is on sums."""
+    """The form that suits a budget, where the policy's noise is on sums, or where it has none."""
     if budget is None or policy.steps is not None:
         return algorithm
+    if not policy.randomizers and not any(
+        _adds_noise(policy, one, federation.names) for one in algorithm.in_use
+    ):
+        algorithm = algorithm.untouched_by(budget.unit)
     on_sums = algorithm.on_sums(budget.unit)
     if on_sums is not algorithm and not all(
         _adds_noise(policy, one, federation.names) for one in on_sums.in_use

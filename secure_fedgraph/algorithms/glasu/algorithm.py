@@ -8,8 +8,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from secure_fedgraph.algorithm import Form, State
+from secure_fedgraph.algorithm import Algorithm, Form, State
 from secure_fedgraph.algorithms.glasu import expected_fields
+from secure_fedgraph.algorithms.glasu.at_home import GlasuAtHome
 from secure_fedgraph.algorithms.glasu.channels import BACKWARD, HIDDEN, LINKS, SAMPLE, STEP
 from secure_fedgraph.algorithms.glasu.iteration import Iteration
 from secure_fedgraph.algorithms.glasu.server import VerticalServer
@@ -63,6 +64,14 @@ class Glasu(VerticalServer):
         "aggregation": "glasu-concat",
         "carried": "glasu-concat",
     }
+
+    def untouched_by(self, unit: str) -> Algorithm:
+        """:class:`GlasuAtHome` for a part of a node, or a node, unless settings by hand are of training."""
+        if type(self) is not Glasu or self.by_hand.keys() - {"accept_two_clients"}:
+            return self
+        home = GlasuAtHome(**self.by_hand)
+        formed = home.untouched_by(unit)
+        return self if formed is home else formed
 
     def takes(self, channel: str, schema: Schema) -> Expected | None:
         """The iteration's task, with index sets, aggregates or gradients where they are due."""

@@ -79,10 +79,13 @@ def plan(
         BadInput: for shares of unknown channels, or that are not positive.
     """
     sent = [c for c in channels if c.to != "referee" and (c.reveal is not Reveal.NOTHING or c.kept)]
-    if budget.unit == Unit.EDGE and sent and not any(c.links for c in sent):
+    blind = {c.name for c in sent if budget.unit in c.unread}
+    if sent and len(blind) == len(sent):
+        one = "link" if budget.unit == Unit.EDGE else budget.unit
         raise BadInput(
-            f"epsilon = {budget.epsilon:g}, unit = edge: nothing that clients send depends on a link, so an "
-            "edge's epsilon is 0 without noise: leave epsilon out, or give unit=node"
+            f"epsilon = {budget.epsilon:g}, unit = {budget.unit}: nothing that clients send depends on a "
+            f"{one}, so {'an' if budget.unit == Unit.EDGE else 'a'} {budget.unit}'s epsilon is 0 without "
+            "noise: leave epsilon out, or give unit=node"
         )
     trial = make({})
     trained = trial.steps is not None and trial.steps.unit == budget.unit
@@ -99,7 +102,6 @@ def plan(
     samples = [(c.name, c.unit_contribution) for c in sent]
     rates = {name: one.rate for name, one in samples if isinstance(one, UnitContributionSampled)}
     # what costs the unit nothing has as little noise as its policy can add
-    blind = {c.name for c in sent if budget.unit == Unit.EDGE and not c.links}
     relative_multipliers = {
         n: FREE if n in blind else rates.get(n, 1.0) * math.sqrt((1 if n in once else asked[n]) / parts[n])
         for n in budgeted
@@ -309,8 +311,7 @@ def _charged(
             continue
         releases, steps = frozenset(one.releases(WIDTH).items()), bound.steps
         taken: dict[str, tuple[Event, ...]] = {**one.smaller_and_larger(WIDTH), **free}
-        if not one.channel.links:
-            taken[Unit.EDGE] = ()
+        taken |= dict.fromkeys(one.channel.unread, ())
         if steps is not None and one.channel.trained:
             taken[steps.unit] = steps.events(occurrences, one.bind_context.relation, WIDTH)
         once = one.channel.one_holder
