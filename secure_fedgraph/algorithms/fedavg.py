@@ -9,6 +9,7 @@ from pydantic import Field
 from torch import nn
 
 from secure_fedgraph.algorithm import Algorithm, State
+from secure_fedgraph.algorithms.fedridge.forms import FedAvgMoments
 from secure_fedgraph.algorithms.fedsgd.graph_sage import FedSageSteps
 from secure_fedgraph.algorithms.training import adaptive_clip
 from secure_fedgraph.algorithms.training.local_training import fit
@@ -48,17 +49,20 @@ class FedAvg(NodeClassifier):
     kinds: ClassVar[tuple[str, ...]] = ("node", "graph")
     devices: ClassVar[tuple[str, ...]] = DEVICES
     steps_on_sums: ClassVar[bool] = True
-    """Whether :class:`FedSageSteps` stands for it under a node's budget; a subclass says so itself."""
+    """Whether another form stands for it under a node's or a graph's budget; a subclass says so itself."""
     UPDATE = Channel("update", Reveal.SUM, trained=True, gives_model=True)
     Settings: ClassVar[type[TrainingSettings]] = AveragingSettings
 
     def on_sums(self, unit: str) -> Algorithm:
-        """For one node: :class:`FedSageSteps`, unless settings by hand are of local training.
+        """For one node :class:`FedSageSteps`, for one graph :class:`FedAvgMoments`.
 
-        With a step a round a proximal term pulls nowhere, so it is FedProx's form too.
+        Itself where settings by hand are of local training. With a step a round, or one exchange, a proximal
+        term pulls nowhere, so these are FedProx's forms too.
         """
         own = self._make is not None or self.learns_links or not vars(type(self)).get("steps_on_sums")
         by_hand = dict(self.by_hand)
+        if unit == Unit.GRAPH:
+            return self if own or by_hand.keys() - {"mu"} else FedAvgMoments()
         if own or unit != Unit.NODE or by_hand.keys() - {"hidden", "fanout", "network", "mu"}:
             return self
         if self.settings.network != "sage" or ("fanout" in by_hand and not self.settings.trains_alone):

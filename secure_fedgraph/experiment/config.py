@@ -447,7 +447,8 @@ class Experiment(BaseModel):
             made = kind(**self.training)
         except SecureFedGraphError:  # making the algorithm says why
             return False
-        return self.kind == GraphDataset.kind and made.on_sums(self.unit) is not made
+        on_sums = made.on_sums(self.unit)
+        return on_sums is not made and self.kind in on_sums.kinds
 
     def with_policy(self, policy: str, by_default: bool = True) -> Experiment:
         """This experiment with another policy, as one row of several.
