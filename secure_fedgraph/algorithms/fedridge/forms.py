@@ -111,14 +111,7 @@ class ApflGateMoments(FedAvgMoments):
     @PERSONAL.answer
     def personal_model(self, client: ClientContext, given: State) -> Upload:
         """The personal model, for the referee."""
-        return Upload({WEIGHTS: self.personal_weights(client, given[WEIGHTS])})
-
-    def personal_weights(self, client: ClientContext, shared: Tensor) -> Tensor:
-        """What an owner predicts with: :func:`~secure_fedgraph.algorithms.fedridge.at_home.personal`."""
-        graph, norm = client.graph, self._contribution.targets
-        z, t = self.records(graph, client.schema), ridge.targets(graph.y, client.schema.classes, norm)
-        train, held = graph.train_mask, graph.val_mask
-        return at_home.personal(shared, z[train], t[train], z[held], t[held])
+        return Upload({WEIGHTS: personal_weights(self, client, given[WEIGHTS])})
 
     def predictions(
         self, state: State, round: RoundApi, inputs: Data, schema: Schema
@@ -129,5 +122,17 @@ class ApflGateMoments(FedAvgMoments):
 
     def scores_at_home(self, client: ClientContext, params: State) -> Tensor:
         """Of the personal model."""
-        own: dict[str, Any] = {WEIGHTS: self.personal_weights(client, params[WEIGHTS])}
+        own: dict[str, Any] = {WEIGHTS: personal_weights(self, client, params[WEIGHTS])}
         return self.predict(own, client.graph, client.schema)
+
+
+def personal_weights(algorithm: FedAvgMoments, client: ClientContext, shared: Tensor) -> Tensor:
+    """What an owner predicts with: :func:`~secure_fedgraph.algorithms.fedridge.at_home.personal`.
+
+    Args:
+        shared: weights that it was given, ``[width, classes]``.
+    """
+    graph, norm = client.graph, algorithm.settings.target_norm or algorithm.target_norm
+    z, t = algorithm.records(graph, client.schema), ridge.targets(graph.y, client.schema.classes, norm)
+    train, held = graph.train_mask, graph.val_mask
+    return at_home.personal(shared, z[train], t[train], z[held], t[held])
