@@ -702,8 +702,10 @@ class Client:
 
     @contextmanager
     def _seen_by(self, channel: Channel) -> Iterator[None]:
-        """Its graph without what an upload may not depend on, while the upload is made; and of the nodes alone
-        that have their home here, where others' homes count the rest."""
+        """Its graph without what an upload may not depend on, while the upload is made.
+
+        And of the nodes alone that have their home here, where others' homes count the rest.
+        """
         if not channel.unread:
             yield
             return

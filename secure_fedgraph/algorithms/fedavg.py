@@ -9,6 +9,7 @@ from pydantic import Field
 from torch import nn
 
 from secure_fedgraph.algorithm import Algorithm, State
+from secure_fedgraph.algorithms.fedridge.forms import FedAvgMoments
 from secure_fedgraph.algorithms.fedsgd.graph_sage import FedSageSteps
 from secure_fedgraph.algorithms.training import adaptive_clip
 from secure_fedgraph.algorithms.training.local_training import fit
@@ -48,20 +49,24 @@ class FedAvg(NodeClassifier):
     kinds: ClassVar[tuple[str, ...]] = ("node", "graph")
     devices: ClassVar[tuple[str, ...]] = DEVICES
     steps_on_sums: ClassVar[type[FedSageSteps] | None] = FedSageSteps
-    """What stands for it under a node's budget; a subclass says so itself."""
+    """What stands for it under a node's budget, and whether a form does under a graph's; a subclass says so
+    itself."""
     UPDATE = Channel("update", Reveal.SUM, trained=True, gives_model=True)
     Settings: ClassVar[type[TrainingSettings]] = AveragingSettings
 
     def on_sums(self, unit: str) -> Algorithm:
-        """For one node: ``steps_on_sums``, unless settings by hand are of local training.
+        """For one node ``steps_on_sums``, for one graph :class:`FedAvgMoments`.
 
-        With a step a round a proximal term pulls nowhere, so it is FedProx's form too.
+        Itself where settings by hand are of local training. With a step a round, or one exchange, a proximal
+        term pulls nowhere, so these are FedProx's forms too.
         """
         form: type[FedSageSteps] | None = vars(type(self)).get("steps_on_sums")
         by_hand = dict(self.by_hand)
-        if form is None or self._make is not None or self.learns_links or unit != Unit.NODE:
+        if form is None or self._make is not None or self.learns_links:
             return self
-        if by_hand.keys() - {"hidden", "fanout", "network", "mu"}:
+        if unit == Unit.GRAPH:
+            return self if by_hand.keys() - {"mu"} else FedAvgMoments()
+        if unit != Unit.NODE or by_hand.keys() - {"hidden", "fanout", "network", "mu"}:
             return self
         if self.settings.network != form.network or ("fanout" in by_hand and not self.settings.trains_alone):
             return self

@@ -258,7 +258,7 @@ class Experiment(BaseModel):
         """Whether the unit is a record since nobody named one and owners are few."""
         few = self.clients < FEW_OWNERS and "unit" not in self.model_fields_set
         kind = ALGORITHMS.get(self.algorithm)
-        return few and not (kind is not None and kind.hands_links_out)
+        return few and not (kind is not None and kind.hands_links_out and self._noised)
 
     @property
     def _kind_or_none(self) -> str | None:
@@ -470,10 +470,9 @@ class Experiment(BaseModel):
     @property
     def _on_sums(self) -> bool:
         """Whether the algorithm has a form for the budget whose noise is on sums over all clients."""
-        if self.policy not in SUMMED or self.silos or self.kind != GraphDataset.kind:
-            return False
-        made = self._configured
-        return made is not None and made.on_sums(self.unit) is not made
+        made = None if self.policy not in SUMMED or self.silos else self._configured
+        form = None if made is None else made.on_sums(self.unit)
+        return form is not None and form is not made and self.kind in form.kinds
 
     @property
     def _untouched(self) -> bool:

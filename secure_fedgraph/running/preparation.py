@@ -22,9 +22,9 @@ from secure_fedgraph.privacy.policies.strictest import strictest
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy
 from secure_fedgraph.privacy.spending.budget import Budget
 from secure_fedgraph.privacy.spending.ledger import HELD
-from secure_fedgraph.protocol import Channel
+from secure_fedgraph.protocol import Channel, Reveal
 from secure_fedgraph.protocol.guarantee import Unit
-from secure_fedgraph.protocol.transcript import REFEREE
+from secure_fedgraph.protocol.transcript import REFEREE, SERVER
 from secure_fedgraph.round import everyone
 from secure_fedgraph.running.declared import check_declared, check_made
 from secure_fedgraph.running.options import RunOptions
@@ -309,8 +309,10 @@ def _under_budget(
     ):
         algorithm = algorithm.untouched_by(budget.unit)
     on_sums = algorithm.on_sums(budget.unit)
-    if on_sums is not algorithm and not all(
-        _adds_noise(policy, one, federation.names) for one in on_sums.in_use
+    sent = [one for one in on_sums.in_use if one.to == SERVER and one.reveal is not Reveal.NOTHING]
+    fits = federation.schema.kind in on_sums.kinds
+    if on_sums is not algorithm and not (
+        fits and all(_adds_noise(policy, one, federation.names) for one in sent)
     ):
         return algorithm
     return on_sums.under_budget(

@@ -266,7 +266,8 @@ def test_an_unknown_setting_of_noisy_steps_is_named_before_one_that_is_missing(v
         ({"algorithm": "fedsage", "clients": 50}, "client"),
         ({"algorithm": "fedavg", "data": "proteins"}, "graph"),
         ({"algorithm": "fedsage", "unit": "client"}, "client"),
-        ({"algorithm": "glasu"}, "client"),
+        ({"algorithm": "glasu", "policy": "masked"}, "node"),
+        ({"algorithm": "glasu", "policy": "distributed_dp"}, "client"),
     ],
 )
 def test_a_budget_of_few_owners_is_for_one_record_unless_a_unit_is_named(

@@ -17,6 +17,7 @@ from secure_fedgraph.algorithms.apflgate.settings import (
     SharedSettings,
     TrackingSettings,
 )
+from secure_fedgraph.algorithms.fedridge.forms import ApflGateMoments
 from secure_fedgraph.algorithms.training.graph_classifier import (
     GraphTask,
     NodeTask,
@@ -32,7 +33,7 @@ from secure_fedgraph.graph.partition.result import EVERYBODY
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.finite import all_finite, finite, note_divergence
 from secure_fedgraph.models.parameters import difference, load, parameters_of
-from secure_fedgraph.protocol import Channel, Reveal, Upload
+from secure_fedgraph.protocol import Channel, Reveal, Unit, Upload
 from secure_fedgraph.protocol.given import NOTHING, Expected, like
 from secure_fedgraph.seams import ClientContext, RoundApi
 
@@ -80,6 +81,8 @@ class ApflGate(Algorithm):
     metric = "auc"
     personalises: ClassVar[bool] = True
     tracks: ClassVar[bool] = True
+    moments_on_sums: ClassVar[bool] = True
+    """Whether :class:`ApflGateMoments` stands for it under a graph's budget; a subclass says so itself."""
     Settings: ClassVar[type[Settings]] = ApflGateSettings
     settings: ApflGateSettings
 
@@ -92,6 +95,11 @@ class ApflGate(Algorithm):
         """The mean goes back where somebody tracks; the referee asks where there are personal models."""
         spared = {c for c, used in ((self.MEAN, self.tracks), (self.PERSONAL, self.personalises)) if not used}
         return tuple(channel for channel in self.channels if channel not in spared)
+
+    def on_sums(self, unit: str) -> Algorithm:
+        """For one graph :class:`ApflGateMoments`, unless settings were given by hand; APFL's form too."""
+        own = not vars(type(self)).get("moments_on_sums") or self.by_hand
+        return self if own or unit != Unit.GRAPH else ApflGateMoments()
 
     @property
     def hops(self) -> int:
@@ -279,6 +287,7 @@ class Apfl(ApflGate):
     summary = "personal models beside a shared one, mixed in their outputs"
     reference = "Deng et al. 2020"
     tracks = False
+    moments_on_sums: ClassVar[bool] = True
     Settings: ClassVar[type[Settings]] = PersonalSettings
 
 

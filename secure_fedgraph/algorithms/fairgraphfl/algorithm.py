@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from secure_fedgraph.algorithm import Form, Settings, State
+from secure_fedgraph.algorithm import Algorithm, Form, Settings, State
 from secure_fedgraph.algorithms.fairgraphfl import channels, fairness, motifs, prototypes, shared_structure
 from secure_fedgraph.algorithms.fairgraphfl.first_contact import meet_agents
 from secure_fedgraph.algorithms.fairgraphfl.motif_lists import MotifLists, lists_of
@@ -34,13 +34,17 @@ from secure_fedgraph.algorithms.fairgraphfl.state import (
     shared_part,
 )
 from secure_fedgraph.algorithms.fairgraphfl.valuation import VALUATIONS, ValueUpdates
+from secure_fedgraph.algorithms.fedridge.fair import FairGraphFLMoments
 from secure_fedgraph.algorithms.training.gin_classifier import GinClassifier, seed_of
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.gin import Gin
 from secure_fedgraph.models.parameters import load
-from secure_fedgraph.protocol import Channel, ContributionRows, Upload
+from secure_fedgraph.protocol import Channel, ContributionRows, Unit, Upload
 from secure_fedgraph.protocol.given import Expected
 from secure_fedgraph.seams import ClientContext, RoundApi
+
+OF_REWARDS = ("beta_fair", "tanh_arg", "budget")
+"""Settings that its form under a graph's budget takes over."""
 
 
 class FairGraphFL(GinClassifier):
@@ -263,6 +267,12 @@ class FairGraphFL(GinClassifier):
         return shared_structure.expected_fingerprints()
 
     # --- what a run has besides
+
+    def on_sums(self, unit: str) -> Algorithm:
+        """For one graph :class:`FairGraphFLMoments`, unless settings by hand are of local training."""
+        kept = {key: value for key, value in self.by_hand.items() if key in OF_REWARDS}
+        own = type(self) is not FairGraphFL or len(kept) < len(self.by_hand)
+        return self if own or unit != Unit.GRAPH else FairGraphFLMoments(**kept)
 
     def check(self, schema: Schema) -> None:
         """As every algorithm, and that a public vocabulary is short enough to list.
