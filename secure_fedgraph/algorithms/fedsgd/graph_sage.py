@@ -217,10 +217,8 @@ class FedGcnSteps(FedSageSteps):
     @property
     def head(self) -> Head:
         """FedGCN's network on single nodes."""
-        s = self.settings
-        return NodePerceptron(
-            SgdSettings(hidden=s.hidden[0], length=s.length, steps=s.steps, restart=s.restart)
-        )
+        shared = self.settings.model_dump(include=SgdSettings.model_fields.keys() - {"network", "hidden"})
+        return NodePerceptron(SgdSettings(hidden=self.settings.hidden[0], **shared))
 
 
 def _named(state: Mapping[str, torch.Tensor]) -> State:

@@ -81,7 +81,7 @@ class SageStepSettings(SgdSettings):
         trust: how much the network's shares count beside those of the class sums.
     """
 
-    network: Literal["sage"] = "sage"  # type: ignore[assignment]
+    network: Literal["sage"] = "sage"
     hidden: tuple[int, ...] = (64, 32)  # type: ignore[assignment]
     learning_rate: float = Field(0.6, gt=0, allow_inf_nan=False)
     inference: Literal["spread", "neighbours"] = "spread"
