@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Form, State
-from secure_fedgraph.algorithms.fedridge.algorithm import OWNERS, FedRidge
+from secure_fedgraph.algorithms.fedridge.algorithm import CLASSES, OWNERS, WEIGHTS, FedRidge
 from secure_fedgraph.algorithms.fedridge.settings import RidgeSettings
+from secure_fedgraph.algorithms.training.records import Kept
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.protocol import Channel, Unit
 from secure_fedgraph.seams import RoundApi
@@ -56,6 +60,10 @@ class FedEgoSums(FedRidge):
     mixes_if_sure: ClassVar[bool] = True
     of_graphs = None
 
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._kept = Kept()
+
     @property
     def in_use(self) -> tuple[Channel, ...]:
         """The sums of moments, of which class sums are the mashes; each node at one owner."""
@@ -91,3 +99,11 @@ class FedEgoSums(FedRidge):
     def round(self, round: RoundApi, state: State) -> State:
         """The mashes in the first round; nothing later."""
         return state if float(state[OWNERS]) else super().round(round, state)
+
+    def solved(self, released: State, graph: Data, schema: Schema) -> torch.Tensor:
+        """As FedRidge's; the same in every round, for each graph that is asked about, so it is kept."""
+        if WEIGHTS in released:
+            return super().solved(released, graph, schema)
+        return self._kept.of(
+            (released[CLASSES], graph.x), lambda: super(FedEgoSums, self).solved(released, graph, schema)
+        )

@@ -17,6 +17,7 @@ from secure_fedgraph.algorithms.fedsgd.heads.graph_sage import GraphSageHead
 from secure_fedgraph.algorithms.fedsgd.heads.head import Head
 from secure_fedgraph.algorithms.fedsgd.heads.perceptron import NodePerceptron
 from secure_fedgraph.algorithms.fedsgd.settings import GcnStepSettings, SageStepSettings, SgdSettings
+from secure_fedgraph.algorithms.training.records import Kept
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.protocol import Channel, ContributionMoments, Reveal
 from secure_fedgraph.protocol.given import NOTHING, Expected
@@ -27,13 +28,6 @@ SUMS = "sums."
 """Before the names of what class sums say, beside the network's weights."""
 DROWNED = 0.5
 """From how much noise over signal on, of all steps together, class sums are sent first."""
-
-
-class _Last(list[tuple[tuple[torch.Tensor, ...], torch.Tensor]]):
-    """The last scores and what they are a function of. Copies of an algorithm share it."""
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
 
 
 class FedSageSteps(FedSgd):
@@ -77,7 +71,7 @@ class FedSageSteps(FedSgd):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self._last = _Last()
+        self._last = Kept()
 
     @property
     def head(self) -> Head:
@@ -190,13 +184,11 @@ class FedSageSteps(FedSgd):
         return self._said(sums, graph, schema) + self.settings.trust * scores.log_softmax(dim=1)
 
     def _said(self, sums: State, graph: Data, schema: Schema) -> torch.Tensor:
-        """What class sums say; the same for every round that scores one graph, so the last is kept."""
+        """What class sums say; the same for every round that scores one graph, so it is kept."""
         if CLASSES not in sums:  # weights that read no other row
             return self._ridge.predict(sums, graph, schema)
         asked = (sums[CLASSES], graph.x, graph.edge_index)
-        if not self._last or not all(map(torch.equal, asked, self._last[0][0])):
-            self._last[:] = [(asked, self._ridge.predict(sums, graph, schema))]
-        return self._last[0][1]
+        return self._last.of(asked, lambda: self._ridge.predict(sums, graph, schema))
 
 
 class FedGcnSteps(FedSageSteps):
