@@ -22,7 +22,7 @@ from secure_fedgraph.algorithms.fairgraphfl.state import (
     names_from_tensor,
     names_to_tensor,
 )
-from secure_fedgraph.algorithms.fedridge.algorithm import CLASSES, WEIGHTS
+from secure_fedgraph.algorithms.fedridge.algorithm import WEIGHTS
 from secure_fedgraph.algorithms.fedridge.forms import FedAvgMoments, MomentSettings, personal_weights
 from secure_fedgraph.algorithms.fedridge.settings import RidgeSettings
 from secure_fedgraph.algorithms.fedsgd.heads import exact
@@ -56,13 +56,13 @@ class FairMomentSettings(MomentSettings):
 class FairGraphFLMoments(FedAvgMoments):
     """FairGraphFL's form under a graph's budget: one exchange of moments, one of values, then rewards.
 
-    The server solves the noised sum of all agents' moments. It tells the direction ``U`` of everybody's class
-    sums, and each agent adds up how far each of its graphs points that way, in a place of its own of one more
-    noised sum: there an agent's alignment is the length of its own class sums along everybody's (Eq. 9, by
-    length in place of the cosine). Values, payoffs and rewards follow from these by the paper's equations
-    (Eq. 4 to 7, 10 with a rate of 1), so they cost nothing more. An agent is given the components that it has
-    earned, and fits a regression of its own to what they leave over
-    (:func:`~secure_fedgraph.algorithms.fedridge.at_home.personal`).
+    The server solves the noised sum of all agents' moments. It tells the direction ``U`` of the weights, and
+    each agent adds up how far each of its graphs is on the side that these say, ``t U^T z``, in a place of
+    its own of one more noised sum. So an agent's alignment is the inner product of its class sums, its
+    gradient where weights are zero, and everybody's update (Eq. 9, by length in place of the cosine). Values,
+    payoffs and rewards follow from these by the paper's equations (Eq. 4 to 7, 10 with a rate of 1), so they
+    cost nothing more. An agent is given the components that it has earned, and fits a regression of its own
+    to what they leave over (:func:`~secure_fedgraph.algorithms.fedridge.at_home.personal`).
 
     Left out: motif prototypes and diversity, whose counts by agent would drown in noise, and what they
     regularise, a GIN.
@@ -113,7 +113,7 @@ class FairGraphFLMoments(FedAvgMoments):
         return {self.WORTH.name: self.settings.share}
 
     def takes(self, channel: str, schema: Schema) -> Expected | None:
-        """For values the direction of all class sums; for a reward the earned components."""
+        """For values the direction of the weights; for a reward the earned components."""
         shape = (self.width(schema), schema.classes)
         if channel == self.WORTH.name:
             return ({self.ALONG: Numbers(shape)},)
@@ -125,8 +125,7 @@ class FairGraphFLMoments(FedAvgMoments):
         """Moments in, values in, rewards out."""
         s, agents = self.settings, sorted(round.cohort)
         state = super().round(round, state)
-        sums = state[CLASSES] - state[CLASSES].mean(dim=1, keepdim=True)
-        along = (sums / sums.norm().clamp(min=1e-12)).float()
+        along = state[WEIGHTS] / state[WEIGHTS].norm().clamp(min=1e-12)
         opened = round.reduce(self.in_use[1], given={self.ALONG: along})
         alignment = opened.total[self.WORTH.name][0].double() / self._part
         if len(alignment) != len(agents):
@@ -145,7 +144,7 @@ class FairGraphFLMoments(FedAvgMoments):
 
     @WORTH.answer
     def worth(self, client: ClientContext, given: State) -> ContributionSample:
-        """How far each training graph's part of the class sums points along the given direction."""
+        """How far each training graph is on the side that the given direction says."""
         graph, chosen = client.graph, client.sampled()
         chosen = chosen[graph.train_mask[chosen]]
         z = exact.on_grid(self.records(graph, client.schema)[chosen], 1.0, _BITS)

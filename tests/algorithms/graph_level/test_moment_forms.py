@@ -66,19 +66,18 @@ def test_one_graph_moves_its_agents_place_of_the_values_by_one_part_whatever_is_
     assert 0 < float(apart.norm(dim=1).max()) <= worth.unit_contribution.norm * (1 + 1e-6)
 
 
-def test_an_agent_of_wrong_labels_is_worth_least_and_is_given_least() -> None:
+def test_an_agent_of_wrong_labels_has_a_negative_value_and_is_given_nothing() -> None:
     federation = sfg.federate("synthetic-molecules", clients=4, partition="random", seed=1, graphs=400)
     wrong = federation.names[2]
     federation.owners[wrong].y = 1 - federation.owners[wrong].y
     run = sfg.train(FairGraphFLMoments(), federation, "plaintext", keep=everything)
     notes = run.algorithm.notes(run.state)
     values, payoffs = notes["values"], notes["payoffs"]
-    assert values[wrong] < min(value for name, value in values.items() if name != wrong) / 2
+    assert values[wrong] < 0 < min(value for name, value in values.items() if name != wrong)
     assert sum(payoffs.values()) == pytest.approx(1) and payoffs[wrong] == min(payoffs.values())
     assert notes["noise_on_alignment"] == 0
-    sent = [one for one in run.transcript.sent if one.channel == "reward" and one.recipient in values]
-    bytes_of = {one.recipient: one.bytes for one in sent}
-    assert bytes_of[wrong] == min(bytes_of.values()) < max(bytes_of.values())
+    given = {one.recipient: one.bytes for one in run.transcript.sent if one.channel == "reward"}
+    assert given[wrong] + 8 * SHAPE[0] < min(given[name] for name in values if name != wrong)
 
 
 def test_a_shared_model_of_noise_leaves_an_owner_what_it_is_alone(federation: sfg.Federation) -> None:
