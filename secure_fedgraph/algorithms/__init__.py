@@ -10,21 +10,26 @@ from secure_fedgraph.algorithms.d_fedgnn import DFedGnn
 from secure_fedgraph.algorithms.fairgraphfl.algorithm import FairGraphFL
 from secure_fedgraph.algorithms.fairgraphfl.baselines.rewarded import Cffl, Cgsv, Dw, Eu
 from secure_fedgraph.algorithms.fairgraphfl.bounded import FairGraphFLBounded
+from secure_fedgraph.algorithms.fairgraphfl.moments import FairGraphFLMoments
 from secure_fedgraph.algorithms.fedavg import FedAvg, FedProx
 from secure_fedgraph.algorithms.fedego.algorithm import FedEgo
+from secure_fedgraph.algorithms.fedego.class_mashes import FedEgoSums
 from secure_fedgraph.algorithms.fedego.node import FedEgoNode
 from secure_fedgraph.algorithms.fedego.released import FedEgoReleased
 from secure_fedgraph.algorithms.fedgcn.algorithm import FedGcn
 from secure_fedgraph.algorithms.fedridge.algorithm import FedRidge
+from secure_fedgraph.algorithms.fedridge.forms import ApflGateMoments, FedAvgMoments
 from secure_fedgraph.algorithms.fedridge.graphs import GraphFedRidge
 from secure_fedgraph.algorithms.fedsage import FedSage, GlobSage, LocSage
 from secure_fedgraph.algorithms.fedsageplus import FedSagePlus, LocSagePlus
 from secure_fedgraph.algorithms.fedsgc import FedSgc
 from secure_fedgraph.algorithms.fedsgd.algorithm import FedSgd
+from secure_fedgraph.algorithms.fedsgd.graph_sage import FedGcnSteps, FedSageSteps
 from secure_fedgraph.algorithms.fedsgd.graphs import GraphFedSgd
 from secure_fedgraph.algorithms.fedstar.algorithm import FedStar
 from secure_fedgraph.algorithms.gcfl.algorithm import Gcfl, GcflPlus
 from secure_fedgraph.algorithms.glasu.algorithm import Glasu
+from secure_fedgraph.algorithms.glasu.at_home import GlasuAtHome
 from secure_fedgraph.algorithms.glasu.variants.alone import GlasuCentralized, GlasuStandalone
 from secure_fedgraph.algorithms.glasu.variants.concat import GlasuConcat
 from secure_fedgraph.algorithms.glasu.variants.concat_one_label_holder import GlasuConcatOneLabelHolder
@@ -54,6 +59,7 @@ __all__ = [
     "ALGORITHMS",
     "Apfl",
     "ApflGate",
+    "ApflGateMoments",
     "Cffl",
     "Cgsv",
     "DFedGnn",
@@ -61,18 +67,23 @@ __all__ = [
     "Eu",
     "FairGraphFL",
     "FairGraphFLBounded",
+    "FairGraphFLMoments",
     "FedAvg",
+    "FedAvgMoments",
     "FedBCD",
     "FedBCDOneLabelHolder",
     "FedEgo",
     "FedEgoNode",
     "FedEgoReleased",
+    "FedEgoSums",
     "FedGate",
     "FedGcn",
+    "FedGcnSteps",
     "FedProx",
     "FedRidge",
     "FedSage",
     "FedSagePlus",
+    "FedSageSteps",
     "FedSgc",
     "FedSgd",
     "FedStar",
@@ -81,6 +92,7 @@ __all__ = [
     "GinFedAvg",
     "GinLocal",
     "Glasu",
+    "GlasuAtHome",
     "GlasuCentralized",
     "GlasuConcat",
     "GlasuConcatOneLabelHolder",

@@ -470,7 +470,7 @@ class Experiment(BaseModel):
     @property
     def _on_sums(self) -> bool:
         """Whether the algorithm has a form for the budget whose noise is on sums over all clients."""
-        made = None if self.policy not in SUMMED or self.silos else self._configured
+        made = None if self.policy not in SUMMED else self._configured
         form = None if made is None else made.on_sums(self.unit)
         return form is not None and form is not made and self.kind in form.kinds
 

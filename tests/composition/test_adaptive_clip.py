@@ -115,7 +115,9 @@ def test_a_budget_without_a_norm_takes_it():
 def test_a_clip_of_something_else_is_left_alone(name):
     """FedEgo's clip is of reduced features, FairGraphFL's of embeddings: a budget does not touch them."""
     kind = ALGORITHMS[name]
-    made = load(None, {"algorithm": name, "policy": "local_dp", "epsilon": 8.0}, []).make_algorithm()
+    made = load(
+        None, {"algorithm": name, "policy": "local_dp", "epsilon": 8.0, "unit": "client"}, []
+    ).make_algorithm()
     assert getattr(made.settings, "clip", None) == (
         "adaptive" if issubclass(kind.Settings, AveragingSettings) else getattr(kind().settings, "clip", None)
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 from banks import banks, federation_of
@@ -14,9 +15,11 @@ from secure_fedgraph.deployment.flower.privacy import privacy_spent
 pytest.importorskip("flwr")
 
 
-@pytest.mark.parametrize(("policy", "budget"), [("distributed_dp", {"epsilon": 8.0}), ("masked", {})])
+@pytest.mark.parametrize(
+    ("policy", "budget"), [("distributed_dp", {"epsilon": 8.0, "unit": "client"}), ("masked", {})]
+)
 def test_privacy_spent_is_the_ledgers_figure_for_one_client(
-    tmp_path: Path, policy: str, budget: dict[str, float]
+    tmp_path: Path, policy: str, budget: dict[str, Any]
 ) -> None:
     silos = federation_of(
         tmp_path, banks(3), algorithm="fedavg", policy=policy, rounds=2, training={"hidden": [4, 4]}, **budget

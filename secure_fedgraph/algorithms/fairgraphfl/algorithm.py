@@ -10,7 +10,9 @@ from torch import Tensor
 
 from secure_fedgraph.algorithm import Algorithm, Form, Settings, State
 from secure_fedgraph.algorithms.fairgraphfl import channels, fairness, motifs, prototypes, shared_structure
+from secure_fedgraph.algorithms.fairgraphfl.channels import VALUATIONS, ValueUpdates
 from secure_fedgraph.algorithms.fairgraphfl.first_contact import meet_agents
+from secure_fedgraph.algorithms.fairgraphfl.moments import FairGraphFLMoments
 from secure_fedgraph.algorithms.fairgraphfl.motif_lists import MotifLists, lists_of
 from secure_fedgraph.algorithms.fairgraphfl.prototypes import Prototypes, prototypes_of
 from secure_fedgraph.algorithms.fairgraphfl.rewards import check_reward, rewarded, rewards_of
@@ -33,8 +35,6 @@ from secure_fedgraph.algorithms.fairgraphfl.state import (
     parameters_in,
     shared_part,
 )
-from secure_fedgraph.algorithms.fairgraphfl.valuation import VALUATIONS, ValueUpdates
-from secure_fedgraph.algorithms.fedridge.fair import FairGraphFLMoments
 from secure_fedgraph.algorithms.training.gin_classifier import GinClassifier, seed_of
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.gin import Gin

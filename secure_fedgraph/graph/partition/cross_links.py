@@ -37,7 +37,8 @@ def note_cross_links(graph: Data, owners: Sequence[Data]) -> None:
     home = torch.full((nodes,), -1)
     for training in (False, True):
         for number, own in reversed(list(enumerate(owners))):
-            mask = own.get("train_mask") if training else None
+            # where links are the items, masks are of these
+            mask = own.get("train_mask") if training and own.get("link_id") is None else None
             home[own.node_id if mask is None else own.node_id[mask]] = number
     links = undirected_links(graph.edge_index)
     held = home >= 0

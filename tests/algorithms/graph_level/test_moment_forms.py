@@ -10,8 +10,8 @@ from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.fairgraphfl.bounded import FairGraphFLBounded
+from secure_fedgraph.algorithms.fairgraphfl.moments import FairGraphFLMoments
 from secure_fedgraph.algorithms.fedridge import at_home
-from secure_fedgraph.algorithms.fedridge.fair import FairGraphFLMoments
 from secure_fedgraph.algorithms.fedridge.forms import ApflGateMoments, personal_weights
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import in_form, lead, make_federation

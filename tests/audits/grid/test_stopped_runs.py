@@ -25,7 +25,7 @@ from secure_fedgraph.report.outcomes import verdicts
 pytestmark = pytest.mark.filterwarnings("ignore::secure_fedgraph.privacy.spending.budget.EarlyStopWarning")
 
 SMALL = ["dataset.nodes=90", "dataset.features=24", "training.hidden=[8,4]"]
-BUDGET = ["protection.norm=1", "protection.multiplier=0.9", "epsilon=12", "rounds=6"]
+BUDGET = ["protection.norm=1", "protection.multiplier=0.9", "epsilon=12", "unit=client", "rounds=6"]
 TWO = [VocabularySupport, LabelCounts]
 CELLS = {("a1-vocabulary-support", "server"), ("a4-label-counts", "server")}
 

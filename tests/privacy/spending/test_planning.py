@@ -57,7 +57,7 @@ def planned(budget: Budget, channels=(UPDATE,), uses=None, shares=None, name: st
 
 
 def experiment(**changes) -> Experiment:
-    return Experiment(**{**SMALL, "policy": "local_dp", "epsilon": 8.0, **changes})
+    return Experiment(**{**SMALL, "policy": "local_dp", "epsilon": 8.0, "unit": "client", **changes})
 
 
 class TestPlan:

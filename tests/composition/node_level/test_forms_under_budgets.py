@@ -1,0 +1,37 @@
+"""The forms that families take under a budget, under every recipe: each trains or is refused."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import small
+
+import secure_fedgraph as sfg
+from secure_fedgraph.errors import BadInput, LeftInPlaintext, Refused
+from secure_fedgraph.privacy.policies import RECIPES, policy_with_noise
+
+FORMS = {
+    "fedsage-steps": "node",
+    "fedgcn-steps": "node",
+    "fedego-sums": "node",
+    "fedavg-moments": "graph",
+    "apflgate-moments": "graph",
+    "fairgraphfl-moments": "graph",
+    "glasu-at-home": "node",
+}
+"""Name -> the record that its sums have a bound for."""
+
+
+@pytest.mark.parametrize("policy", RECIPES.own)
+@pytest.mark.parametrize("name", list(FORMS))
+def test_it_trains_or_is_refused_before_round_1(name: str, policy: str) -> None:
+    recipe, federation = policy_with_noise(policy, 1.0, {}), small.federation(name)
+    try:
+        made = sfg.train(small.algorithm(name), federation, recipe, rounds=2, seed=0)
+    except (BadInput, LeftInPlaintext, Refused):
+        assert policy not in ("plaintext", "masked", "distributed_dp" if name != "glasu-at-home" else "")
+        return
+    assert made.charges and 0 <= made.accuracy["global"] <= 1
+    noised = policy in ("distributed_dp", "local_dp") and name != "glasu-at-home"
+    assert math.isfinite(float(made.privacy(FORMS[name])["epsilon"])) == noised
