@@ -15,6 +15,7 @@ from secure_fedgraph.algorithms.fedridge.settings import RidgeSettings
 from secure_fedgraph.algorithms.training.records import Kept
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.protocol import Channel, Unit
+from secure_fedgraph.protocol.given import Expected
 from secure_fedgraph.seams import RoundApi
 
 
@@ -99,6 +100,10 @@ class FedEgoSums(FedRidge):
     def round(self, round: RoundApi, state: State) -> State:
         """The mashes in the first round; nothing later."""
         return state if float(state[OWNERS]) else super().round(round, state)
+
+    def takes(self, channel: str, schema: Schema) -> Expected | None:
+        """As FedRidge's."""
+        return super().takes(channel, schema)
 
     def solved(self, released: State, graph: Data, schema: Schema) -> torch.Tensor:
         """As FedRidge's; the same in every round, for each graph that is asked about, so it is kept."""

@@ -23,6 +23,7 @@ FORMS = {
 """Name -> the record that its sums have a bound for."""
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of what a form takes by itself
 @pytest.mark.parametrize("policy", RECIPES.own)
 @pytest.mark.parametrize("name", list(FORMS))
 def test_it_trains_or_is_refused_before_round_1(name: str, policy: str) -> None:
