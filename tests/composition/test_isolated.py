@@ -65,7 +65,8 @@ PAIRS = [
     if not (policy == "masked" and (ALGORITHMS[name].pools or name in small.BY_UPDATE))
     # secret coins, which no two runs toss alike
     if not name.startswith(("fedsgd", "progap"))
-    if name not in ("fedego", "fedego-node")  # mix in secret: test_fedego has a row
+    # mix in secret: test_fedego has a row, and test_glasu_at_home
+    if name not in ("fedego", "fedego-node", "glasu-at-home")
 ]
 
 

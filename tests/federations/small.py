@@ -69,6 +69,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "glasu-one-label-holder": {**GLASU, "sampler": "public"},
     "glasu-standalone": GLASU,
     "glasu-centralized": GLASU,
+    "glasu-at-home": {"width": 8, "travels": 2},
     "fedbcd": {**GLASU, "local_steps": 2},
     "fedbcd-one-label-holder": {**GLASU, "local_steps": 2},
     "apfl": TRACKED,
