@@ -49,7 +49,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "fedsgd": {"hidden": 8, "rate": 0.5},
     "progap": {"hidden": 8, "rate": 0.5, "stage": 1, "neighbours": 4, "crowd": 64},
     "fedridge-graphs": {},
-    **dict.fromkeys(("fedavg-moments", "apflgate-moments", "fairgraphfl-moments"), {"map_width": 16}),
+    **{name: {"map_width": 16} for name in ("fedavg-moments", "apflgate-moments", "fairgraphfl-moments")},
     "fedego-sums": {},
     "fedsage-steps": {"hidden": (8, 4), "rate": 0.5},
     "fedgcn-steps": {"hidden": (8,), "rate": 0.5},
