@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm
@@ -22,6 +23,7 @@ from secure_fedgraph.graph.data.datasets import KINDS
 from secure_fedgraph.graph.kinds import GraphDataset
 from secure_fedgraph.graph.partition.registry import BY_KIND
 from secure_fedgraph.privacy.dp_sgd import RECORDS
+from secure_fedgraph.privacy.input_dp.labels import HOME
 from secure_fedgraph.privacy.spending.planning import TRAINING
 from secure_fedgraph.protocol.channel import (
     Recipient,
@@ -161,7 +163,8 @@ def choose(asked: Experiment, federation: Federation, policy: str | None = None)
         BadInput: for a unit that these data or the planner do not have, or where no algorithm covers it.
     """
     _check_unit(asked, federation)
-    public = replace(federation, owners={name: Data() for name in federation.names}, pool=None)
+    homes = {HOME: torch.ones(0, dtype=torch.bool)} if federation.knows_homes else {}
+    public = replace(federation, owners={name: Data(**homes) for name in federation.names}, pool=None)
     kind = federation.schema.kind
     fitting = [one for one in ALGORITHMS.values() if kind in one.kinds and not one.pools]
     if not asked.silos:
@@ -244,6 +247,8 @@ def _tried(kind: type[Algorithm], asked: Experiment, public: Federation) -> Cand
             prepared = prepare(algorithm, public, protected.policy, options)
     except SecureFedGraphError as error:
         return replace(none, why=str(error))
+    if prepared.algorithm.name != kind.of_kind(public.schema.kind).name:
+        return replace(none, why=f"it runs as {prepared.algorithm.name}")
     sent = opened(prepared.algorithm)
     if len(sent) != 1 or sent[0].reveal is not Reveal.SUM:
         names = " and ".join(one.name for one in sent)
@@ -267,11 +272,15 @@ def _tried(kind: type[Algorithm], asked: Experiment, public: Federation) -> Cand
     )
 
 
-def _rank(one: Candidate, wide: bool) -> tuple[bool, float, float]:
-    """Of wide data those where noise is faint first, the most weights first; then by noise."""
+def _rank(one: Candidate, wide: bool) -> tuple[bool, float, float, int]:
+    """Of wide data those where noise is faint first, the most weights first; then by noise.
+
+    Of equal ones an algorithm comes before those that are made from it.
+    """
     ratio = one.noise_to_signal or 0.0
     faint = wide and ratio < FAINT
-    return not faint, -one.weights if faint else 0.0, ratio
+    made_from = len(ALGORITHMS[one.algorithm].__mro__)
+    return not faint, -one.weights if faint else 0.0, ratio, made_from
 
 
 def _why(one: Candidate, choice: Choice) -> str:
@@ -285,4 +294,4 @@ def _why(one: Candidate, choice: Choice) -> str:
         return f"noise is faint, and its model has fewer weights than that of {choice.least.algorithm}"
     if ratio > least:
         return f"{ratio / least:.3g} times that of {choice.least.algorithm}"
-    return f"as {choice.least.algorithm}, whose name comes first"
+    return f"as {choice.least.algorithm}, which comes first"

@@ -274,7 +274,7 @@ def test_its_defaults_make_epsilon_finite(policy: str) -> None:
     split = {"local_tests": 10, "local_share": 0.4}
     experiment = Experiment(
         algorithm="fedego-node", data="synthetic-citation", rounds=2, policy=policy, epsilon=8, unit="node",
-        split=split, dataset={"nodes": 300},
+        split=split, dataset={"nodes": 300}, training={"mashes": 16},
     )  # fmt: skip
     assert 7.9 < execute(experiment, None).privacy("node")["epsilon"] <= 8
 

@@ -31,6 +31,7 @@ def go(**values: Any) -> Run:
         ("fedsgc", NODES, "node", BadInput),
         ("fedbcd-one-label-holder", NODES, "node", BadInput),
         ("fedbcd-one-label-holder", NODES, "client", BudgetExhausted),
+        ("fedego-released", {**NODES, "split": {"local_tests": 5}}, "node", BudgetExhausted),
         ("fedridge-graphs", GRAPHS, "graph", BadInput),
         ("fedridge-graphs", GRAPHS, "client", BudgetExhausted),
     ],

@@ -41,7 +41,7 @@ MASHES = {
     "algorithm": "fedego-node",
     "dataset": {"nodes": 300},
     "split": {"local_tests": 10, "local_share": 0.4},
-    "training": {},
+    "training": {"mashes": 16},  # by hand: else it takes another form
 }
 """Sums over trees of nodes, whose relation holds on a frozen table."""
 POLICIES = {"local_dp": local_dp, "central_dp": central_dp, "distributed_dp": distributed_dp}
