@@ -184,7 +184,7 @@ def test_an_audit_that_ran_nothing_is_no_success(tmp_path: Path) -> None:
 def test_an_isolated_run_is_audited_as_far_as_it_can_be(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     masked = [*(one if one != "distributed_dp" else "masked" for one in RUN), "--set", "isolated=true"]
-    masked = [one for one in masked if one not in ("--epsilon", "8")]
+    masked = [one for one in masked if one not in ("--epsilon", "8", "--unit", "client")]
     done = CliRunner().invoke(main, [*masked, "--out", str(folder)])
     assert done.exit_code == 0, done.output
     result = CliRunner().invoke(main, ["audit", str(folder), "--attack", "f1,f2", "--quiet"])
@@ -198,6 +198,7 @@ def test_a_run_whose_noisy_steps_a_budget_planned_passes(tmp_path: Path) -> None
     """Its plan names the noise of steps after the channel that shows them."""
     folder = tmp_path / "run"
     stepped = [*(one if one != "distributed_dp" else "masked" for one in RUN), "--unit", "node"]
+    stepped += ["--set", "training.epochs=1"]
     stepped += ["--set", "steps.rate=0.1", "--set", "steps.steps=1"]
     done = CliRunner().invoke(main, [*stepped, "--out", str(folder)])
     assert done.exit_code == 0, done.output
@@ -216,7 +217,11 @@ def test_a_run_that_was_stopped_within_an_exchange_and_resumed_passes(
             raise KeyboardInterrupt
         return opened(self, request, *rest)
 
-    masked = [one if one != "distributed_dp" else "masked" for one in RUN if one not in ("--epsilon", "8")]
+    masked = [
+        one if one != "distributed_dp" else "masked"
+        for one in RUN
+        if one not in ("--epsilon", "8", "--unit", "client")
+    ]
     with monkeypatch.context() as patched:
         patched.setattr(Courier, "_opened", stop)
         assert CliRunner().invoke(main, [*masked, "--out", str(folder)]).exit_code == 130
