@@ -50,6 +50,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "progap": {"hidden": 8, "rate": 0.5, "stage": 1, "neighbours": 4, "crowd": 64},
     "fedridge-graphs": {},
     "fedsgd-graphs": {"hidden": 8, "rate": 0.5},
+    **dict.fromkeys(("fedavg-moments", "apflgate-moments", "fairgraphfl-moments"), {"map_width": 16}),
     "fedsage+": GENERATORS,
     "locsage+": GENERATORS,
     "fedego": EGO,
