@@ -26,7 +26,7 @@ from secure_fedgraph.algorithms.fedridge.algorithm import WEIGHTS
 from secure_fedgraph.algorithms.fedridge.forms import FedAvgMoments, MomentSettings, personal_weights
 from secure_fedgraph.algorithms.fedridge.settings import RidgeSettings
 from secure_fedgraph.algorithms.fedsgd.heads import exact
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models import ridge
 from secure_fedgraph.protocol import Channel, ContributionSample, Reveal, UnitContributionSampled
@@ -161,7 +161,10 @@ class FairGraphFLMoments(FedAvgMoments):
         """Keeps the components that the agent has earned, and 0 in place of the others."""
         shape = self.width(client.schema), client.schema.classes
         earned = torch.zeros(shape[0] * shape[1])
-        earned[given["places"].long()] = given["amounts"].float()
+        places, amounts = given["places"].long(), given["amounts"].float()
+        if places.shape != amounts.shape or len(places.unique()) < len(places):
+            raise HostileMessage(f"{client.name} was given a reward that is none")
+        earned[places] = amounts
         client.memory[EARNED] = earned.reshape(shape)
 
     def scores_at_home(self, client: ClientContext, params: State) -> Tensor:
