@@ -6,6 +6,8 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 
+import torch
+
 from secure_fedgraph.audits.conformance.printed import printed
 from secure_fedgraph.audits.record import Finding, Record, noise_of
 from secure_fedgraph.privacy.accounting import epsilon
@@ -19,9 +21,9 @@ from secure_fedgraph.privacy.accounting.epsilon import (
     SampledGaussian,
     SamplingError,
 )
-from secure_fedgraph.privacy.spending.ledger import EVERYBODY, OF_ONE_GRAPH, Charge
+from secure_fedgraph.privacy.spending.ledger import EVERYBODY, OF_NODES, OF_ONE_GRAPH, Charge
 from secure_fedgraph.protocol.channel import Reveal
-from secure_fedgraph.protocol.guarantee import LARGER, Reader
+from secure_fedgraph.protocol.guarantee import LARGER, Reader, Unit
 from secure_fedgraph.protocol.message import ANSWER, CARRIER
 from secure_fedgraph.protocol.transcript import SERVER
 from secure_fedgraph.protocol.upload import Layout
@@ -134,6 +136,10 @@ def _steps(record: Record) -> Iterator[Finding]:
             yield Finding(
                 "ledger", charge.channel, f"{charge.client} pays as the only holder, and nothing is divided"
             )
+    if any(charge.one_holder for charge in run.charges):
+        counted = torch.cat([own.node_id[own.home.bool()] for own in run.federation.owners.values()])
+        if len(counted.unique()) < len(counted):
+            yield Finding("ledger", "home", "charges are one holder's, and some nodes have two homes")
 
 
 def composed(record: Record, delta: float = 1e-5) -> Iterator[Finding]:
@@ -165,6 +171,8 @@ def composed(record: Record, delta: float = 1e-5) -> Iterator[Finding]:
 
 
 def _at(charge: Charge, unit: str, reader: str, holders: int) -> list[Event] | None:
+    if charge.one_holder and unit in (Unit.NODE, *OF_NODES):
+        holders = 1
     if unit in charge.steps:
         several = 1 if unit == "client" else holders
         return [

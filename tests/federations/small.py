@@ -54,7 +54,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "fedsage-steps": {"hidden": (8, 4), "rate": 0.5},
     "fedgcn-steps": {"hidden": (8,), "rate": 0.5},
     "fedsgd-graphs": {"hidden": 8, "rate": 0.5},
-    **dict.fromkeys(("fedavg-moments", "apflgate-moments", "fairgraphfl-moments"), {"map_width": 16}),
     "fedsage+": GENERATORS,
     "locsage+": GENERATORS,
     "fedego": EGO,

@@ -73,6 +73,13 @@ def test_runs_as_they_are_pass(name, policy):
     assert [str(finding) for finding in check(made)] == []
 
 
+def test_a_node_with_two_homes_breaks_a_claim(monkeypatch):
+    made = run("fedego-sums", P.distributed_dp(1.0, 2.0))
+    for own in made.federation.owners.values():
+        monkeypatch.setattr(own, "home", torch.ones_like(own.home))
+    assert "home" in {finding.where for finding in check(made)}
+
+
 @cache
 def federation() -> sfg.Federation:
     return sfg.federate("synthetic-citation", clients=5, nodes=120, features=64, seed=0)
