@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, Self
+from functools import cached_property
+from typing import ClassVar, Literal, Self
 
 import torch
 from torch_geometric.data import Data
@@ -61,9 +62,9 @@ class FedEgoSums(FedRidge):
     mixes_if_sure: ClassVar[bool] = True
     of_graphs = None
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        self._kept = Kept()
+    @cached_property
+    def _kept(self) -> Kept:
+        return Kept()
 
     @property
     def in_use(self) -> tuple[Channel, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import torch
@@ -69,9 +70,9 @@ class FedSageSteps(FedSgd):
 
     CLASS_SUMS = Channel("class_sums", Reveal.SUM)
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        self._last = Kept()
+    @cached_property
+    def _last(self) -> Kept:
+        return Kept()
 
     @property
     def head(self) -> Head:
