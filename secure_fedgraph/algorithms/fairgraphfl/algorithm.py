@@ -10,12 +10,17 @@ from torch import Tensor
 
 from secure_fedgraph.algorithm import Algorithm, Form, Settings, State
 from secure_fedgraph.algorithms.fairgraphfl import channels, fairness, motifs, prototypes, shared_structure
-from secure_fedgraph.algorithms.fairgraphfl.channels import VALUATIONS, ValueUpdates
 from secure_fedgraph.algorithms.fairgraphfl.first_contact import meet_agents
 from secure_fedgraph.algorithms.fairgraphfl.moments import FairGraphFLMoments
 from secure_fedgraph.algorithms.fairgraphfl.motif_lists import MotifLists, lists_of
 from secure_fedgraph.algorithms.fairgraphfl.prototypes import Prototypes, prototypes_of
-from secure_fedgraph.algorithms.fairgraphfl.rewards import check_reward, rewarded, rewards_of
+from secure_fedgraph.algorithms.fairgraphfl.rewards import (
+    VALUATIONS,
+    ValueUpdates,
+    check_reward,
+    rewarded,
+    rewards_of,
+)
 from secure_fedgraph.algorithms.fairgraphfl.settings import FairGraphFLSettings
 from secure_fedgraph.algorithms.fairgraphfl.state import (
     AGENTS,
