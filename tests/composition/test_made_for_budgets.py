@@ -361,3 +361,14 @@ class TestStepsUnderSharedNoise:
         # a node of a graph changes the graph's part, instead of taking it away
         of_node = float(run.privacy("node")["readers"]["server"])
         assert 4 < of_node < 8.5
+
+
+@pytest.mark.parametrize("width", [5, 16, 40])
+def test_a_record_is_described_by_the_same_bits_whichever_others_there_are(width: int) -> None:
+    given = torch.nn.functional.normalize(
+        torch.randn(300, width, generator=torch.Generator().manual_seed(0)), dim=1
+    )
+    whole = fourier(given, 256, 2.0)
+    for some in (1, 2, 3, 5, 17, 151):
+        assert torch.equal(fourier(given[:some], 256, 2.0), whole[:some])
+        assert torch.equal(fourier(given[-some:], 256, 2.0), whole[-some:])
