@@ -8,7 +8,6 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-
 _WHOLE = 2.0**18
 
 
