@@ -199,7 +199,11 @@ def lead(experiment: Experiment, algorithm: Algorithm, federation: Federation) -
     if algorithm.form is not None:
         parts.append(f"in the form {algorithm.form}: {algorithm.form.why}")
     if e.epsilon is not None:
-        chosen = " (--unit client asks for all data of one owner)" if e.unit_by_default else ""
+        chosen = (
+            " (the default with few owners; --unit client is for all data of one owner)"
+            if e.unit_by_default
+            else ""
+        )
         parts.append(
             f"epsilon {e.epsilon:g} at delta {e.delta:g} for one {e.unit}{chosen} against the {e.against}"
         )
@@ -262,7 +266,7 @@ def _check_learns(
     raise Refused(
         f"epsilon {experiment.epsilon:g} for one {experiment.unit}: the noise of {experiment.algorithm} "
         f"under {experiment.policy} would be {ratio:.3g} times what the signal can be at most (above "
-        f"{NO_LEARNING:g}), so this run would learn nothing: {mend}; --anyway runs it as it is"
+        f"{NO_LEARNING:g}), so this run would learn nothing: {mend}. --anyway runs it"
     )
 
 

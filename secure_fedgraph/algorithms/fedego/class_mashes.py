@@ -83,8 +83,8 @@ class FedEgoSums(FedRidge):
         if self.form is not None or unit not in (Unit.NODE, Unit.LABEL):
             return self
         why = (
-            "mashes are sums by class over all owners, sent once, in which each node is by itself and at one "
-            "owner; links are read where predictions are made, and an owner mixes its own layers in at home"
+            "owners send one sum a class, once; it adds up single nodes, without links, each node at one "
+            "owner only; links are read for predictions, and each owner adds its own layers at home"
         )
         return self.in_form(Form({"mash": "class"}, why))
 

@@ -90,10 +90,7 @@ class ApflGateMoments(FedAvgMoments):
     data: ClassVar[str] = "bbbp"
     clients: ClassVar[Mapping[str, int]] = {"bbbp": 16}
     partitions: ClassVar[tuple[str, ...]] = ("dirichlet", "random", "file_order")
-    beside: ClassVar[str] = (
-        "; the personal model and the gate are fitted at home to what the shared model leaves over, and cost "
-        "nothing; nothing is tracked, in one exchange"
-    )
+    beside: ClassVar[str] = "; each owner fits its personal model and its gate at home, which costs no budget"
 
     PERSONAL = Channel("personal_model", Reveal.EACH, to="referee")
 

@@ -48,8 +48,7 @@ FORMS: Mapping[str, Form] = {
     ),
     Unit.NODE: Form(
         {"sends": "nothing"},
-        "noise that covers a node would drown what others' columns and links add, so nothing is sent, and "
-        "every owner learns alone",
+        "nothing is sent, and every owner learns alone: noise for a node would drown what others add",
     ),
 }
 """The form for a budget, by its unit."""

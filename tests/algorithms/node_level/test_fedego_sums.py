@@ -37,7 +37,7 @@ def mashes(federation: sfg.Federation) -> torch.Tensor:
 def budgeted(
     federation: sfg.Federation, algorithm: sfg.Algorithm | None = None, epsilon: float = 8.0
 ) -> sfg.Run:
-    with pytest.warns(FormWarning, match="each node is by itself and at one"):
+    with pytest.warns(FormWarning, match="fedego-sums takes the form"):
         return sfg.train(
             algorithm or sfg.FedEgo(),
             federation,
