@@ -34,7 +34,7 @@ def records(x: Tensor) -> Tensor:
     """Features of length 1: a record's length bounds what it moves. ``[n, width]``, float32."""
     if x.layout != torch.strided:
         x = x.to_dense()
-    return F.normalize(torch.nan_to_num(x.float()), dim=1)
+    return F.normalize(torch.nan_to_num(x.float()).contiguous(), dim=1)
 
 
 def spread(

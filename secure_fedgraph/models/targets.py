@@ -52,11 +52,17 @@ def ranking_loss(scores: Tensor) -> Tensor:
 
 
 def slopes(scores: Tensor, y: Tensor, schema: Schema) -> Tensor:
-    """The gradient of each item's loss by its outputs, ``[n, outputs]``, each in [-1, 1]."""
+    """The gradient of each item's loss by its outputs, ``[n, outputs]``, each in [-1, 1].
+
+    Guarantees:
+        - an item's does not depend on which other items there are, in no bit.
+    """
     if schema.task == Task.NUMBER:
         return (scores.reshape(len(y)) - scaled(y, schema)).clamp(-1, 1)[:, None]
     if schema.task == Task.LABELS:
-        return (torch.sigmoid(scores) - y) / scores.shape[1]
+        # row by row: the last bit of a sigmoid depends on where in the tensor a value stands
+        yes = F.softmax(torch.stack([torch.zeros_like(scores), scores], dim=-1), dim=-1)[..., 1]
+        return (yes - y) / scores.shape[1]
     shares = F.softmax(scores, dim=1)
     return shares - F.one_hot(y, shares.shape[1])
 
