@@ -12,7 +12,8 @@ from secure_fedgraph.algorithms.fedsgd.heads.perceptron import LAYERS, NodePerce
 from secure_fedgraph.algorithms.fedsgd.heads.sage import SageHead
 from secure_fedgraph.algorithms.fedsgd.settings import NodeSgdSettings
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.graph.schema import Schema, Task
+from secure_fedgraph.models.targets import slopes
 
 SCHEMA = Schema(features=5, classes=3)
 HEADS = {"mlp": NodePerceptron, "sage": SageHead}
@@ -129,3 +130,15 @@ def test_no_bit_of_a_record_depends_on_which_others_there_are(classes: int, scal
     for kept in (torch.arange(1, 69), torch.arange(57), torch.tensor([3]), torch.randperm(69)[:40]):
         some = gradients_of(weights, z[kept], y[kept], 5.0, SCHEMA)
         assert all(torch.equal(some[name], every[name][kept]) for name in LAYERS)
+
+
+@pytest.mark.parametrize("task", [Task.LABELS, Task.CLASSES])
+def test_an_items_slopes_do_not_depend_on_others(task: Task) -> None:
+    schema = Schema(features=2, classes=3, task=task)
+    scores = torch.randn(20000, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    y = torch.zeros(len(scores), 3) if task == Task.LABELS else torch.zeros(len(scores), dtype=torch.long)
+    whole = slopes(scores, y, schema)
+    alone = [slopes(scores[i : i + 1], y[i : i + 1], schema) for i in range(2000)]
+    assert torch.equal(torch.cat(alone), whole[:2000])
+    for some in (5, 7, 1001, 19999):
+        assert torch.equal(slopes(scores[:some], y[:some], schema), whole[:some])
