@@ -58,8 +58,8 @@ def test_one_item_costs_what_is_claimed_and_no_more(name):
     found = audited(SCHEMAS[name], 2_000)
     assert not found.broken, found.sentence()
     assert found.lower.epsilon < found.claim
-    # over several hundred cells so few trials do not find the direction in which the item moves them
-    assert found.reached > (0.25 if Counting(SCHEMAS[name], FEW).size < 100 else 0.0), found.sentence()
+    # what so few trials find varies by .07 from one draw to the next; over several hundred cells they find nothing
+    assert found.reached > (0.1 if Counting(SCHEMAS[name], FEW).size < 100 else 0.0), found.sentence()
 
 
 def test_noise_for_another_unit_is_refuted(monkeypatch):
