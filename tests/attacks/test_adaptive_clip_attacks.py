@@ -25,7 +25,7 @@ def cells(attacks: list[str], policy: str, **more: Any) -> list[dict[str, Any]]:
 
 
 def test_every_attack_on_updates_runs_under_a_budget():
-    found = cells(["weights", "rounds"], "distributed_dp", epsilon=8.0)
+    found = cells(["weights", "rounds"], "distributed_dp", epsilon=8.0, unit="client")
     assert {cell["attack"][:2] for cell in found} >= {"a1", "a4", "f1", "f2"}
 
 

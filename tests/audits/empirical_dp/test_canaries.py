@@ -67,7 +67,9 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def made(**more: Any) -> Experiment:
-    return load(None, {**BASE, **more}, ())
+    """Of one owner, where a budget names no other unit: few owners' default is a node."""
+    unit = {"unit": "client"} if "epsilon" in more else {}
+    return load(None, {**BASE, **unit, **more}, ())
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -217,7 +219,8 @@ def test_steps_without_noise_are_refuted(monkeypatch: pytest.MonkeyPatch):
 
 class TestCommand:
     words = """audit --data synthetic-citation --set dataset.nodes=300 --set dataset.features=16 --rounds 1
-        --algorithm fedavg --policy masked,local_dp --epsilon 8 --attack a1 --quiet --canaries 50 --out"""
+        --algorithm fedavg --policy masked,local_dp --epsilon 8 --unit client --attack a1 --quiet --canaries 50
+        --out"""
 
     def run(self, out: Path, *more: str) -> Any:
         return CliRunner().invoke(main, [*self.words.split(), str(out), *more])

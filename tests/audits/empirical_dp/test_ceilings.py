@@ -169,7 +169,8 @@ def test_a_claim_is_broken_by_what_is_sure_and_not_by_the_interval():
 
 FLAGS = [
     "audit", "--data", "synthetic-citation", "--set=dataset.nodes=240", "--set=dataset.features=24",
-    "--policy", "local_dp", "--epsilon", "0.5", "--attack", "a4", "--control", "one full step", "--json",
+    "--policy", "local_dp", "--epsilon", "0.5", "--unit", "client", "--attack", "a4",
+    "--control", "one full step", "--json",
 ]  # fmt: skip
 
 

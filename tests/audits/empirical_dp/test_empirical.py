@@ -30,6 +30,7 @@ BASE: dict[str, Any] = {
     "rounds": 2,
     "training": {"hidden": [8], "fanout": [2], "crowd": 10},
     "epsilon": 8.0,
+    "unit": "client",
 }
 CASES: dict[str, dict[str, Any]] = {
     # what is audited -> how it is run
@@ -136,7 +137,8 @@ def test_mutants_are_caught(name, monkeypatch):
 class TestCommand:
     def run(self, out) -> Any:
         words = """audit --data synthetic-citation --set dataset.nodes=90 --set dataset.features=16 --rounds 1
-            --algorithm fedavg --policy local_dp --epsilon 8 --attack a1 --quiet --out"""
+            --algorithm fedavg --policy local_dp --epsilon 8 --unit client --attack a1
+            --quiet --out"""
         return CliRunner().invoke(main, [*words.split(), str(out)])
 
     def test_a_right_one_exits_0_and_its_page_says_so(self, tmp_path):

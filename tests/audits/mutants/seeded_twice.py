@@ -46,6 +46,7 @@ def two_runs(make: Callable[[], Any], policy: Policy, same_seeds: SameSeeds) -> 
         same_seeds: sets the global generators.
     """
     runs, findings = [], []
+    make()  # what a process does once, such as the first build of a model, may use global generators
     for _ in range(2):
         with same_seeds():
             runs.append(make())

@@ -490,6 +490,7 @@ def global_seed(patch: Patch) -> None:
     patch.setattr(
         Gaussian, "_draw", lambda self, shape, keys=(): torch.round(self.sigma * torch.randn(shape)).numpy()
     )
+    patch.setattr(Gaussian, "take_off", lambda self, matrix, keys: matrix)  # nothing was drawn under a key
 
 
 def not_added(patch: Patch) -> None:
@@ -521,9 +522,9 @@ def counts_as_noised(patch: Patch) -> None:
 
 
 def paid_once(patch: Patch) -> None:
-    def charge(self: Ledger, one: Any) -> None:
+    def charge(self: Ledger, one: Any, *rest: Any) -> None:
         if not any((c.client, c.channel) == (one.client, one.channel) for c in self.charges):
-            CHARGE(self, one)
+            CHARGE(self, one, *rest)
 
     patch.setattr(Ledger, "charge", charge)
 
@@ -533,10 +534,10 @@ def paid_late(patch: Patch) -> None:
 
     def late(self: Any, bound: Any, given: Any, scope: Any) -> Any:
         owed: list[Any] = []
-        patch.setattr(Ledger, "charge", lambda book, one: owed.append((book, one)))
+        patch.setattr(Ledger, "charge", lambda *asked: owed.append(asked))
         reply = upload(self, bound, given, scope)
-        for book, one in owed:
-            CHARGE(book, one)
+        for asked in owed:
+            CHARGE(*asked)
         return reply
 
     patch.setattr(clients.Client, "_upload", late)
@@ -777,11 +778,11 @@ def first_records(patch: Patch) -> None:
     gradients = private_training.tree_factors
     whole: dict[int, Any] = {}
 
-    def wrong(model: Any, x: Any, trees: Any, answers: Any) -> Any:
+    def wrong(model: Any, x: Any, trees: Any, answers: Any, *rest: Any) -> Any:
         if len(trees) > len(whole.get(id(model), ((), ()))[0]):
             whole[id(model)] = trees, answers
         rows, labels = whole[id(model)]
-        return gradients(model, x, rows[: len(trees)], labels[: len(trees)])
+        return gradients(model, x, rows[: len(trees)], labels[: len(trees)], *rest)
 
     patch.setattr(private_training, "tree_factors", wrong)
 
@@ -789,8 +790,8 @@ def first_records(patch: Patch) -> None:
 def coupled(patch: Patch) -> None:
     gradients = private_training.graph_gradients
 
-    def batchwise(model: Any, packed: Any) -> Any:
-        found = gradients(model, packed)
+    def batchwise(model: Any, packed: Any, *rest: Any) -> Any:
+        found = gradients(model, packed, *rest)
         return {name: g - g.mean(0, keepdim=True) / 2 for name, g in found.items()}
 
     patch.setattr(private_training, "graph_gradients", batchwise)
