@@ -140,7 +140,9 @@ def prepare(
     federation = _with_sampled_tests(federation, algorithm, evaluation, options)
     configured = algorithm
     budget = options.budget
-    algorithm = fitted(algorithm, policy, federation, evaluation, options.allow_plaintext, budget)
+    algorithm = fitted(
+        algorithm, policy, federation, evaluation, options.allow_plaintext, budget, by_name is not None
+    )
     if algorithm is not configured:
         warnings.warn(said(algorithm, policy.name), FormWarning, stacklevel=3)
     channels = channels_of(algorithm, federation, evaluation, policy, budget)
@@ -279,15 +281,20 @@ def fitted(
     evaluation: str = "referee",
     allow_plaintext: bool = False,
     budget: Budget | None = None,
+    planned: bool = False,
 ) -> Algorithm:
     """The form of an algorithm that runs over a federation under a policy.
+
+    Args:
+        planned: whether the budget plans the noise, so that the algorithm may be exchanged for its form with
+            noise on sums. Noise that was set by hand is for the algorithm that was given.
 
     Raises:
         Refused, BadInput: as :func:`train`.
     """
     if algorithm.pools:
         federation = federation.pooled()
-    algorithm = _under_budget(algorithm, policy, federation, budget)
+    algorithm = _under_budget(algorithm, policy, federation, budget, planned)
     return fit(
         algorithm,
         policy,
@@ -299,7 +306,7 @@ def fitted(
 
 
 def _under_budget(
-    algorithm: Algorithm, policy: Policy, federation: Federation, budget: Budget | None
+    algorithm: Algorithm, policy: Policy, federation: Federation, budget: Budget | None, planned: bool
 ) -> Algorithm:
     """The form that suits a budget, where the policy's noise is on sums, or where it has none."""
     if budget is None or policy.steps is not None:
@@ -312,7 +319,7 @@ def _under_budget(
     sent = [one for one in on_sums.in_use if one.to == SERVER and one.reveal is not Reveal.NOTHING]
     fits = federation.schema.kind in on_sums.kinds
     if on_sums is not algorithm and not (
-        fits and all(_adds_noise(policy, one, federation.names) for one in sent)
+        planned and fits and all(_adds_noise(policy, one, federation.names) for one in sent)
     ):
         return algorithm
     return on_sums.under_budget(

@@ -230,7 +230,7 @@ for kind in (kind for kind in ATTACKS.values() if kind.family == "weights" and n
         here, elsewhere = attacked(run, kind()), np.load(tmp_path / f"{kind.id}.npz")
         assert set(elsewhere) == set(here.values)
         for owner, value in here.values.items():
-            assert np.array_equal(elsewhere[owner], value)
+            assert np.array_equal(elsewhere[owner], value, equal_nan=True)
 
 
 def test_an_attack_gets_no_federation() -> None:

@@ -215,8 +215,9 @@ def test_a_policy_of_noise_by_name_alone_has_a_budget_that_is_said() -> None:
     assert "default" in done.stdout.splitlines()[0]
     result = json.loads(Path("out/result.json").read_text())
     assert result["budget"]["epsilon"] == result["config"]["epsilon"] == 8.0
-    assert 7.9 < result["privacy"]["client"]["epsilon"] <= 8.0
-    done = call("run", *small, "--policy", "local_dp", "--epsilon", "4", "--out", "other")
+    assert 7.9 < result["privacy"]["node"]["epsilon"] <= 8.0  # the default with few owners
+    asked = ["--epsilon", "4", "--unit", "node"]
+    done = call("run", *small, "--policy", "local_dp", *asked, "--out", "other")
     assert "default" not in done.stdout.splitlines()[0]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import secure_fedgraph as sfg
 from secure_fedgraph.errors import BadInput, BudgetExhausted
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.protect import protect
+from secure_fedgraph.experiment.results import in_form
 from secure_fedgraph.privacy.policies import policy_named
 from secure_fedgraph.privacy.spending.ledger import spent
 
@@ -39,12 +41,14 @@ def noise(run: sfg.Run) -> dict[str, float]:
 def test_a_policy_of_noise_by_name_is_planned_as_by_the_command(
     policy: str, unit: str, federation: sfg.Federation
 ) -> None:
-    run = train(federation, policy, budget=sfg.Budget(8.0, unit=unit))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sfg.FormWarning)  # for a node it takes a form
+        run = train(federation, policy, budget=sfg.Budget(8.0, unit=unit))
     asked = Experiment(
         algorithm="fedavg", data="synthetic-citation", dataset={"nodes": 60, "features": 16}, rounds=2,
         policy=policy, protection={"norm": 1.0}, training={"hidden": HIDDEN}, epsilon=8.0, unit=unit,
     )  # fmt: skip
-    made = protect(asked, asked.make_algorithm(), federation)
+    made = protect(asked, in_form(asked, federation), federation)
     assert made.plan is not None and noise(run) == dict(made.plan.multipliers)
     assert 7.9 < run.privacy(unit)["epsilon"] <= 8
 

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property
 from typing import ClassVar, Literal, Self
 
-import torch
-from torch_geometric.data import Data
-
 from secure_fedgraph.algorithm import Form, State
-from secure_fedgraph.algorithms.fedridge.algorithm import CLASSES, OWNERS, WEIGHTS, FedRidge
+from secure_fedgraph.algorithms.fedridge.algorithm import OWNERS, FedRidge
 from secure_fedgraph.algorithms.fedridge.settings import RidgeSettings
-from secure_fedgraph.algorithms.training.records import Kept
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.protocol import Channel, Unit
 from secure_fedgraph.protocol.given import Expected
@@ -62,10 +57,6 @@ class FedEgoSums(FedRidge):
     mixes_if_sure: ClassVar[bool] = True
     of_graphs = None
 
-    @cached_property
-    def _kept(self) -> Kept:
-        return Kept()
-
     @property
     def in_use(self) -> tuple[Channel, ...]:
         """The sums of moments, of which class sums are the mashes; each node at one owner."""
@@ -105,11 +96,3 @@ class FedEgoSums(FedRidge):
     def takes(self, channel: str, schema: Schema) -> Expected | None:
         """As FedRidge's."""
         return super().takes(channel, schema)
-
-    def solved(self, released: State, graph: Data, schema: Schema) -> torch.Tensor:
-        """As FedRidge's; the same in every round, for each graph that is asked about, so it is kept."""
-        if WEIGHTS in released:
-            return super().solved(released, graph, schema)
-        return self._kept.of(
-            (released[CLASSES], graph.x), lambda: super(FedEgoSums, self).solved(released, graph, schema)
-        )

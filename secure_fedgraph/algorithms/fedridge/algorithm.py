@@ -236,11 +236,21 @@ class FedRidge(OfRecords):
         return {CLASSES: state[CLASSES], OWNERS: state[OWNERS], NOISE: state["variance"].sqrt()}
 
     def solved(self, released: State, graph: Data, schema: Schema) -> torch.Tensor:
-        """The weights, ``[width, classes]``; by second moments of the graph where none were sent."""
+        """The weights, ``[width, classes]``; by second moments of the graph where none were sent.
+
+        These are the same whenever the same graph is asked about, so they are kept.
+        """
         if WEIGHTS in released:
             return released[WEIGHTS]
         # a question about other links is answered by the same weights as one about the owner's own
-        z = self.records(Data(x=pairs.learned(graph)) if pairs.PAIRS in graph else graph, schema)
+        source = Data(x=pairs.learned(graph)) if pairs.PAIRS in graph else graph
+        by_features = schema.kind == "node" and source.x.layout == torch.strided
+        read = source.x if by_features else self.records(source, schema)
+        numbers = torch.tensor([float(released[OWNERS]), float(released[NOISE])], dtype=torch.float64)
+        asked = (released[CLASSES], numbers, read)
+        return self.kept.of(asked, lambda: self._solved(released, self.records(source, schema), schema))
+
+    def _solved(self, released: State, z: torch.Tensor, schema: Schema) -> torch.Tensor:
         if z.shape[1] > MOST_NODES < len(z):
             z = z[torch.linspace(0, len(z) - 1, MOST_NODES).long()]
         owners, noise = max(round(float(released[OWNERS])), 1), float(released[NOISE])

@@ -5,20 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import torch
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Form, State
-from secure_fedgraph.algorithms.fedridge.algorithm import CLASSES, TRAINED, FedRidge
+from secure_fedgraph.algorithms.fedridge.algorithm import TRAINED, FedRidge
 from secure_fedgraph.algorithms.fedsgd.algorithm import FedSgd
 from secure_fedgraph.algorithms.fedsgd.heads.graph_sage import GraphSageHead
 from secure_fedgraph.algorithms.fedsgd.heads.head import Head
 from secure_fedgraph.algorithms.fedsgd.heads.perceptron import NodePerceptron
 from secure_fedgraph.algorithms.fedsgd.settings import GcnStepSettings, SageStepSettings, SgdSettings
-from secure_fedgraph.algorithms.training.records import Kept
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.protocol import Channel, ContributionMoments, Reveal
 from secure_fedgraph.protocol.given import NOTHING, Expected
@@ -70,10 +68,6 @@ class FedSageSteps(FedSgd):
 
     CLASS_SUMS = Channel("class_sums", Reveal.SUM)
 
-    @cached_property
-    def _last(self) -> Kept:
-        return Kept()
-
     @property
     def head(self) -> Head:
         """FedSage's network."""
@@ -86,7 +80,9 @@ class FedSageSteps(FedSgd):
     @property
     def _ridge(self) -> FedRidge:
         """What makes, adds up and reads the class sums."""
-        return FedRidge(second_moments="own", target_norm=1.0, records=self.settings.records)
+        made = FedRidge(second_moments="own", target_norm=1.0, records=self.settings.records)
+        made.kept = self.kept
+        return made
 
     @property
     def _class_sums(self) -> Channel:
@@ -182,14 +178,7 @@ class FedSageSteps(FedSgd):
         sums = _of_sums(params)
         if not sums:
             return scores
-        return self._said(sums, graph, schema) + self.settings.trust * scores.log_softmax(dim=1)
-
-    def _said(self, sums: State, graph: Data, schema: Schema) -> torch.Tensor:
-        """What class sums say; the same for every round that scores one graph, so it is kept."""
-        if CLASSES not in sums:  # weights that read no other row
-            return self._ridge.predict(sums, graph, schema)
-        asked = (sums[CLASSES], graph.x, graph.edge_index)
-        return self._last.of(asked, lambda: self._ridge.predict(sums, graph, schema))
+        return self._ridge.predict(sums, graph, schema) + self.settings.trust * scores.log_softmax(dim=1)
 
 
 class FedGcnSteps(FedSageSteps):

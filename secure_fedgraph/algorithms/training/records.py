@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Self
+from typing import Any, Self
 
 import torch
 
@@ -39,6 +39,10 @@ class OfRecords(Algorithm):
     """What one record is of."""
     reads_links: bool = False
     """Whether a record depends on links."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.kept = Kept()  # now, so that the referee's copy of each round finds what the last one made
 
     def for_data(self, schema: Schema) -> Algorithm:
         """As the base has it; where links are learned, a record is a link."""

@@ -219,8 +219,8 @@ def test_steps_without_noise_are_refuted(monkeypatch: pytest.MonkeyPatch):
 
 class TestCommand:
     words = """audit --data synthetic-citation --set dataset.nodes=300 --set dataset.features=16 --rounds 1
-        --algorithm fedavg --policy masked,local_dp --epsilon 8 --unit client --attack a1 --quiet --canaries 50
-        --out"""
+        --algorithm fedavg --policy masked,local_dp --epsilon 8 --unit client --attack a1 --quiet
+        --canaries 50 --out"""
 
     def run(self, out: Path, *more: str) -> Any:
         return CliRunner().invoke(main, [*self.words.split(), str(out), *more])

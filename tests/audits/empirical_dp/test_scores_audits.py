@@ -58,7 +58,7 @@ def test_one_item_costs_what_is_claimed_and_no_more(name):
     found = audited(SCHEMAS[name], 2_000)
     assert not found.broken, found.sentence()
     assert found.lower.epsilon < found.claim
-    # what so few trials find varies by .07 from one draw to the next; over several hundred cells they find nothing
+    # so few trials find .07 more or less from one draw to the next, and over several hundred cells nothing
     assert found.reached > (0.1 if Counting(SCHEMAS[name], FEW).size < 100 else 0.0), found.sentence()
 
 
