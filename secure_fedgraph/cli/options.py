@@ -97,9 +97,9 @@ def experiment_options(command: Command, epsilon: Any = float) -> Command:
         click.option("--ledger", type=click.Path(path_type=Path), help="A ledger that several runs share."),
         click.option("--relation", help="Neighbouring relation: zero-out, add-remove or replace."),
         click.option("--delta", type=float, help="For every printed epsilon (1e-5)."),
-        click.option("--seed", type=int, help="One run with this seed."),
+        click.option("--seed", type=int, help="One run with this seed; the first, with --seeds."),
         click.option(
-            "--seeds", type=click.IntRange(1), help="That many runs, seeds 0, 1, ..., and their mean."
+            "--seeds", type=click.IntRange(1), help="That many runs, --seed (0) and those after it; their mean."
         ),
         click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Overrides any key."),
         click.option(
@@ -148,11 +148,9 @@ def read_experiment(
     path: Path | None, flags: dict[str, Any], made: bool = True
 ) -> tuple[Experiment, list[int]]:
     """The experiment that a file and flags describe, and its seeds."""
-    from secure_fedgraph.experiment.config import Experiment, load, read_values
+    from secure_fedgraph.experiment.config import Experiment, load
     from secure_fedgraph.graph.placing import check_device
 
-    if flags["seed"] is not None and flags["seeds"] is not None:
-        raise BadInput("--seed runs one and --seeds runs many: give one of them")
     protection = protection_in(flags)
     keys = Experiment.model_fields.keys() & flags.keys()
     given = {key: flags[key] for key in keys if flags[key] is not None}
@@ -160,19 +158,11 @@ def read_experiment(
     assigned = [f"{key}={value}" for key, value in protection.items()]
     experiment = load(path, {key: flags[key] for key in keys}, [*assigned, *flags["assignments"]])
     _no_contradiction(given, flags["assignments"])
-    if flags["seeds"] is not None and "seed" in read_values(path, {}, flags["assignments"]):
-        where = (
-            "--set seed="
-            if any(one.startswith("seed=") for one in flags["assignments"])
-            else f"seed in {path}"
-        )
-        raise BadInput(f"--seeds {flags['seeds']} runs many and {where} runs one: give one of them")
     check_device(experiment.device)
     experiment.make_algorithm()
     if made:
         experiment.with_default_budget().make_policy()
-    seeds = [experiment.seed] if flags["seeds"] is None else list(range(flags["seeds"]))
-    return experiment, seeds
+    return experiment, list(range(experiment.seed, experiment.seed + (flags["seeds"] or 1)))
 
 
 def _no_contradiction(given: Mapping[str, Any], assignments: Iterable[str]) -> None:

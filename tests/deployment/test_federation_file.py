@@ -237,6 +237,7 @@ def test_check_prints_what_would_leave_and_sends_nothing(tmp_path: Path) -> None
         policy="distributed_dp",
         rounds=3,
         epsilon=8.0,
+        unit="client",
         training={"hidden": [4, 4]},
     )
     typed = [
@@ -272,6 +273,7 @@ def test_ledger_and_status_say_how_far_a_silo_came(tmp_path: Path) -> None:
         policy="distributed_dp",
         rounds=2,
         epsilon=8.0,
+        unit="client",
         training={"hidden": [4, 4]},
     )
     run, folder = CliRunner(), str(tmp_path / "bank-a")

@@ -90,7 +90,7 @@ class Liar:
 @pytest.mark.parametrize("policy", ["masked", "local_dp"])
 def test_a_lying_server_reads_no_word_and_gets_no_round_twice(policy: str) -> None:
     words = [True, False, False, True]
-    noise = ["--epsilon", "8", "--norm", "1"] if policy == "local_dp" else []
+    noise = ["--epsilon", "8", "--unit", "client", "--norm", "1"] if policy == "local_dp" else []
     asked = ["--algorithm", "fedavg", "--policy", policy, "--rounds", str(WORDS), *noise]
     with silos.deployment(with_words(words), *asked, "--set", "training.hidden=[4,4]") as running:
         liar = Liar(running)
