@@ -99,7 +99,9 @@ def experiment_options(command: Command, epsilon: Any = float) -> Command:
         click.option("--delta", type=float, help="For every printed epsilon (1e-5)."),
         click.option("--seed", type=int, help="One run with this seed; the first, with --seeds."),
         click.option(
-            "--seeds", type=click.IntRange(1), help="That many runs, --seed (0) and those after it; their mean."
+            "--seeds",
+            type=click.IntRange(1),
+            help="That many runs, --seed (0) and those after it; their mean.",
         ),
         click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Overrides any key."),
         click.option(

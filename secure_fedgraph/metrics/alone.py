@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -120,19 +121,10 @@ class Alone:
         return float(1 - right(said, y, self._schema).mean())
 
 
-def _regressions(z: Tensor, targets: Tensor) -> list[Tensor]:
+def _regressions(z: Tensor, targets: Tensor) -> Iterator[Tensor]:
     """Weights ``[width, outputs]`` for each size of the ridge, beside the mean square of a column."""
     if len(z) > MOST_ITEMS < z.shape[1]:  # evenly spread over the owner's order, so nothing is random
         kept = torch.linspace(0, len(z) - 1, MOST_ITEMS).long()
         z, targets = z[kept], targets[kept]
-    z, targets = z.double(), targets.double()
-    dual = z.shape[1] > len(z)
-    values, vectors = torch.linalg.eigh(z @ z.T if dual else z.T @ z)
-    along = vectors.T @ (targets if dual else z.T @ targets)
-    values = values.clamp(min=0)
-    usual = float(values.sum()) / max(min(z.shape), 1)
-    found = []
-    for size in RIDGES:
-        weights = vectors @ (along / (values + size * usual * 0.1 + 1e-9)[:, None])
-        found.append((z.T @ weights if dual else weights).float())
-    return found
+    usual = float(z.square().sum(dtype=torch.float64)) / max(min(z.shape), 1)
+    return ridge.regressions(z, targets, [size * usual * 0.1 + 1e-9 for size in RIDGES])

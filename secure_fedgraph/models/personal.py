@@ -143,15 +143,9 @@ def _regression(graph: Data, features: Tensor, classes: int) -> tuple[Tensor, Te
     wide = features.shape[1] > len(nodes) or features.shape[1] > MOST_NODES
     if wide and len(nodes) > MOST_NODES:  # evenly spread over the owner's order, so nothing is random
         nodes = nodes[torch.linspace(0, len(nodes) - 1, MOST_NODES).long()]
-    z = features[nodes].double()
-    t = ridge.targets(graph.y[nodes], classes, 1.0).double()
-    # in as many dimensions as there are records, where these are fewer
-    values, vectors = torch.linalg.eigh(z @ z.T if wide else z.T @ z)
-    along, values = vectors.T @ (t if wide else z.T @ t), values.clamp(min=0)
+    targets = ridge.targets(graph.y[nodes], classes, 1.0)
     best: tuple[float, Tensor, Tensor] | None = None
-    for size in RIDGES:
-        weights = vectors @ (along / (values + size)[:, None])
-        weights = (z.T @ weights if wide else weights).float()
+    for weights in ridge.regressions(features[nodes], targets, RIDGES):
         belief = _spread(features @ weights, graph, own=True)
         loss = _loss(belief[graph.val_mask], graph.y[graph.val_mask])
         if best is None or loss < best[0]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -26,8 +27,10 @@ of numbers less their mean carry the noise of both."""
 _LIKELY = 2.7
 """Twice the logarithm of a likelihood that is lost at the lower end of an interval of 95 %, one-sided."""
 _FEW = 3
-_RANK = 1e-10
+_RANK = {torch.float64: 1e-10, torch.float32: 1e-6}
 """Eigenvalues below this share of the largest are rounding."""
+_SIDE = 1024
+"""Rows of a symmetric matrix from which on single precision is enough, and takes a third of the time."""
 
 
 def records(x: Tensor) -> Tensor:
@@ -328,21 +331,47 @@ def own_weights(
     Returns:
         ``[width, classes]``, float64.
     """
-    z = records.double() * math.sqrt(owners)
+    z = _precise(records, min(records.shape)) * math.sqrt(owners)
     wide = z.shape[1] > len(z)
     if wide:  # among as many directions as there are records; others have no second moment
         values, turned = torch.linalg.eigh(z @ z.T)
-        kept = values > _RANK * values[-1]
+        kept = values > _RANK[z.dtype] * values[-1]
         values = values[kept]
         vectors = z.T @ (turned[:, kept] / values.sqrt())
     else:
         values, vectors = torch.linalg.eigh(z.T @ z)
-    values = values.clamp(min=_LEAST)
+    values, vectors = values.double().clamp(min=_LEAST), vectors.double()
     along = vectors.T @ (_centred(classes) if centred else classes)
     others = float(values.sum()) / z.shape[1] if cautious else 0.0
     ridge = _ridge(values, along, norm, noise, others=others, cautious=cautious)
     solved: Tensor = vectors @ (along / (values + ridge)[:, None])
     return solved
+
+
+def regressions(z: Tensor, targets: Tensor, sizes: Sequence[float]) -> Iterator[Tensor]:
+    """Ridge regression with each of several ridges, in as many dimensions as records or columns, if fewer.
+
+    Args:
+        z: records, ``[n, width]``.
+        targets: ``[n, outputs]``.
+        sizes: the ridges, above 0.
+
+    Returns:
+        Weights ``[width, outputs]`` for each ridge, float32.
+    """
+    wide = z.shape[1] > len(z)
+    z = _precise(z, min(z.shape) // 2)  # factors lose less than eigenvectors
+    moments = z @ z.T if wide else z.T @ z
+    along = targets.to(z) if wide else z.T @ targets.to(z)
+    ones = torch.eye(len(moments), dtype=z.dtype)
+    for size in sizes:
+        solved = torch.cholesky_solve(along, torch.linalg.cholesky(moments + size * ones))
+        yield (z.T @ solved if wide else solved).float()
+
+
+def _precise(values: Tensor, side: int) -> Tensor:
+    """In double precision where a matrix with that side is small."""
+    return values.double() if side <= _SIDE else values.float()
 
 
 def spectrum(second: torch.Tensor, noise: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
