@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.placing import check_device, copied_to, placed
 from secure_fedgraph.graph.sample.packing import pack, select_graphs
-from secure_fedgraph.graph.sample.trees import PARTNER, NeighbourTable, own_tree
+from secure_fedgraph.graph.sample.trees import NeighbourTable, own_tree
 from secure_fedgraph.graph.sparse_matrix import SparseMatrix
 
 LINKS = torch.tensor([[1, 2, 2, 0, 3], [0, 0, 1, 1, 4]])
@@ -101,9 +101,7 @@ def test_graphs_of_a_union_are_selected_there() -> None:
 
 
 def test_nodes_alone_are_trees_there() -> None:
-    partner = torch.tensor([2, 3, 0, 1])
     with pretended_gpu():
-        there = placed(Data(x=torch.ones(4, 1), **{PARTNER: partner}), GPU)
-        levels = own_tree(torch.tensor([0, 1]).to(GPU), 2, there[PARTNER])
-    here = own_tree(torch.tensor([0, 1]), 2, partner)
+        levels = own_tree(torch.tensor([0, 1]).to(GPU), 2)
+    here = own_tree(torch.tensor([0, 1]), 2)
     assert all(torch.equal(a, b.held) for a, b in zip(here, levels, strict=True))

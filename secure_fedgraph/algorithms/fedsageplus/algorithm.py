@@ -13,7 +13,7 @@ from secure_fedgraph.algorithm import Form, State
 from secure_fedgraph.algorithms.fedsage import PAPER, FedSage, LocSage
 from secure_fedgraph.algorithms.fedsageplus import prototypes
 from secure_fedgraph.algorithms.fedsageplus.generation import CANDIDATES, DECAY, RATE, Generates
-from secure_fedgraph.algorithms.fedsageplus.settings import PROTOTYPES, RELEASED, GeneratorSettings
+from secure_fedgraph.algorithms.fedsageplus.settings import PROTOTYPES, GeneratorSettings
 from secure_fedgraph.algorithms.fedsgd.graph_sage import FedSageSteps
 from secure_fedgraph.algorithms.training.optimizers import bound_gradients, moments, restore
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
@@ -94,9 +94,7 @@ class FedSagePlus(Generates, FedSage):
 
     Guarantees:
         - with ``feedback="prototypes"`` one node moves what its owner adds to the sums by a known amount,
-          which the client enforces: noise on it has a finite epsilon for a node;
-        - with ``generator="released"`` besides, nothing that is sent depends on a link, and noisy steps
-          protect single nodes in the classifier's updates too.
+          which the client enforces: noise on it has a finite epsilon for a node.
 
     References:
         Zhang et al., NeurIPS 2021, sections 4.1 to 4.3, algorithm 1. Prototypes in the place of gradients:
@@ -118,11 +116,6 @@ class FedSagePlus(Generates, FedSage):
         Form(
             {"feedback": PROTOTYPES},
             "owners add once to sums of features by class, and send no gradient at anybody's features",
-            without_leak=True,
-        ),
-        Form(
-            {"feedback": PROTOTYPES, "generator": RELEASED, "fanout": (0, 0)},
-            "each node is completed from its own features and released sums by class, so it is one record",
             without_leak=True,
         ),
     )
@@ -282,8 +275,7 @@ class FedSagePlus(Generates, FedSage):
         if self.settings.of_prototypes:
             prototypes.once(client, self.PRETRAIN.name)
             prototypes.keep(client, given)
-        if not self.settings.made_of_released:
-            self.pretrain(client)
+        self.pretrain(client)
 
     @FEATURE_SUMS.answer
     def feature_sums(self, client: ClientContext, given: State) -> ContributionMoments:
@@ -425,9 +417,7 @@ class FedSagePlus(Generates, FedSage):
         return Upload({_SHARED + name: value for name, value in difference(after, before).items()})
 
     def training_graph(self, client: ClientContext) -> Data:
-        """The completed graph; or each node beside the one neighbour that follows from itself."""
-        if self.settings.made_of_released:
-            return prototypes.completed_alone(client)
+        """The completed graph."""
         return self.completed(client)
 
     @property
@@ -445,20 +435,9 @@ class FedSagePlus(Generates, FedSage):
         mixture = PrototypeMixture(encoder[1], prototypes.at_home(client), CANDIDATES)
         return NeighGen(schema.features, schema.classes, encoder, candidates=CANDIDATES, fgen=mixture)
 
-    @property
-    def lacks_records(self) -> str:
-        """As :attr:`Generates.lacks_records`; a node that is completed by itself is one."""
-        return "" if self.settings.made_of_released else super().lacks_records
-
-    @property
-    def why_neighbours(self) -> str:
-        """As :attr:`NodeClassifier.why_neighbours`; what follows from single nodes is trained on alone."""
-        return "" if self.settings.made_of_released else super().why_neighbours
-
     def check_own(self, graph: Data, name: str) -> None:
-        """As :meth:`Generates.check_own` where a generator is trained, and that sums are not cut."""
-        if not self.settings.made_of_released:
-            super().check_own(graph, name)
+        """As :meth:`Generates.check_own`, and that sums are not cut."""
+        super().check_own(graph, name)
         if self.settings.of_prototypes:
             prototypes.check_size(graph, name, self.settings)
 

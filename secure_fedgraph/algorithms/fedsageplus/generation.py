@@ -74,17 +74,9 @@ class Generates:
         )
         client.memory["neighgen"] = parameters_of(model)
 
-    @property
-    def lacks_records(self) -> str:
-        """Why no record of its training is one node; empty where it is."""
-        return MADE
-
     def occurrences(self, unit: str) -> int:
-        """As FedSage's, where a completed graph has records."""
-        if self.lacks_records:
-            raise BadInput(self.lacks_records)
-        times: int = super().occurrences(unit)  # type: ignore[misc]
-        return times
+        """None: no record of training on a completed graph is one node."""
+        raise BadInput(MADE)
 
     def check_own(self, graph: Data, name: str) -> None:
         """That hiding the share leaves some nodes, and hides some."""

@@ -18,9 +18,8 @@ from torch_geometric.data import Data
 from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms.fedsageplus.settings import GeneratorSettings
 from secure_fedgraph.errors import BadInput, HostileMessage
-from secure_fedgraph.graph.sample.trees import PARTNER
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.models.neighgen.mixture import class_records, own_mixture, prototypes_of
+from secure_fedgraph.models.neighgen.mixture import class_records, prototypes_of
 from secure_fedgraph.protocol import ContributionMoments, UnitContributionMoments
 from secure_fedgraph.protocol.upload import moments_of
 from secure_fedgraph.seams import ClientContext, Total
@@ -145,24 +144,3 @@ def at_home(client: ClientContext) -> Tensor:
     rows: Tensor = client.memory.get(KEPT, x[:0])
     made: Tensor = rows * x.norm(dim=1).mean() if len(rows) else x.mean(0, keepdim=True)
     return made
-
-
-def completed_alone(client: ClientContext) -> Data:
-    """The owner's nodes, each with one generated neighbour and no other link.
-
-    **Guarantees:** a node and its neighbour follow from its own features and the released prototypes, so
-    that one node is one record of it. A node without either (no features, or none released) is its own
-    neighbour.
-    """
-    graph, nodes = client.graph, int(client.graph.num_nodes or 0)
-    rows: Tensor = client.memory.get(KEPT, graph.x[:0])
-    own = torch.arange(nodes)
-    if not len(rows):
-        return Data(x=graph.x, y=graph.y, train_mask=graph.train_mask, **{PARTNER: own})
-    made = own_mixture(graph.x, rows)
-    return Data(
-        x=torch.cat([graph.x, made]),
-        y=torch.cat([graph.y, graph.y.new_zeros(nodes)]),
-        train_mask=torch.cat([graph.train_mask, torch.zeros(nodes, dtype=torch.bool)]),
-        **{PARTNER: torch.cat([own + nodes, own])},
-    )

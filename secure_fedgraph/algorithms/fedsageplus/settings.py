@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.models.neighgen.losses import FeatLossNorm
 
-PROTOTYPES, RELEASED = "prototypes", "released"
+PROTOTYPES = "prototypes"
 OF_THE_EXCHANGE = (
     "exchange_batch",
     "minimum_batch",
@@ -23,8 +23,6 @@ OF_THE_EXCHANGE = (
 """Settings that only an exchange of gradients reads."""
 OF_PROTOTYPES = ("anonymity", "records")
 """Settings that only a release of prototypes reads."""
-OF_TRAINED_GENERATORS = ("generator_epochs", "federated_epochs", "hidden_share", "encoder", "feat_loss_norm")
-"""Settings that a generator which nobody trains does not read."""
 
 
 class GeneratorSettings(TrainingSettings):
@@ -51,9 +49,7 @@ class GeneratorSettings(TrainingSettings):
             and one of them may be the nearest of every query; ``partitioned``: nodes are dealt out to the
             queries, afresh for every answer, and a query sees its own only: a node moves one gradient.
         feedback_clip: under ``partitioned``, the L2 norm of one query's gradient.
-        generator: each owner its ``own`` (the paper), or one ``shared`` by averaging (its Table 4); with
-            ``feedback="prototypes"`` also ``released``: the prototypes and a node's own features decide what
-            is generated for it, and nothing is trained, so that a completed node is one record.
+        generator: each owner its ``own`` (the paper), or one ``shared`` by averaging (its Table 4).
         anonymity: with ``feedback="prototypes"``, k: without noise an owner leaves a class of fewer training
             nodes out; with noise, a class whose noised count is below it is not used.
         records: with ``feedback="prototypes"``, about how many training nodes an owner has at most.
@@ -72,7 +68,7 @@ class GeneratorSettings(TrainingSettings):
     feedback: Literal["parameters", "outputs", "prototypes"] = "parameters"
     feedback_minimum: Literal["whole", "partitioned"] = "whole"
     feedback_clip: float = Field(1.0, gt=0, allow_inf_nan=False)
-    generator: Literal["own", "shared", "released"] = "own"
+    generator: Literal["own", "shared"] = "own"
     anonymity: int = Field(10, ge=1)
     records: int = Field(2**13, ge=1, le=2**24)
 
@@ -80,11 +76,6 @@ class GeneratorSettings(TrainingSettings):
     def of_prototypes(self) -> bool:
         """Whether owners release prototypes, and exchange nothing."""
         return self.feedback == PROTOTYPES
-
-    @property
-    def made_of_released(self) -> bool:
-        """Whether generated neighbours follow from the released prototypes and a node's own features."""
-        return self.generator == RELEASED
 
     @model_validator(mode="after")
     def _check_exchange(self) -> GeneratorSettings:
@@ -107,20 +98,10 @@ class GeneratorSettings(TrainingSettings):
         """That every setting that was changed is one that the others read."""
         if not self.of_prototypes:
             self._refuse(OF_PROTOTYPES, f"is read with feedback={PROTOTYPES} only")
-            if self.made_of_released:
-                self._refuse(("generator",), f"is made of prototypes: set feedback={PROTOTYPES} too")
             return self
         self._refuse(OF_THE_EXCHANGE, f"is of the exchange, and with feedback={PROTOTYPES} there is none")
         if self.generator == "shared":
             self._refuse(("generator",), f"averages generators: leave it out, or feedback={PROTOTYPES}")
-        if self.made_of_released:
-            self._refuse(OF_TRAINED_GENERATORS, f"trains a generator, and generator={RELEASED} trains none")
-            if not self.trains_alone:
-                raise PydanticCustomError(
-                    "generator",
-                    "generator = released completes single nodes, which are trained on alone: set fanout to "
-                    "0 for every layer, such as [0, 0]",
-                )
         return self
 
     def _refuse(self, keys: tuple[str, ...], why: str) -> None:

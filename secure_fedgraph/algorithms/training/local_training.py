@@ -17,7 +17,7 @@ from secure_fedgraph.errors import BadInput, WrongType
 from secure_fedgraph.graph.own.pairs import ENDS, MESSAGES, OWN, PAIRS, chosen
 from secure_fedgraph.graph.placing import CPU, placed
 from secure_fedgraph.graph.sample.packing import select_graphs
-from secure_fedgraph.graph.sample.trees import MISSING, PARTNER, NeighbourTable, own_tree
+from secure_fedgraph.graph.sample.trees import MISSING, NeighbourTable, own_tree
 from secure_fedgraph.models.finite import note_divergence, take_step
 from secure_fedgraph.models.given import check_scores, scores_of, spare
 from secure_fedgraph.models.parameters import on_device
@@ -169,7 +169,7 @@ def _weighed(client: ClientContext, settings: TrainingSettings) -> Loss:
 
 def _fresh_trees(client: ClientContext, graph: Data, settings: TrainingSettings) -> Trees:
     if settings.trains_alone:
-        return lambda batch: own_tree(batch, len(settings.fanout), graph.get(PARTNER))
+        return lambda batch: own_tree(batch, len(settings.fanout))
     table = NeighbourTable.of(graph.edge_index, graph.num_nodes)
     generator = client.generator("neighbours")
     return lambda batch: table.sample_tree(batch, settings.fanout, generator)

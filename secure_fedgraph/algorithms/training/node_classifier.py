@@ -80,14 +80,9 @@ class NodeClassifier(Algorithm):
         """The model, or its maker, where one was given."""
         return {} if self._make is None else {"model": self._make}
 
-    @property
-    def why_neighbours(self) -> str:
-        """Why it cannot be trained on nodes alone under these settings; empty where it can."""
-        return self.needs_neighbours
-
     def _check_alone(self) -> None:
         """Checks that nodes can be trained on alone."""
-        why, other = self.why_neighbours, "use fedsage with training.network=sage"
+        why, other = self.needs_neighbours, "use fedsage with training.network=sage"
         if not why and self.settings.network == "ego":
             why = "the ego network reads sampled neighbours by their positions"
         if not why and self._make is not None:

@@ -13,7 +13,7 @@ from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.sample.occurrences import capped_neighbours, largest_crowd, occurrences, trees
 from secure_fedgraph.graph.sample.packing import select_graphs
-from secure_fedgraph.graph.sample.trees import PARTNER, own_tree
+from secure_fedgraph.graph.sample.trees import own_tree
 from secure_fedgraph.models.per_record import graph_gradients, tree_factors
 from secure_fedgraph.models.targets import class_weights, loss_of
 from secure_fedgraph.seams import ClientContext, Gradient
@@ -40,11 +40,11 @@ def fit_privately(
 
     Raises:
         BadInput: where a record of the data is not the unit that the steps protect: a graph that is not the
-            client's own and does not name for each node the neighbour made of its own data.
+            client's own.
     """
     training, whole = client.training, graph.get("graph") is not None
     assert training is not None  # callers ask for it first
-    if graph is not client.graph and not (settings.trains_alone and PARTNER in graph):
+    if graph is not client.graph:
         raise BadInput(MADE)
     optimizer = optimizer_of(model, settings)
     restore(optimizer, client.memory.get("optimizer", {}))
@@ -110,9 +110,7 @@ def tree_rows(
     """Training nodes ``[b]`` -> their trees ``[b, positions]``: of a frozen table, or the nodes alone."""
     if settings.trains_alone:
         depth = len(settings.fanout)
-        return lambda nodes: torch.cat(
-            [level.reshape(-1, 1) for level in own_tree(nodes, depth, graph.get(PARTNER))], dim=1
-        )
+        return lambda nodes: torch.cat([level.reshape(-1, 1) for level in own_tree(nodes, depth)], dim=1)
     depth = _fanout(settings)[1]
     if "frozen" not in client.memory:
         check_crowd(graph, settings)

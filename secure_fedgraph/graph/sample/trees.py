@@ -148,20 +148,14 @@ class NeighbourTable:
             return torch.sparse_csr_tensor(self.rowptr, self.col, weight, size=size, check_invariants=True)
 
 
-def own_tree(nodes: Tensor, depth: int, partner: Tensor | None = None) -> list[Tensor]:
-    """Trees in which every node has one neighbour: ``[b], [b, 1], [b, 1, 1], ...``; no link is read.
+def own_tree(nodes: Tensor, depth: int) -> list[Tensor]:
+    """Trees in which every node is its own only neighbour: ``[b], [b, 1], [b, 1, 1], ...``; no link is read.
 
     Args:
         nodes: the roots.
         depth: levels below them.
-        partner: for each node its only neighbour; by default the node itself.
 
     >>> [level.tolist() for level in own_tree(torch.tensor([4, 7]), 2)]
     [[4, 7], [[4], [7]], [[[4]], [[7]]]]
-    >>> [level.flatten().tolist() for level in own_tree(torch.tensor([0, 1]), 2, torch.tensor([2, 3, 0, 1]))]
-    [[0, 1], [2, 3], [0, 1]]
     """
-    levels = [nodes]
-    for _ in range(depth):
-        levels.append(levels[-1] if partner is None else partner[levels[-1]])
-    return [level.reshape(len(nodes), *[1] * number) for number, level in enumerate(levels)]
+    return [nodes.reshape(len(nodes), *[1] * level) for level in range(depth + 1)]

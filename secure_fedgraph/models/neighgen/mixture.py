@@ -112,21 +112,3 @@ def shrunk(rows: Tensor, deviation: float) -> Tensor:
     threshold = ordered.gather(1, risk.argmin(1, keepdim=True))
     kept: Tensor = rows.sign() * (rows.abs() - threshold).clamp(min=0)
     return kept
-
-
-def own_mixture(x: Tensor, prototypes: Tensor) -> Tensor:
-    """What a node's neighbours look like, by its own features and prototypes: ``[n, features]``.
-
-    Half is the node itself, as where nothing was released. Half are prototypes, weighed by a softmax of their
-    cosines with the node, at its length.
-
-    **Guarantees:** row ``v`` depends on row ``v`` of ``x`` and on the prototypes alone.
-
-    Args:
-        x: ``[n, features]``.
-        prototypes: ``[k, features]``, at least one.
-    """
-    cosines = F.normalize(x, dim=1) @ F.normalize(prototypes, dim=1).T
-    mixed = F.normalize((SHARPNESS * cosines).softmax(-1) @ F.normalize(prototypes, dim=1), dim=1)
-    made: Tensor = (x + mixed * x.norm(dim=1, keepdim=True)) / 2
-    return made

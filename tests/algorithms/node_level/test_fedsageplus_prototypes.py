@@ -28,12 +28,6 @@ from secure_fedgraph.protocol.transcript import everything
 
 SMALL: dict[str, Any] = {"feedback": "prototypes", "hidden": (8, 8), "encoder": (8, 8), "hidden_share": 0.3}
 SMALL |= {"generator_epochs": 2, "federated_epochs": 1, "anonymity": 2}
-RELEASED: dict[str, Any] = {
-    "feedback": "prototypes",
-    "generator": "released",
-    "fanout": (0, 0),
-    "hidden": (8, 8),
-}
 CLASSES, FEATURES = 3, 24
 
 
@@ -181,8 +175,6 @@ class TestWhatIsReleased:
     def test_an_owner_that_was_given_nothing_generates_from_its_own_mean(self, federation) -> None:
         (client, *_) = clients_of(federation)
         assert torch.equal(prototypes.at_home(client), client.graph.x.mean(0, keepdim=True))
-        alone = prototypes.completed_alone(client)
-        assert torch.equal(alone.partner, torch.arange(client.graph.num_nodes))
 
     def test_a_server_that_hands_out_long_rows_makes_no_long_features(self, federation) -> None:
         (client, *_) = clients_of(federation)
@@ -192,7 +184,6 @@ class TestWhatIsReleased:
         }
         prototypes.keep(client, given)
         assert prototypes.at_home(client).norm(dim=1).max() <= client.graph.x.norm(dim=1).mean() * 1.001
-        assert torch.isfinite(prototypes.completed_alone(client).x).all()
 
     def test_what_is_generated_differs_with_what_others_released(self, federation) -> None:
         run, few = go(federation), go(federation, settings={**SMALL, "anonymity": 10**6})
@@ -230,37 +221,19 @@ class TestWhatOneNodeMoves:
         moved = self.moved(client, 0, opposite)
         assert 1.99 < moved <= 2 + 1e-6
 
-    def test_a_completed_node_is_a_record_of_that_node_alone(self, federation) -> None:
-        (client, *_) = clients_of(federation)
-        prototypes.keep(
-            client, {prototypes.ROWS: torch.rand(CLASSES, FEATURES), prototypes.COUNTS: torch.ones(CLASSES)}
-        )
-        before, changed = prototypes.completed_alone(client), client.graph.clone()
-        changed.x = changed.x.clone()
-        changed.x[5] = 7.0
-        after = prototypes.completed_alone(SimpleNamespace(graph=changed, memory=client.memory))
-        nodes = client.graph.num_nodes
-        moved = (before.x != after.x).any(1).nonzero().flatten().tolist()
-        assert moved == [5, nodes + 5]
-        assert "edge_index" not in before and not before.train_mask[nodes:].any()
-
 
 class TestEpsilon:
     @pytest.mark.parametrize("policy", ["local_dp", "distributed_dp"])
-    @pytest.mark.parametrize("settings", [SMALL, RELEASED])
-    def test_a_budget_for_a_node_is_planned_and_kept(
-        self, federation, policy: str, settings: dict[str, Any]
-    ) -> None:
+    def test_a_budget_for_a_node_is_planned_and_kept(self, federation, policy: str) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            run = go(federation, policy, budget=sfg.Budget(epsilon=4.0, unit="node"), settings=settings)
+            run = go(federation, policy, budget=sfg.Budget(epsilon=4.0, unit="node"))
         spent = run.privacy()
         assert 3.9 < spent["node"]["epsilon"] <= 4.0
-        assert (spent["edge"]["epsilon"] == 0) == (settings is RELEASED)
         charged = [c.client for c in run.charges if c.channel == "feature_sums"]
         assert sorted(charged) == sorted(federation.names)  # once each
 
-    def test_strictest_spends_a_nodes_budget_on_noised_sums_and_noisy_steps(self) -> None:
+    def test_strictest_spends_a_nodes_budget_without_a_generator(self) -> None:
         asked = Experiment(
             algorithm="fedsage+",
             data="synthetic-citation",
@@ -273,9 +246,7 @@ class TestEpsilon:
             training={"hidden": [8, 8]},
         )
         run = execute(asked, None)
-        assert run.form["generator"] == "released"
-        assert run.policy["feature_sums"].protection.name == "distributed_dp"
-        assert run.policy["update"].protection.name == "masked"
+        assert run.algorithm.name == "fedsage-steps"
         assert 3.9 < run.privacy("node")["epsilon"] <= 4.0
         assert run.privacy("edge")["epsilon"] == 0
 
@@ -293,7 +264,6 @@ class TestEpsilon:
 
 
 class TestPolicies:
-    @pytest.mark.parametrize("settings", [SMALL, RELEASED])
     @pytest.mark.parametrize(
         "policy",
         [
@@ -307,8 +277,8 @@ class TestPolicies:
         ],
         ids=lambda one: one.name,
     )
-    def test_it_trains_under_each_recipe(self, federation, policy: Any, settings: dict[str, Any]) -> None:
-        run = go(federation, policy, settings=settings)
+    def test_it_trains_under_each_recipe(self, federation, policy: Any) -> None:
+        run = go(federation, policy)
         assert run.form == {}
         assert len(run.history) == 2
 
@@ -356,9 +326,6 @@ class TestSettings:
             ({"feedback": "prototypes", "generator": "shared"}, "generator = shared averages"),
             ({"anonymity": 5}, "anonymity = 5 is read with feedback=prototypes only"),
             ({"records": 5}, "records = 5 is read with"),
-            ({"generator": "released", "fanout": (0, 0)}, "generator = released is made of prototypes"),
-            ({"feedback": "prototypes", "generator": "released"}, "set fanout to 0"),
-            ({**RELEASED, "generator_epochs": 3}, "generator_epochs = 3 trains a generator"),
             ({"feedback": "prototypes", "fanout": (0, 0)}, "generated neighbours"),
         ],
     )
@@ -375,20 +342,17 @@ class TestSettings:
             go(federation, settings={**SMALL, "records": 4})
 
 
-@pytest.mark.parametrize("settings", [SMALL, RELEASED])
-def test_a_run_that_was_stopped_goes_on_to_the_same_end(
-    federation, tmp_path: Path, settings: dict[str, Any]
-) -> None:
+def test_a_run_that_was_stopped_goes_on_to_the_same_end(federation, tmp_path: Path) -> None:
     class Stopped(Exception):
         pass
 
     def stop(row: dict[str, Any]) -> None:
         raise Stopped
 
-    whole = go(federation, "masked", settings=settings)
+    whole = go(federation, "masked")
     with pytest.raises(Stopped):
-        go(federation, "masked", settings=settings, out=tmp_path, checkpoint_every=1, on_round=stop)
-    run = go(federation, "masked", settings=settings, out=tmp_path, checkpoint_every=1, resume=True)
+        go(federation, "masked", out=tmp_path, checkpoint_every=1, on_round=stop)
+    run = go(federation, "masked", out=tmp_path, checkpoint_every=1, resume=True)
     assert all(torch.equal(value, run.state[key]) for key, value in whole.state.items())
 
 
