@@ -62,7 +62,7 @@ def noise_to_signal(prepared: Prepared, channel: Channel) -> float | None:
         records = _trained(federation, channel.unit) or clients * contribution.records
         signal = contribution.rate * records * contribution.norm / schema.classes
         return math.sqrt(width) * deviation / signal / times
-    if contribution is not None or channel.unit is not Unit.CLIENT:
+    if contribution is not None or channel.unit is not Unit.CLIENT or not channel.trained:
         return None
     steps = prepared.bound.steps
     if steps is not None:
@@ -81,10 +81,13 @@ def _trained(federation: Federation, unit: Unit) -> float:
 
 
 def of_a_run(prepared: Prepared) -> float | None:
-    """The figure of a run that sends one sum, under noise; None where there is none."""
-    sent = opened(prepared.algorithm)
-    if len(sent) != 1 or sent[0].reveal is not Reveal.SUM or sent[0].name not in prepared.bound.bounds:
-        return None
-    bound = prepared.bound.bounds[sent[0].name]
-    noised = bool(bound.deviation(len(prepared.federation.names))) or prepared.bound.steps is not None
-    return noise_to_signal(prepared, sent[0]) if noised else None
+    """The figure of the sum that noise leaves most of, where a run opens noised sums of known sizes alone."""
+    figures = []
+    for one in opened(prepared.algorithm):
+        if one.reveal is not Reveal.SUM or one.name not in prepared.bound.bounds:
+            return None
+        bound = prepared.bound.bounds[one.name]
+        noised = bool(bound.deviation(len(prepared.federation.names))) or prepared.bound.steps is not None
+        figures.append(noise_to_signal(prepared, one) if noised else None)
+    known = [figure for figure in figures if figure is not None]
+    return min(known) if known and len(known) == len(figures) else None

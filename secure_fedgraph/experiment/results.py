@@ -18,7 +18,7 @@ from typing import Any
 
 from secure_fedgraph import files
 from secure_fedgraph.algorithm import Algorithm
-from secure_fedgraph.algorithms.plugins import check_own_name, is_own, refuse_inside
+from secure_fedgraph.algorithms.plugins import algorithm_named, check_own_name, is_own, refuse_inside
 from secure_fedgraph.errors import IN_ANOTHER_FOLDER, BadInput, Refused, damaged
 from secure_fedgraph.evaluation import NOTES
 from secure_fedgraph.experiment import released, schema
@@ -254,20 +254,36 @@ def _check_learns(
         return
     run_on = federation.pooled() if algorithm.pools else federation
     ratio = of_a_run(Prepared(algorithm, run_on, bound, RunOptions(rounds=experiment.rounds)))
-    if ratio is None or ratio <= NO_LEARNING:
+    few = experiment.unit == Unit.CLIENT and experiment.clients < FEW_OWNERS
+    if (ratio is not None and ratio <= NO_LEARNING) or (ratio is None and not few):
         return
-    record = Unit.GRAPH if Unit.GRAPH in federation.units else Unit.NODE
-    mend = (
-        f"give --unit {record}, which protects each {record} of an owner"
-        if experiment.unit == Unit.CLIENT and experiment.clients < FEW_OWNERS
-        else "`secure-fedgraph plan` with the same data, unit and budget says what works (--algorithm auto "
-        "takes it)"
+    drowned = (
+        f"the noise of {experiment.algorithm} under {experiment.policy} would be {ratio:.3g} times what the "
+        f"signal can be at most (above {NO_LEARNING:g})"
+        if ratio is not None
+        else f"noise that hides all data of one of {experiment.clients} owners on each of several exchanges "
+        "is far longer than what they have in common"
     )
     raise Refused(
-        f"epsilon {experiment.epsilon:g} for one {experiment.unit}: the noise of {experiment.algorithm} "
-        f"under {experiment.policy} would be {ratio:.3g} times what the signal can be at most (above "
-        f"{NO_LEARNING:g}), so this run would learn nothing: {mend}. --anyway runs it"
+        f"epsilon {experiment.epsilon:g} for one {experiment.unit}: {drowned}, so this run would learn "
+        f"nothing: {_smaller_unit(experiment, federation) if few else _PLAN}. --anyway runs it"
     )
+
+
+_PLAN = (
+    "`secure-fedgraph plan` with the same data, unit and budget says what works (--algorithm auto takes it)"
+)
+
+
+def _smaller_unit(experiment: Experiment, federation: Federation) -> str:
+    """What to ask for in place of a whole owner's budget."""
+    algorithm = algorithm_named(experiment.algorithm)()
+    parts = (Unit.FEATURE, Unit.LABEL, Unit.EDGE)
+    free = [unit for unit in parts if algorithm.untouched_by(unit) is not algorithm]
+    if free:
+        return f"give --policy masked and --unit {' or '.join(free)}"
+    record = Unit.GRAPH if Unit.GRAPH in federation.units else Unit.NODE
+    return f"give --unit {record}, which protects each {record} of an owner"
 
 
 def _played(algorithm: Algorithm, plays: Callable[[type[Any]], type[Any]]) -> Any:

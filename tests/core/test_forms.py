@@ -207,6 +207,13 @@ def test_a_run_that_goes_on_keeps_its_form(monkeypatch: pytest.MonkeyPatch) -> N
     assert json.loads(done.stdout)["form"] == {"sampler": "public"}
 
 
+def test_noise_by_name_for_whole_owners_of_columns_is_refused_with_units_that_work() -> None:
+    done = call("run", *GLASU, "--policy", "local_dp", "--out", "out")
+    assert done.exit_code == 3
+    assert "--policy masked and --unit feature or label or edge" in done.stderr
+    assert not Path("out").exists()
+
+
 def test_a_policy_of_noise_by_name_alone_has_a_budget_that_is_said() -> None:
     small = [*SMALL, "--set", "training.hidden=[8,4]"]
     done = call("run", *small, "--policy", "local_dp", "--out", "out")

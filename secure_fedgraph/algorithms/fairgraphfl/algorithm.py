@@ -79,6 +79,8 @@ class FairGraphFL(GinClassifier):
     alone: ClassVar[str] = "gin-local"
     summary = "graph classification; agents are valued, rewarded and paid by gradient and motif diversity"
     reference = "FairGraphFL, AAAI 2024"
+    moments_on_sums: ClassVar[bool] = True
+    """Whether :class:`FairGraphFLMoments` stands for it under a graph's budget; a subclass says so itself."""
     Settings: ClassVar[type[Settings]] = FairGraphFLSettings
     settings: FairGraphFLSettings
     settings_elsewhere: ClassVar[Mapping[str, str]] = dict.fromkeys(
@@ -276,7 +278,7 @@ class FairGraphFL(GinClassifier):
     def on_sums(self, unit: str) -> Algorithm:
         """For one graph :class:`FairGraphFLMoments`, unless settings by hand are of local training."""
         kept = {key: value for key, value in self.by_hand.items() if key in OF_REWARDS}
-        own = type(self) is not FairGraphFL or len(kept) < len(self.by_hand)
+        own = not vars(type(self)).get("moments_on_sums") or len(kept) < len(self.by_hand)
         return self if own or unit != Unit.GRAPH else FairGraphFLMoments(**kept)
 
     def check(self, schema: Schema) -> None:

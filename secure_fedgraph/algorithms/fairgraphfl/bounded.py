@@ -60,6 +60,7 @@ class FairGraphFLBounded(FairGraphFL):
 
     name = "fairgraphfl-bounded"
     summary = "FairGraphFL whose motif lists and prototypes noise protects for each graph"
+    moments_on_sums = True
     Settings: ClassVar[type[Settings]] = FairGraphFLBoundedSettings
     settings: FairGraphFLBoundedSettings
 
