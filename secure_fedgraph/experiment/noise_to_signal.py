@@ -62,7 +62,7 @@ def noise_to_signal(prepared: Prepared, channel: Channel) -> float | None:
         records = _trained(federation, channel.unit) or clients * contribution.records
         signal = contribution.rate * records * contribution.norm / schema.classes
         return math.sqrt(width) * deviation / signal / times
-    if contribution is not None or channel.unit is not Unit.CLIENT or not channel.trained:
+    if contribution is not None or channel.unit is not Unit.CLIENT:
         return None
     steps = prepared.bound.steps
     if steps is not None:
@@ -82,9 +82,11 @@ def _trained(federation: Federation, unit: Unit) -> float:
 
 def of_a_run(prepared: Prepared) -> float | None:
     """The figure of the sum that noise leaves most of, where a run opens noised sums of known sizes alone."""
-    figures = []
-    for one in opened(prepared.algorithm):
-        if one.reveal is not Reveal.SUM or one.name not in prepared.bound.bounds:
+    figures, sent = [], opened(prepared.algorithm)
+    for one in sent:
+        # of several sums those of whole clients may have any size
+        unknown = len(sent) > 1 and one.unit_contribution is None
+        if unknown or one.reveal is not Reveal.SUM or one.name not in prepared.bound.bounds:
             return None
         bound = prepared.bound.bounds[one.name]
         noised = bool(bound.deviation(len(prepared.federation.names))) or prepared.bound.steps is not None

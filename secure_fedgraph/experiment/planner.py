@@ -14,7 +14,7 @@ from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.errors import BadInput, SecureFedGraphError, unknown_name
 from secure_fedgraph.experiment.config import Experiment, as_listed, kind_of
-from secure_fedgraph.experiment.noise_to_signal import noise_to_signal, opened
+from secure_fedgraph.experiment.noise_to_signal import of_a_run, opened
 from secure_fedgraph.experiment.protect import protect
 from secure_fedgraph.experiment.results import in_form
 from secure_fedgraph.experiment.schema.run import NO_LEARNING
@@ -58,9 +58,10 @@ class Candidate:
         policy: that it would run under.
         form: the settings that noise or the policy makes it take; empty as configured.
         noise_multiplier: the noise's standard deviation over what one unit moves; None where it does not run.
-        noise_to_signal: as :func:`noise_to_signal`; None where it cannot be said.
+        noise_to_signal: as ``experiment.noise_to_signal.of_a_run``; None where it cannot be said.
         weights: how many numbers its model has.
         why: why it is chosen or not, in a sentence.
+        runs_as: the form that it is or takes, or itself where it opens several sums; empty otherwise.
     """
 
     algorithm: str
@@ -70,6 +71,7 @@ class Candidate:
     noise_to_signal: float | None = None
     weights: int = 0
     why: str = ""
+    runs_as: str = ""
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ def asked_experiment(values: Mapping[str, Any]) -> Experiment:
 
 
 def choose(asked: Experiment, federation: Federation, policy: str | None = None) -> Choice:
-    """The algorithm, its form and its noise, by :func:`noise_to_signal`.
+    """The algorithm, its form and its noise, by :func:`~secure_fedgraph.experiment.noise_to_signal.of_a_run`.
 
     The least of it decides; where it is below :data:`FAINT` for several, the most weights of these.
 
@@ -172,7 +174,9 @@ def choose(asked: Experiment, federation: Federation, policy: str | None = None)
     under = [policy] if policy else [ON_SUMS, *([IN_STEPS] if asked.unit in RECORDS else [])]
     # noise on sums that owners keep is no noise on what is opened, so the figure below says nothing of it
     fitting = [one for one in fitting if _sends(one) and not any(channel.kept for channel in one.channels)]
-    found = [_candidate(one, asked, public, under) for one in fitting]
+    made = [_candidate(one, asked, public, under) for one in fitting]
+    forms = {form.name for one in fitting if not isinstance(form := one().on_sums(asked.unit), one)}
+    found = [replace(one, runs_as=one.algorithm) if one.algorithm in forms else one for one in made]
     known = [one for one in found if one.noise_to_signal is not None]
     if not known:
         why = found[0].why if found else f"no algorithm sends sums of data of kind {kind!r}"
@@ -183,7 +187,7 @@ def choose(asked: Experiment, federation: Federation, policy: str | None = None)
     wide = federation.schema.features > NARROW
     least = min(known, key=lambda one: _rank(one, wide))
     alone = ALGORITHMS[least.algorithm].alone
-    by_weights = wide and (least.noise_to_signal or 0.0) < FAINT
+    by_weights = wide and not least.runs_as and (least.noise_to_signal or 0.0) < FAINT
     choice = Choice(asked, tuple(found), least, alone, by_weights)
     told = tuple(replace(one, why=one.why or _why(one, choice)) for one in found)
     return replace(choice, candidates=told, least=told[found.index(least)])
@@ -247,19 +251,16 @@ def _tried(kind: type[Algorithm], asked: Experiment, public: Federation) -> Cand
             prepared = prepare(algorithm, public, protected.policy, options)
     except SecureFedGraphError as error:
         return replace(none, why=str(error))
-    if prepared.algorithm.name != kind.of_kind(public.schema.kind).name:
-        return replace(none, why=f"it runs as {prepared.algorithm.name}")
-    sent = opened(prepared.algorithm)
-    if len(sent) != 1 or sent[0].reveal is not Reveal.SUM:
-        names = " and ".join(one.name for one in sent)
-        return replace(
-            none, why=f"it sends more than one sum ({names}), so no single figure says how faint its noise is"
-        )
-    ratio, steps = noise_to_signal(prepared, sent[0]), prepared.bound.steps
+    name = prepared.algorithm.name
+    sent, ratio, steps = opened(prepared.algorithm), of_a_run(prepared), prepared.bound.steps
+    itself = name == kind.of_kind(public.schema.kind).name and len(sent) == 1
+    runs_as = "" if itself else name
     if ratio is None:
-        return replace(none, why="nobody knows from public facts how large its sums are")
+        names = " and ".join(one.name for one in sent) or "nothing"
+        return replace(none, why=f"nobody knows from public facts how large its sums are ({names})")
     planned = {} if protected.plan is None else protected.plan.multipliers
-    form = [] if prepared.algorithm.form is None else [str(prepared.algorithm.form)]
+    form = [runs_as] if runs_as else []
+    form += [] if prepared.algorithm.form is None else [str(prepared.algorithm.form)]
     form += [f"noisy steps on {steps.unit}s"] if steps is not None else []
     multiplier = planned.get(sent[0].name if steps is None else TRAINING)
     released = prepared.algorithm.released(prepared.algorithm.init(public.schema, 0)) or {}
@@ -269,18 +270,20 @@ def _tried(kind: type[Algorithm], asked: Experiment, public: Federation) -> Cand
         noise_multiplier=multiplier,
         noise_to_signal=ratio,
         weights=sum(one.numel() for one in released.values()),
+        runs_as=runs_as,
     )
 
 
-def _rank(one: Candidate, wide: bool) -> tuple[bool, float, float, int]:
-    """Of wide data those where noise is faint first, the most weights first; then by noise.
+def _rank(one: Candidate, wide: bool) -> tuple[bool, bool, bool, float, float, int]:
+    """What learns first, and of that algorithms of one sum: the figure of several is that of one of them.
 
-    Of equal ones an algorithm comes before those that are made from it.
+    Of wide data those where noise is faint first, the most weights first; then by noise. Of equal ones an
+    algorithm comes before those that are made from it.
     """
     ratio = one.noise_to_signal or 0.0
-    faint = wide and ratio < FAINT
+    faint = wide and ratio < FAINT and not one.runs_as
     made_from = len(ALGORITHMS[one.algorithm].__mro__)
-    return not faint, -one.weights if faint else 0.0, ratio, made_from
+    return ratio > NO_LEARNING, bool(one.runs_as), not faint, -one.weights if faint else 0.0, ratio, made_from
 
 
 def _why(one: Candidate, choice: Choice) -> str:
@@ -290,6 +293,8 @@ def _why(one: Candidate, choice: Choice) -> str:
         return "noise exceeds any signal"
     if one is choice.least:
         return "the most weights of those where noise is faint" if choice.by_weights else LEAST
+    if one.runs_as and not choice.least.runs_as:
+        return "a form; what is made for budgets comes first"
     if choice.by_weights and ratio < FAINT and one.weights < choice.least.weights:
         return f"noise is faint, and its model has fewer weights than that of {choice.least.algorithm}"
     if ratio > least:

@@ -45,8 +45,8 @@ def test_a_budget_of_nothing_is_no_learning() -> None:
 @pytest.mark.filterwarnings("ignore:fedridge takes the form")
 def test_the_table_and_the_sentences(tmp_path: Path) -> None:
     text = call("plan", *DATA, "--unit", "node", "--epsilon", "4", "--policy", "distributed_dp").stdout
-    assert "noise-to-signal" in text and "second_moments=own" in text and "fedego is not compared: " in text
-    assert "Recommended: fedridge under policy distributed_dp, training.second_moments=own" in text
+    assert "noise-to-signal" in text and "second_moments=all" in text and "graphfl is not compared: " in text
+    assert "Recommended: fedridge under policy distributed_dp, training.second_moments=all" in text
     run = text.partition("To run it: secure-fedgraph ")[2].partition("\n")[0].split()
     assert all(one in run for one in DATA) and "--algorithm fedridge --policy" in " ".join(run)
     # what it prints runs, on the same data
@@ -93,7 +93,7 @@ def test_auto_runs_what_the_planner_chooses(tmp_path: Path) -> None:
     assert first.startswith("fedridge on synthetic-citation") and "chosen by auto: fedridge under" in first
     result = json.loads((out / "result.json").read_text())
     assert result["config"]["algorithm"] == "fedridge" and result["config"]["policy"] == "distributed_dp"
-    assert result["form"] == {"second_moments": "own"}
+    assert result["form"] == {"second_moments": "all", "target_norm": 1.0}
     assert result["budget"]["epsilon"] == 4.0
 
 

@@ -119,7 +119,19 @@ class TestCommand:
     def run(self, out: Path, *more: str):
         return CliRunner().invoke(
             main,
-            ["compare", "--algorithm", "fedsage", "--epsilon", "8,inf", *SMALL, "--out", str(out), *more],
+            [
+                "compare",
+                "--algorithm",
+                "fedsage",
+                "--epsilon",
+                "8,inf",
+                "--unit",
+                "client",
+                *SMALL,
+                "--out",
+                str(out),
+                *more,
+            ],
         )
 
     def test_what_it_writes(self, tmp_path):

@@ -160,7 +160,7 @@ def test_a_budget_that_was_not_asked_for_is_none_and_epsilon_is_what_was_spent(t
     asked = rows(tmp_path / "asked")["fedsage-local_dp-4"]
     assert asked["budget"] == asked["epsilon"] == 4.0 and asked["spent"] <= 4
     page = (tmp_path / "own" / "report.html").read_text()
-    assert re.search(r'data-label="budget, ε \(client\)">none<', page)
+    assert re.search(r'data-label="budget, ε \(node\)">none<', page)
     assert f'data-label="spent">{noised["spent"]:.4g}' in page
 
 

@@ -24,7 +24,7 @@ from secure_fedgraph.federation import Federation, federate
 from secure_fedgraph.forms import FormWarning
 from secure_fedgraph.graph.data.synthetic import citation
 
-SMALL = {"nodes": 120, "features": 16, "classes": 3}
+SMALL = {"nodes": 120, "features": 160, "classes": 3}
 
 
 def planned(policy: str | None = "distributed_dp", **values: Any) -> Choice:
@@ -83,9 +83,10 @@ def test_more_owners_bear_more_noise() -> None:
     assert many.noise_to_signal < few.noise_to_signal / 3
 
 
-def test_a_node_may_be_covered_by_noise_in_the_steps() -> None:
-    found = of(planned("masked", epsilon=8, unit="node"), "fedsage")
-    assert found.policy == "masked" and found.form == "noisy steps on nodes"
+def test_a_node_may_be_covered_by_a_form_whose_noise_is_on_sums() -> None:
+    choice = planned("masked", epsilon=8, unit="node")
+    found = of(choice, "fedsage")
+    assert found.policy == "masked" and found.runs_as == "fedsage-steps" and choice.chosen.runs_as
     assert found.noise_multiplier is not None and found.noise_to_signal is not None
 
 
@@ -117,7 +118,7 @@ def test_the_choice_reads_no_owners_data() -> None:
     )
     one = make_federation(asked)
     assert choose(asked, one, "distributed_dp") == choose(asked, with_other_values(one), "distributed_dp")
-    other = federate("synthetic-citation", 3, "louvain", 5, nodes=120, features=16, classes=3)
+    other = federate("synthetic-citation", 3, "louvain", 5, nodes=120, features=160, classes=3)
     assert choose(asked, one, "distributed_dp") == choose(asked, other, "distributed_dp")
 
 

@@ -87,7 +87,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made = {one.__name__: (_checked(one.__name__, one), "somebody") for one in (ball, fixed, sign_dp, signs)}
     monkeypatch.setattr(RECIPES, "_loaded", made)
     monkeypatch.setattr(
-        names.platformdirs, "user_cache_path", lambda *_: tmp_path / "cache"
+        names.platformdirs, "user_cache_path", lambda *_, **__: tmp_path / "cache"
     )  # of their names
     monkeypatch.chdir(tmp_path)
 
@@ -108,7 +108,7 @@ def test_what_another_recipe_takes_is_not_asked_of_ours(name: str) -> None:
 
 
 def test_ours_is_planned_beside_another_recipe_that_takes_numbers() -> None:
-    ended = call("run", "--policy", "local_dp", "--epsilon", "8")
+    ended = call("run", "--policy", "local_dp", "--epsilon", "8", "--unit", "client")
     assert ended.exit_code == 0, ended.output
     assert json.loads(ended.stdout)["plan"][0]["multiplier"] > 0.5
 

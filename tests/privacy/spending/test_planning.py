@@ -170,7 +170,7 @@ class TestRuns:
         )
         assert entry["planned"] is True
         assert found <= entry["spent"] <= found + 1e-4
-        assert [row["channel"] for row in rows] == list(dict.fromkeys(c.channel for c in run.charges))
+        assert {row["channel"] for row in rows} == {c.channel for c in run.charges}
         assert found <= sum(row["epsilon"] for row in rows) + 1e-3
         for row in rows:
             channel = row["channel"]
