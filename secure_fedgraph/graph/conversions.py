@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 import math
+import sys
 from typing import Any
 
 import numpy as np
 import torch
-from scipy import sparse
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -24,6 +24,12 @@ MOST = 2**31
 """Numbers of a sparse matrix that is made dense."""
 MOST_NODES = 2**26
 """Of a graph without features: how many nodes it has is then a number that nothing bounds."""
+
+
+def is_scipy_sparse(value: object) -> bool:
+    """Whether it is a sparse matrix of SciPy, which is not loaded for the question."""
+    loaded = sys.modules.get("scipy.sparse")
+    return loaded is not None and bool(loaded.issparse(value))
 
 
 def plain(data: Data, name: str, whole: bool = False) -> tuple[Data, list[str]]:
@@ -63,7 +69,7 @@ def plain(data: Data, name: str, whole: bool = False) -> tuple[Data, list[str]]:
             made.x = _without_features(made, name, whole)
             notes.append("x is missing, so each node has a constant and the logarithm of 1 + its links")
         return made, notes
-    if sparse.issparse(x) or (isinstance(x, Tensor) and _is_sparse(x)):
+    if is_scipy_sparse(x) or (isinstance(x, Tensor) and _is_sparse(x)):
         made.x = x = _dense(name, x)
         notes.append(f"x is sparse and became dense, {list(x.shape)}")
     if is_plain(x) and x.dtype in CONVERTED:
@@ -199,7 +205,7 @@ def _links(data: Data, name: str) -> str:
     if isinstance(adjacency, Tensor) and _is_sparse(adjacency):
         entries = _sound(name, "adj_t", adjacency).to_sparse_coo()
         (row, column), values = entries._indices(), entries._values()
-    elif sparse.issparse(adjacency):
+    elif is_scipy_sparse(adjacency):
         entries = adjacency.tocoo()
         row, column, values = (
             _tensor(name, "adj_t", np.asarray(one)) for one in (entries.row, entries.col, entries.data)

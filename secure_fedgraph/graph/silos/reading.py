@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.sparse import issparse
 from torch_geometric.data import Data
 from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.storage import GlobalStorage
 
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.conversions import is_scipy_sparse
 from secure_fedgraph.graph.data.own_graph import DataWarning
 from secure_fedgraph.graph.mapped import map_features
 from secure_fedgraph.graph.own.arrays import arrays_in
@@ -303,7 +303,9 @@ def _plain(made: Data | dict[str, object]) -> Data:
     size = 0
     for key, value in fields.items():
         listed = value if isinstance(value, list | tuple) else [value]
-        if not isinstance(key, str) or not all(type(one) in _VALUES or issparse(one) for one in listed):
+        if not isinstance(key, str) or not all(
+            type(one) in _VALUES or is_scipy_sparse(one) for one in listed
+        ):
             raise TypeError(f"field {str(key)[:40]!r} is of type {type(value).__name__}")
         if key.startswith("_"):
             raise ValueError(f"field {key[:40]!r} has a name that PyG keeps for itself: leave it out")
