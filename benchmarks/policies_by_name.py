@@ -1,4 +1,4 @@
-"""Every family under every policy, by name: what ran, in which form, with which accuracy.
+"""Every family under every policy without noise, by name: what ran, in which form, with which accuracy.
 
     python benchmarks/policies_by_name.py [--algorithm glasu,fedego] [--policy masked] [--seeds 3] [--out DIR]
                                           [--rounds fedsage+=10,fedego=50] [--table | --json]
@@ -27,7 +27,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 ALGORITHMS = ("fedsage", "glasu", "apflgate", "fairgraphfl", "fedego", "fedsage+")
-POLICIES = ("plaintext", "masked", "homomorphic", "strictest", "local_dp", "distributed_dp")
+POLICIES = ("plaintext", "masked", "homomorphic", "strictest")
 CELL = "cell.json"
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from secure_fedgraph.errors import BadInput, BudgetExhausted, check_number, check_whole, wrong_type
 from secure_fedgraph.privacy.accounting import epsilon as accounting
 from secure_fedgraph.privacy.accounting.epsilon import Event
+from secure_fedgraph.privacy.accounting.events import DiscreteRelease, SamplingError
 from secure_fedgraph.privacy.accounting.filter import Filter
 from secure_fedgraph.protocol.guarantee import Reader, Unit
 
@@ -151,7 +152,41 @@ _REMEMBERED = 16
 
 
 def _is_part(events: Mapping[Event, int], of: Mapping[Event, int]) -> bool:
-    return all(times <= of.get(one, 0) for one, times in events.items())
+    """Whether some events cost no more than others: fewer of each, of narrower vectors, with less error.
+
+    Noise is planned for the widest vector that a channel may carry, and what is charged is as wide as what is
+    sent: the cost grows with the width and with the sampler's distance.
+    """
+    return _error(events) <= _error(of) and all(
+        times <= sum(n for other, n in of.items() if _covers(other, widest))
+        for widest, times in _by_noise(events)
+    )
+
+
+def _error(events: Mapping[Event, int]) -> float:
+    return math.fsum(n * one.total_variation for one, n in events.items() if isinstance(one, SamplingError))
+
+
+def _by_noise(events: Mapping[Event, int]) -> Iterator[tuple[Event, int]]:
+    """Releases with how often each; those of one noise as the widest of them."""
+    found: dict[DiscreteRelease, tuple[int, float, int]] = {}
+    for one, times in events.items():
+        if isinstance(one, DiscreteRelease):
+            key = replace(one, width=1, total_variation=0.0)
+            width, error, before = found.get(key, (1, 0.0, 0))
+            found[key] = max(width, one.width), max(error, one.total_variation), before + times
+        elif not isinstance(one, SamplingError):
+            yield one, times
+    for key, (width, error, times) in found.items():
+        yield replace(key, width=width, total_variation=error), times
+
+
+def _covers(one: Event, other: Event) -> bool:
+    """Whether a release costs at least as much as another of the same noise."""
+    if not (isinstance(one, DiscreteRelease) and isinstance(other, DiscreteRelease)):
+        return one == other
+    as_wide = replace(other, width=one.width, total_variation=one.total_variation)
+    return as_wide == one and one.width >= other.width and one.total_variation >= other.total_variation
 
 
 @lru_cache(maxsize=64)

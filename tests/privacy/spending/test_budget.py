@@ -20,6 +20,8 @@ from secure_fedgraph.errors import BadInput, BudgetExhausted
 from secure_fedgraph.policies import local_dp, plaintext
 from secure_fedgraph.privacy.accounting import epsilon as accounting
 from secure_fedgraph.privacy.accounting.epsilon import GaussianRelease
+from secure_fedgraph.privacy.accounting.events import DiscreteRelease, SampledGaussian, SamplingError
+from secure_fedgraph.privacy.spending import budget as budgets
 from secure_fedgraph.privacy.spending.budget import Budget
 from secure_fedgraph.privacy.spending.ledger import Charge, Ledger, check_mark, read_ledger, spent
 
@@ -386,3 +388,31 @@ def test_a_copy_of_a_folder_is_not_a_second_budget(tmp_path):
     assert charged(Ledger(path, holding(2))) == 2
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     assert charged(Ledger(tmp_path / "b" / "ledger.jsonl", holding(3))) == 1
+
+
+def test_what_is_narrower_than_planned_is_within_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No epsilon is computed for it; for what is wider, noisier in its sampler or more often, one is."""
+
+    def sent(width: int, error: float = 1e-20) -> DiscreteRelease:
+        return DiscreteRelease(2.0, 2, sigma=2.0**14, width=width, total_variation=error)
+
+    computed: list[int] = []
+    epsilon = budgets.accounting.epsilon
+    monkeypatch.setattr(
+        budgets.accounting, "epsilon", lambda *asked: (computed.append(1), epsilon(*asked))[1]
+    )
+    step, whole = SampledGaussian(3.0, 0.1, 1, "zero-out"), sent(2**20)
+    within = budgets._Within(8.0, 1e-5)
+    planned = {step: 50, whole: 2, SamplingError(1e-19): 50}
+    assert within.holds(planned)
+    for events, asked in (
+        ({step: 50, sent(10): 2, SamplingError(1e-20): 50}, False),
+        ({sent(10): 1, sent(20): 1}, False),
+        ({sent(10): 2, sent(20): 1}, True),
+        ({sent(2**21): 1}, True),
+        ({sent(10, error=1e-19): 1}, True),
+        ({step: 1, SamplingError(1e-17): 1}, True),
+    ):
+        within._known, before = [planned], len(computed)
+        assert within.holds(events)
+        assert (len(computed) > before) is asked, events
