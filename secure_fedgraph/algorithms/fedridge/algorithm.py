@@ -241,7 +241,7 @@ class FedRidge(OfRecords):
         These are the same whenever the same graph is asked about, so they are kept.
         """
         if WEIGHTS in released:
-            return released[WEIGHTS]
+            return released[WEIGHTS].float()  # a server may send doubles
         # a question about other links is answered by the same weights as one about the owner's own
         source = Data(x=pairs.learned(graph)) if pairs.PAIRS in graph else graph
         by_features = schema.kind == "node" and source.x.layout == torch.strided
