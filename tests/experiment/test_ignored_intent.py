@@ -121,11 +121,6 @@ def test_an_audit_refuses_what_it_would_ignore(arguments: list[str], key: str) -
     refused(call("audit", *SMALL, *arguments, "--attack", "a1", "--out", "out"), key)
 
 
-def test_the_seed_of_a_file_and_many_seeds_contradict_each_other() -> None:
-    Path("e.toml").write_text("seed = 5")
-    refused(call("run", "e.toml", "--seeds", "2", "--out", "out"), "seed")
-
-
 @pytest.mark.parametrize(
     "given",
     [["--epsilon", "8"], ["--noise-multiplier", "9", "--unit", "node", "--occurrences", "3"]],

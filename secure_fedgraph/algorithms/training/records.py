@@ -44,6 +44,10 @@ class OfRecords(Algorithm):
         super().__init__(**settings)
         self.kept = Kept()  # now, so that the referee's copy of each round finds what the last one made
 
+    def made_with(self) -> dict[str, Any]:
+        """Nothing but settings: what is kept is made again."""
+        return {}
+
     def for_data(self, schema: Schema) -> Algorithm:
         """As the base has it; where links are learned, a record is a link."""
         if schema.task not in OF_LINKS:

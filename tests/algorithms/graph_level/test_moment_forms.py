@@ -135,10 +135,11 @@ def test_what_is_set_by_hand_and_what_is_no_graph_keep_local_training() -> None:
         sfg.ApflGate(alpha=0.5),
         sfg.FedGate(),
         sfg.FairGraphFL(prototypes="none"),
-        FairGraphFLBounded(),
+        FairGraphFLBounded(budget=7.0, batch=4),
     ):
         assert one.on_sums("graph") is one
     assert sfg.ApflGate().on_sums("node").name == "apflgate"
+    assert FairGraphFLBounded().on_sums("graph").name == "fairgraphfl-moments"
     assert sfg.FairGraphFL(budget=7.0).on_sums("graph").settings.budget == 7.0
 
 
