@@ -250,7 +250,9 @@ def test_on_cora_three_seeds() -> None:
     found = grid.audit(cora, ["plaintext"], attacks, [0, 1, 2])
     score: dict[str, list[float]] = {}
     for cell in found.cells:
-        if cell["outcome"] == "score" and cell["settings"]["variant"] != "as configured":
+        # labels stand at one owner as configured, and the other attacks' controls are variants
+        labels = cell["attack"].startswith("d5")
+        if cell["outcome"] == "score" and labels == (cell["settings"]["variant"] == "as configured"):
             score.setdefault(f"{cell['attack']}/{cell['settings']['aim']}", []).append(cell["score"])
     assert np.mean(score["d1-index-lists/each owner"]) >= 0.85
     assert np.mean(score[f"d1-index-union/{RESIDUAL}"]) >= 0.85
