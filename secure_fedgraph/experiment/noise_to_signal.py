@@ -81,7 +81,7 @@ def _trained(federation: Federation, unit: Unit) -> float:
 
 
 def of_a_run(prepared: Prepared) -> float | None:
-    """The figure of the sum that noise leaves most of, where a run opens noised sums of known sizes alone."""
+    """The figure of a run's best sum; None unless every sum has noise and a size that is known."""
     figures, sent = [], opened(prepared.algorithm)
     for one in sent:
         # of several sums those of whole clients may have any size
@@ -92,4 +92,4 @@ def of_a_run(prepared: Prepared) -> float | None:
         noised = bool(bound.deviation(len(prepared.federation.names))) or prepared.bound.steps is not None
         figures.append(noise_to_signal(prepared, one) if noised else None)
     known = [figure for figure in figures if figure is not None]
-    return min(known) if known and len(known) == len(figures) else None
+    return min(known, default=None) if len(known) == len(figures) else None

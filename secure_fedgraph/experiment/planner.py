@@ -61,7 +61,7 @@ class Candidate:
         noise_to_signal: as ``experiment.noise_to_signal.of_a_run``; None where it cannot be said.
         weights: how many numbers its model has.
         why: why it is chosen or not, in a sentence.
-        runs_as: the form that it is or takes, or itself where it opens several sums; empty otherwise.
+        runs_as: the name of the form that runs, or of an algorithm of several sums; else empty.
     """
 
     algorithm: str
@@ -275,7 +275,7 @@ def _tried(kind: type[Algorithm], asked: Experiment, public: Federation) -> Cand
 
 
 def _rank(one: Candidate, wide: bool) -> tuple[bool, bool, bool, float, float, int]:
-    """What learns first, and of that algorithms of one sum: the figure of several is that of one of them.
+    """The order of candidates: those that learn first, then those that send one sum.
 
     Of wide data those where noise is faint first, the most weights first; then by noise. Of equal ones an
     algorithm comes before those that are made from it.

@@ -245,6 +245,10 @@ def _bound(
         return policy.bind(channels, federation.names)
 
 
+NO_OWNER = 8.0
+"""Up to this epsilon no family learned anything under noise for a whole owner of three to sixteen."""
+
+
 def _check_learns(
     experiment: Experiment, algorithm: Algorithm, federation: Federation, policy: Policy
 ) -> None:
@@ -255,14 +259,14 @@ def _check_learns(
     run_on = federation.pooled() if algorithm.pools else federation
     ratio = of_a_run(Prepared(algorithm, run_on, bound, RunOptions(rounds=experiment.rounds)))
     few = experiment.unit == Unit.CLIENT and experiment.clients < FEW_OWNERS
-    if (ratio is not None and ratio <= NO_LEARNING) or (ratio is None and not few):
+    drowns = few and experiment.epsilon <= NO_OWNER if ratio is None else ratio > NO_LEARNING
+    if not drowns:
         return
     drowned = (
         f"the noise of {experiment.algorithm} under {experiment.policy} would be {ratio:.3g} times what the "
         f"signal can be at most (above {NO_LEARNING:g})"
         if ratio is not None
-        else f"noise that hides all data of one of {experiment.clients} owners on each of several exchanges "
-        "is far longer than what they have in common"
+        else f"noise that hides all data of one of {experiment.clients} owners hides what they share too"
     )
     raise Refused(
         f"epsilon {experiment.epsilon:g} for one {experiment.unit}: {drowned}, so this run would learn "

@@ -212,6 +212,8 @@ def test_noise_by_name_for_whole_owners_of_columns_is_refused_with_units_that_wo
     assert done.exit_code == 3
     assert "--policy masked and --unit feature or label or edge" in done.stderr
     assert not Path("out").exists()
+    larger = ["--unit", "client", "--epsilon", "9"]  # nobody measured that this learns nothing
+    assert call("run", *GLASU, "--policy", "local_dp", *larger, "--out", "out").exit_code == 0
 
 
 def test_a_policy_of_noise_by_name_alone_has_a_budget_that_is_said() -> None:

@@ -152,7 +152,7 @@ _REMEMBERED = 16
 
 
 def _is_part(events: Mapping[Event, int], of: Mapping[Event, int]) -> bool:
-    """Whether some events cost no more than others: fewer of each, of narrower vectors, with less error.
+    """Whether events cost at most what others do: no more of each, on no wider vectors, with no more error.
 
     Noise is planned for the widest vector that a channel may carry, and what is charged is as wide as what is
     sent: the cost grows with the width and with the sampler's distance.
