@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch_geometric.data import Data
@@ -13,6 +15,8 @@ from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import in_form, lead, make_federation
 from secure_fedgraph.forms import FormWarning
+from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.models import ridge
 from secure_fedgraph.privacy.accounting.epsilon import OneHolderRelease
 from secure_fedgraph.privacy.input_dp import randomizer
 from secure_fedgraph.privacy.input_dp.labels import DividedLabels
@@ -159,3 +163,22 @@ def test_the_command_says_the_form_in_its_first_line(policy: str, unit: str) -> 
     made = experiment.make_policy()
     assert made.steps is None
     assert [type(one) for one in made.randomizers] == ([DividedLabels] if unit == "label" else [])
+
+
+def test_the_referees_copies_share_what_was_solved_and_doubles_are_read_as_floats(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    solved: list[int] = []
+    own_weights = ridge.own_weights
+    monkeypatch.setattr(ridge, "own_weights", lambda *asked: (solved.append(1), own_weights(*asked))[1])
+    algorithm, graph = sfg.algorithms.FedRidge(second_moments="own"), Data(x=torch.rand(20, 6))
+    schema, one = Schema(6, 3), torch.ones((), dtype=torch.float64)
+    sums = {"classes": torch.rand(6, 3, dtype=torch.float64), "owners": 2 * one, "noise": one}
+    first = copy.deepcopy(algorithm).solved(sums, graph, schema)
+    assert torch.equal(copy.deepcopy(algorithm).solved(sums, graph, schema), first) and len(solved) == 1
+    for changed in ({"noise": 2 * one}, {"owners": one}, {"classes": sums["classes"] + 1}):
+        algorithm.solved({**sums, **changed}, graph, schema)
+    algorithm.solved(sums, Data(x=torch.rand(20, 6)), schema)
+    assert len(solved) == 5
+    hostile = {"weights": torch.rand(6, 3, dtype=torch.float64)}
+    assert algorithm.solved(hostile, graph, schema).dtype == torch.float32
