@@ -246,7 +246,8 @@ class FedRidge(OfRecords):
         source = Data(x=pairs.learned(graph)) if pairs.PAIRS in graph else graph
         by_features = schema.kind == "node" and source.x.layout == torch.strided
         read = source.x if by_features else self.records(source, schema)
-        numbers = torch.tensor([float(released[OWNERS]), float(released[NOISE])], dtype=torch.float64)
+        facts = (float(released[OWNERS]), float(released[NOISE]), float(tuple(Task).index(schema.task)))
+        numbers = torch.tensor(facts, dtype=torch.float64)
         asked = (released[CLASSES], numbers, read)
         return self.kept.of(asked, lambda: self._solved(released, self.records(source, schema), schema))
 

@@ -9,6 +9,7 @@ from typing import Any, Self
 import torch
 
 from secure_fedgraph.algorithm.base import Algorithm
+from secure_fedgraph.algorithm.settings import Form
 from secure_fedgraph.graph.schema import OF_LINKS, Schema
 from secure_fedgraph.protocol import Unit
 
@@ -28,8 +29,9 @@ class Kept(list[tuple[tuple[torch.Tensor, ...], torch.Tensor]]):
             if all(map(torch.equal, asked, given)):
                 return made
         self[MOST:] = []
-        self.insert(0, (given, make()))
-        return self[0][1]
+        found = make()
+        self.insert(0, (given, found))
+        return found
 
 
 class OfRecords(Algorithm):
@@ -43,6 +45,12 @@ class OfRecords(Algorithm):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.kept = Kept()  # now, so that the referee's copy of each round finds what the last one made
+
+    def in_form(self, form: Form) -> Self:
+        """As the base has it; other settings solve otherwise, so nothing is kept."""
+        made = super().in_form(form)
+        made.kept = Kept()
+        return made
 
     def made_with(self) -> dict[str, Any]:
         """Nothing but settings: what is kept is made again."""

@@ -9,13 +9,14 @@ import torch
 from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
+from secure_fedgraph.algorithm import Form
 from secure_fedgraph.algorithms.fedego.class_mashes import FedEgoSums
 from secure_fedgraph.algorithms.fedridge.algorithm import CLASSES, NOISE
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import in_form, lead, make_federation
 from secure_fedgraph.forms import FormWarning
-from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models import ridge
 from secure_fedgraph.privacy.accounting.epsilon import OneHolderRelease
 from secure_fedgraph.privacy.input_dp import randomizer
@@ -180,5 +181,8 @@ def test_the_referees_copies_share_what_was_solved_and_doubles_are_read_as_float
         algorithm.solved({**sums, **changed}, graph, schema)
     algorithm.solved(sums, Data(x=torch.rand(20, 6)), schema)
     assert len(solved) == 5
+    algorithm.in_form(Form({"target_norm": 2.0}, "")).solved(sums, graph, schema)
+    algorithm.solved(sums, graph, Schema(6, 3, task=Task.LABELS))
+    assert len(solved) == 7
     hostile = {"weights": torch.rand(6, 3, dtype=torch.float64)}
     assert algorithm.solved(hostile, graph, schema).dtype == torch.float32
