@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from secure_fedgraph.algorithm.base import ITEMS, TESTED, Algorithm, State, in_band_score, noise_on_uploads
+from secure_fedgraph.algorithm.base import (
+    ITEMS,
+    TESTED,
+    Algorithm,
+    State,
+    adds_up,
+    in_band_score,
+    noise_on_uploads,
+)
 from secure_fedgraph.algorithm.settings import Form, Settings, check_switches
 
 __all__ = [
@@ -12,6 +20,7 @@ __all__ = [
     "Form",
     "Settings",
     "State",
+    "adds_up",
     "check_switches",
     "in_band_score",
     "noise_on_uploads",

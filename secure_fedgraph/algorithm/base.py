@@ -712,3 +712,11 @@ def _sentence(error: ValidationError, what: str) -> str:
 def noise_on_uploads(algorithm: Algorithm, unit: str) -> str:
     """The options that protect a unit by noise on what is sent, where noisy training steps cannot."""
     return f"--policy {noisy_policy(algorithm.in_use)} --unit {unit}"
+
+
+def adds_up(algorithm: Algorithm) -> bool:
+    """Whether all that an algorithm's server learns are sums over all owners' single units."""
+    sent = [
+        one for one in algorithm.in_use if one.to is Recipient.SERVER and one.reveal is not Reveal.NOTHING
+    ]
+    return bool(sent) and all(one.reveal is Reveal.SUM and one.unit is not Unit.CLIENT for one in sent)

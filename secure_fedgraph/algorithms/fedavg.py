@@ -62,8 +62,10 @@ class FedAvg(NodeClassifier):
         """
         form: type[FedSageSteps] | None = vars(type(self)).get("steps_on_sums")
         by_hand = dict(self.by_hand)
-        if form is None or self._make is not None or self.learns_links:
+        if form is None or self.learns_links:
             return self
+        if self._make is not None:
+            return FedSageSteps(self._make) if unit == Unit.NODE and not by_hand else self
         if unit == Unit.GRAPH:
             return self if by_hand.keys() - {"mu"} else FedAvgMoments()
         if unit != Unit.NODE or by_hand.keys() - {"hidden", "fanout", "network", "mu"}:

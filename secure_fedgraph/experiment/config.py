@@ -17,7 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from torch_geometric.data import Data
 
 from secure_fedgraph import files
-from secure_fedgraph.algorithm import Algorithm, check_switches
+from secure_fedgraph.algorithm import Algorithm, adds_up, check_switches
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.plugins import algorithm_named, is_own
 from secure_fedgraph.algorithms.training.weighting import AveragingSettings
@@ -469,10 +469,13 @@ class Experiment(BaseModel):
 
     @property
     def _on_sums(self) -> bool:
-        """Whether the algorithm has a form for the budget whose noise is on sums over all clients."""
+        """Whether the algorithm, or its form for the budget, has its noise on sums over all clients."""
         made = None if self.policy not in SUMMED else self._configured
-        form = None if made is None else made.on_sums(self.unit)
-        return form is not None and form is not made and self.kind in form.kinds
+        if made is None:
+            return False
+        form = made.on_sums(self.unit)
+        by_itself = self.unit in RECORDS and adds_up(made)
+        return self.kind in form.kinds and (form is not made or by_itself)
 
     @property
     def _untouched(self) -> bool:

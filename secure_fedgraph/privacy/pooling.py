@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from secure_fedgraph.protocol.channel import UnitContribution
@@ -12,13 +14,30 @@ ROUNDING_MARGIN = 1 - 2.0**-40
 """A factor below 1: the rounding of a quotient cannot then lengthen a row."""
 
 
+_BLOCK = 8192
+"""Columns that are worked on at once: few enough to stay in the processor's cache."""
+
+
 def clipped(matrix: np.ndarray, norm: float) -> np.ndarray:
     """Rows (float32) of an L2 norm of at most ``norm``, also after rounding; shorter ones unchanged."""
-    matrix = matrix.astype(np.float32)  # before the norm is taken: rounding could lift a row above it
-    norms = np.linalg.norm(matrix.astype(np.float64), axis=1, keepdims=True)
+    matrix = matrix.astype(np.float32, copy=False)  # before the norm: rounding could lift a row above it
+    factors = _factors(matrix, norm)
+    return matrix.copy() if factors is None else (matrix * factors).astype(np.float32)
+
+
+def _factors(matrix: np.ndarray, norm: float) -> np.ndarray | None:
+    """What clips each row of float32, ``[rows, 1]`` (float64); None where every row is short enough."""
+    squares = sum(
+        (np.square(block, dtype=np.float64).sum(axis=1) for block in _blocks(matrix)), np.zeros(len(matrix))
+    )
+    norms = np.sqrt(squares)[:, None]
     # the factor's last bits must not lift a row above the norm when it is rounded to float32
-    factor = np.where(norms > norm, norm * (1 - 2.0**-20) / np.maximum(norms, 1e-300), 1.0)
-    return (matrix * factor).astype(np.float32)
+    factors = np.where(norms > norm, norm * (1 - 2.0**-20) / np.maximum(norms, 1e-300), 1.0)
+    return factors if (factors < 1).any() else None
+
+
+def _blocks(matrix: np.ndarray) -> Iterator[np.ndarray]:
+    return (matrix[:, start : start + _BLOCK] for start in range(0, matrix.shape[1], _BLOCK))
 
 
 def first(places: np.ndarray, most: int) -> np.ndarray:
@@ -62,10 +81,16 @@ def sampled_sum(
           the other units are; replacing it by twice that.
     """
     layout, matrix = parts.packed(unit)
-    short = clipped(matrix, contribution.norm).astype(np.float64)
-    if grid:
-        short = np.trunc(short * (ROUNDING_MARGIN / grid))
-    return layout, short.sum(axis=0, keepdims=True) * (grid or 1.0)
+    factors = _factors(matrix, contribution.norm)
+    sums = []
+    for block in _blocks(matrix):  # as clipped, rounded and added up in one piece, without copies of it
+        short = block if factors is None else (block * factors).astype(np.float32)
+        short = short.astype(np.float64)
+        if grid:
+            short *= ROUNDING_MARGIN / grid
+            np.trunc(short, out=short)
+        sums.append(short.sum(axis=0))
+    return layout, np.concatenate([np.zeros(0), *sums])[None] * (grid or 1.0)
 
 
 def l2_sensitivity(contribution: UnitContribution, relation: str) -> float:

@@ -384,6 +384,8 @@ class ContributionSample:
         first = torch.ones(len(given), dtype=torch.bool)
         first[1:] = sorted_units[1:] != sorted_units[:-1]
         kept = order[first & torch.isin(sorted_units, units)].sort().values
+        if len(kept) == len(given):  # every row, in its order
+            return ContributionSample(self.values, given)
         return ContributionSample({n: v[kept] for n, v in self.values.items()}, given[kept])
 
     def packed(self, unit: Unit) -> tuple[Layout, np.ndarray]:

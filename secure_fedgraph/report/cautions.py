@@ -13,7 +13,8 @@ def no_better_than(result: RunResult) -> str:
     """What the model is no better than, as the end of a sentence; empty where it is better than all.
 
     Compared are the accuracy with that of always naming the commonest class, and the headline with the best
-    that owners do alone, on the same test items.
+    that owners do alone, on the same test items. Where that is better, what their personal models have is
+    told too.
     """
     found = []
     commonest, accuracy = result.commonest_class, _accuracy(result)
@@ -27,7 +28,10 @@ def no_better_than(result: RunResult) -> str:
         worse = score >= alone - SAME if result.headline in LOWER_IS_BETTER else score <= alone + SAME
         if worse:
             found.append(f"no better than what owners do alone ({written(result.headline, alone)})")
-    return ", and ".join(found)
+    said, personal = ", and ".join(found), result.accuracy.get("personal")
+    if personal is None or result.headline != "accuracy" or "alone" not in said:
+        return said
+    return f"{said}; their own models combined with it have {personal:.1%}"
 
 
 def headline_of(result: RunResult) -> float | None:

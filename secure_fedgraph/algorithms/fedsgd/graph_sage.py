@@ -15,9 +15,11 @@ from secure_fedgraph.algorithms.fedridge.algorithm import TRAINED, FedRidge
 from secure_fedgraph.algorithms.fedsgd.algorithm import FedSgd
 from secure_fedgraph.algorithms.fedsgd.heads.graph_sage import GraphSageHead
 from secure_fedgraph.algorithms.fedsgd.heads.head import Head
+from secure_fedgraph.algorithms.fedsgd.heads.own_model import OwnModelHead
 from secure_fedgraph.algorithms.fedsgd.heads.perceptron import NodePerceptron
 from secure_fedgraph.algorithms.fedsgd.settings import GcnStepSettings, SageStepSettings, SgdSettings
 from secure_fedgraph.graph.schema import Schema, Task
+from secure_fedgraph.models.given import Given, own_copy
 from secure_fedgraph.protocol import Channel, ContributionMoments, Reveal
 from secure_fedgraph.protocol.given import NOTHING, Expected
 from secure_fedgraph.protocol.guarantee import Unit
@@ -44,6 +46,9 @@ class FedSageSteps(FedSgd):
         - nothing that is sent depends on a link.
 
     Args:
+        model: a network of the user's own in place of FedSage's, as
+            :class:`~secure_fedgraph.algorithms.fedavg.FedAvg` takes it. The guarantees need code that keeps
+            nothing of one record for another.
         settings: :class:`~secure_fedgraph.algorithms.fedsgd.settings.SageStepSettings`.
 
     References:
@@ -68,10 +73,28 @@ class FedSageSteps(FedSgd):
 
     CLASS_SUMS = Channel("class_sums", Reveal.SUM)
 
+    def __init__(self, model: Given | None = None, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._make = None if model is None else own_copy(model)
+
+    def made_with(self) -> dict[str, Any]:
+        """The model, or its maker, where one was given."""
+        return {} if self._make is None else {"model": self._make}
+
+    def check(self, schema: Schema) -> None:
+        """The kind of data, and that a model of the user's own serves.
+
+        Raises:
+            BadInput: as :meth:`OwnModelHead.check`.
+        """
+        super().check(schema)
+        if self._make is not None:
+            OwnModelHead(self._make).check(schema)
+
     @property
     def head(self) -> Head:
-        """FedSage's network."""
-        return GraphSageHead(self.settings)
+        """FedSage's network, or the user's own."""
+        return GraphSageHead(self.settings) if self._make is None else OwnModelHead(self._make)
 
     @property
     def _sends_sums(self) -> bool:
@@ -195,6 +218,9 @@ class FedGcnSteps(FedSageSteps):
     summary = "FedGCN's form under a node's budget: a GCN by steps under one shared noise"
     reference = "Yao et al. 2023; Yang et al. 2023"
     Settings: ClassVar[type[SgdSettings]] = GcnStepSettings
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
 
     @property
     def head(self) -> Head:

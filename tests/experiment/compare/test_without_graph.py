@@ -63,7 +63,7 @@ def test_settings_of_the_point_alone_do_not_reach_its_reference() -> None:
     [
         ("fedsage", "distributed_dp", {"unit": "client"}, "client"),
         ("fedsage", "masked", {"unit": "edge"}, "epsilon 0"),
-        ("fedsage", "masked", {}, "distributed_dp"),
+        ("fedsage", "homomorphic", {}, "distributed_dp"),
         ("glasu", "local_dp", {"partition": "vertical"}, "partition = 'vertical'"),
     ],
 )
