@@ -83,7 +83,7 @@ class ApflGate(Algorithm):
     personalises: ClassVar[bool] = True
     tracks: ClassVar[bool] = True
     moments_on_sums: ClassVar[bool] = True
-    """Whether :class:`ApflGateMoments` stands for it under a graph's budget and :class:`ApflGateRatings` under a
+    """Whether :class:`ApflGateMoments` stands for it under a graph's budget, :class:`ApflGateRatings` under a
     rating's; a subclass says so itself."""
     Settings: ClassVar[type[Settings]] = ApflGateSettings
     settings: ApflGateSettings
