@@ -733,8 +733,8 @@ class Client:
 
     def _counts_once(self, channel: Channel) -> bool:
         """Whether no other client counts what an upload is of; others' code may remember the rest."""
-        once = "rating" in self._own if channel.unit is Unit.EDGE else HOME in self._own
-        return channel.one_holder and once and not self._foreign
+        key = "rating" if channel.unit is Unit.EDGE else HOME
+        return channel.one_holder and key in self._own and not self._foreign
 
     def _steps(self, channel: Channel, public: bool) -> dict[str, tuple[Event, ...]]:
         """The noisy steps that an upload is made of, where it is made of nothing else."""
