@@ -732,8 +732,9 @@ class Client:
             self.graph, self._linked = graph, None
 
     def _counts_once(self, channel: Channel) -> bool:
-        """Whether an upload is of nodes that no other client counts; others' code may remember the rest."""
-        return channel.one_holder and HOME in self._own and not self._foreign
+        """Whether no other client counts what an upload is of; others' code may remember the rest."""
+        key = "rating" if channel.unit is Unit.EDGE else HOME
+        return channel.one_holder and key in self._own and not self._foreign
 
     def _steps(self, channel: Channel, public: bool) -> dict[str, tuple[Event, ...]]:
         """The noisy steps that an upload is made of, where it is made of nothing else."""

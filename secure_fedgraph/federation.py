@@ -123,7 +123,8 @@ class Federation:
     def sizes(self) -> dict[str, int]:
         """How many clients, graphs and nodes there are, which is public; of links, where these are rows."""
         sizes = {"client": len(self.names), "graph": int(self.facts["partition"].get("graphs", 0))}
-        links = {"edge": sum(self.facts["rows"])} if "rows" in self.facts else {}
+        rows = sum(self.facts["rows"]) if "rows" in self.facts else self.facts["partition"].get("ratings")
+        links = {} if rows is None else {"edge": int(rows)}
         return {**sizes, "node": int(self.facts.get("nodes", 0)), **links}
 
     def check(self, algorithm: Algorithm, evaluation: str) -> None:

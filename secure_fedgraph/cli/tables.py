@@ -19,7 +19,7 @@ from secure_fedgraph.report import beside
 from secure_fedgraph.report.cautions import headline_of, no_better_than, written
 from secure_fedgraph.report.comparing import alone_of
 from secure_fedgraph.report.left_out import left_out, left_out_of
-from secure_fedgraph.report.measures import MEASURES
+from secure_fedgraph.report.measures import MEASURES, NAMES
 
 Shown = list[Table | Text]
 
@@ -93,6 +93,9 @@ def run_tables(run: RunResult) -> Shown:
 def _first(run: RunResult) -> Text:
     """The headline, and what it is no better than."""
     score = headline_of(run)
+    if score is None and (error := run.accuracy.get("mae")) is not None:  # of ratings owners score their own
+        alone = "" if (best := run.baselines.alone.best) is None else f"; owners alone {best:.3f}"
+        return Text(f"{NAMES['mae']}: {error:.3f}{alone}.".capitalize(), style="bold")
     if score is None:
         return Text("No score: owners keep theirs." if run.evaluation.mode == "at_home" else "No score.")
     measure, figure = MEASURES.get(run.headline), run.metrics.get(run.headline)

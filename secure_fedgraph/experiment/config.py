@@ -427,7 +427,8 @@ class Experiment(BaseModel):
     def randomised_kinds(self) -> tuple[str, ...]:
         """The kinds of what clients randomise: those that are set, and the one that a budget is about where
         the policy has no noise of its own."""
-        about = self.unit if self.epsilon is not None and not (self._noised or self._untouched) else None
+        summed = self._untouched or (self.unit == Unit.EDGE and self._on_sums)
+        about = self.unit if self.epsilon is not None and not (self._noised or summed) else None
         return tuple(
             k for k, kind in RANDOMIZERS.items() if getattr(self, k) is not None or kind.unit == about
         )

@@ -54,7 +54,7 @@ def noise_to_signal(prepared: Prepared, channel: Channel) -> float | None:
         features = algorithm.width(schema) if isinstance(algorithm, FedRidge) else schema.features
         records = _trained(federation, channel.unit) or clients * contribution.records
         noise = math.sqrt(features) * deviation * contribution.records
-        return noise / (contribution.targets * records / schema.classes) / times
+        return noise / (contribution.targets * records / (schema.classes or 1)) / times
     width = sum(one.numel() for one in (algorithm.released(algorithm.init(schema, 0)) or {}).values())
     if not width:  # no single model is released
         return None

@@ -654,7 +654,8 @@ def beside_it(run: Run, said: str) -> dict[str, Any]:
     """What the score stands beside; of owners on machines of their own, whose data are not here, less."""
     here = all(graph.get("y") is not None for graph in run.federation.owners.values())
     if not here or run.algorithm.pools:
-        return {"commonest": run.commonest_class, "alone": {"best": None, "paper": None, "metrics": {}}}
+        best = run.accuracy.get("mae_alone")  # of ratings owners tell it with their scores
+        return {"commonest": run.commonest_class, "alone": {"best": best, "paper": None, "metrics": {}}}
     return baselines(run.federation, run.commonest_class, said)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import torch
 
+from secure_fedgraph.errors import BadInput
 from secure_fedgraph.privacy.pooling import ROUNDING_MARGIN, clipped
 from secure_fedgraph.protocol.channel import UnitContributionMoments
 from secure_fedgraph.protocol.guarantee import Unit
@@ -23,9 +25,13 @@ def moment_sums(
 
     Guarantees:
         - zeroing one record, or removing it, moves the sums by at most ``contribution.norm`` in L2, whatever
-          the other records are; replacing it by twice that.
+          the other records are; replacing it by twice that;
+        - with ``contribution.readers``, of the records at one node no more than so many are added up.
     """
     layout, records, targets = parts.packed(unit, contribution.second)
+    if contribution.readers:
+        kept = _first(parts.ends, len(records), contribution.readers)
+        records, targets = records[kept], targets[kept]
     z, t = clipped(records, 1.0).astype(np.float64), clipped(targets, contribution.targets).astype(np.float64)
     step = math.sqrt(grid * ON * contribution.records)
     if grid:
@@ -36,6 +42,25 @@ def moment_sums(
         weights = np.where(above[0] == above[1], ON, OFF)
         sums.insert(0, (z.T @ z)[above] * weights * (grid or 1 / (ON * contribution.records)))
     return layout, np.concatenate(sums)[None, :]
+
+
+def _first(ends: torch.Tensor | None, records: int, most: int) -> np.ndarray:
+    """Which records are among the first ``most`` at both of their nodes: ``[records]``, bool.
+
+    The order is the one that they are given in, and it stays where one of them is taken out.
+    """
+    if ends is None or ends.shape != (records, 2) or ends.is_floating_point():
+        raise BadInput(
+            f"moments of records that read links: give the two nodes of each of the {records} records, whole "
+            f"numbers [{records}, 2], not {None if ends is None else list(ends.shape)}"
+        )
+    kept = np.ones(records, dtype=bool)
+    for side in ends.T.numpy():
+        order = np.argsort(side, kind="stable")
+        sorted_ends = side[order]
+        rank = np.arange(records) - np.searchsorted(sorted_ends, sorted_ends)
+        kept[order] &= rank < most
+    return kept
 
 
 def _whole(rows: np.ndarray, step: float, norm: float) -> np.ndarray:

@@ -197,6 +197,8 @@ class UnitContributionMoments(UnitContribution):
         targets: the largest L2 norm of a target.
         records: about how many records a client has at most: sums of more are cut where they leave [-1, 1].
         second: whether the second moments ``z z^T`` are sent too.
+        readers: where a unit is a link, and records read the other links at their two ends: how many records
+            at one node are added up at most, the first ones. 0 where no record reads another.
 
     Raises:
         BadInput: as :class:`UnitContribution`.
@@ -210,8 +212,11 @@ class UnitContributionMoments(UnitContribution):
     targets: float = field(kw_only=True)
     records: int = field(kw_only=True)
     second: bool = field(kw_only=True)
+    readers: int = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
+        if self.readers < 0:
+            raise BadInput(f"readers = {self.readers}: give 0 or more records at a node")
         if self.records < 1 or not (math.isfinite(self.targets) and self.targets > 0):
             raise BadInput(
                 f"moments of {self.records} records with targets up to {self.targets}: give 1 record or more "
@@ -221,8 +226,18 @@ class UnitContributionMoments(UnitContribution):
         super().__post_init__()
 
     @property
+    def zeroed(self) -> float:
+        """A link that is taken out changes as many records at each of its ends as are added up there."""
+        return 2 * self.readers * self._exchanged if self.readers else super().zeroed
+
+    @property
     def replaced(self) -> float:
-        """Less than twice as far with second moments: those of two records at an angle partly cancel.
+        """As one record that becomes another, or as a link that is taken out and one that is put in."""
+        return 2 * self.zeroed if self.readers else self._exchanged
+
+    @property
+    def _exchanged(self) -> float:
+        """One record for another: less than twice as far with second moments, which partly cancel.
 
         With ``c = z z'`` and ``s = t t'`` the squared distance is at most ``2 + 2 T^2 - 2 c^2 - 2 c s``,
         which is largest at ``c = -s / 2`` (``docs/guarantees.md``).
@@ -233,7 +248,7 @@ class UnitContributionMoments(UnitContribution):
         """
         squared = self.targets**2
         if not self.second or squared > 2:
-            return super().replaced
+            return 2 * self.norm
         return math.sqrt(2 + 2 * squared + squared**2 / 2) / self.records
 
     @property
@@ -407,7 +422,8 @@ class Channel:
             them, and a link pays nothing for the upload.
         labels: the same of labels: a client answers as if it knew none.
         features: the same of nodes' features: a client answers as if all were 0.
-        one_holder: whether a node that several clients hold is in the upload of its ``home`` alone. A client
+        one_holder: whether a node that several clients hold is in the upload of its ``home`` alone, or, where
+            the unit is a link, each is at one client alone, as ratings are. A client
             whose graph says which nodes have their home there then answers on these, and a node pays once,
             however many hold it; in other clients' graphs every holder counts. A run decides it by its data,
             so channels that differ in it alone are the same.
@@ -472,7 +488,7 @@ class Channel:
                 f"channel {self.name!r} declares sums over units: its unit is not the client, and its values "
                 "are not exact"
             )
-        if self.one_holder and (self.unit is not Unit.NODE or self.links):
+        if self.one_holder and (self.unit is not Unit.NODE or self.links) and self.unit is not Unit.EDGE:
             raise BadInput(
                 f"channel {self.name!r}: nodes have a home, and links lead out of it: declare Unit.NODE and "
                 "links=False, or one_holder=False"

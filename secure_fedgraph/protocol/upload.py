@@ -284,6 +284,7 @@ class ContributionMoments:
     Args:
         records: ``[units, width]``, a row a unit.
         targets: ``[units, targets]``.
+        ends: ``[units, 2]``, the two nodes of each record, where the channel bounds how many are at one.
 
     Raises:
         BadInput: for other shapes.
@@ -291,6 +292,7 @@ class ContributionMoments:
 
     records: torch.Tensor
     targets: torch.Tensor
+    ends: torch.Tensor | None = None
 
     @property
     def size(self) -> int:
@@ -300,11 +302,12 @@ class ContributionMoments:
 
     def check_types(self) -> None:
         """As :meth:`Upload.check_types`."""
-        _check_plain({}, self.records, self.targets)
+        _check_plain({}, self.records, self.targets, *(() if self.ends is None else (self.ends,)))
 
     def of_the_first(self, units: int) -> ContributionMoments:
         """Without the records of what stands behind so many units."""
-        return ContributionMoments(self.records[:units], self.targets[:units])
+        ends = None if self.ends is None else self.ends[:units]
+        return ContributionMoments(self.records[:units], self.targets[:units], ends)
 
     def packed(self, unit: Unit, second: bool) -> tuple[Layout, np.ndarray, np.ndarray]:
         """The layout of the sums, the records and the targets (float32).

@@ -337,7 +337,10 @@ def channels_of(
     """Every channel that a run opens, the referee's included."""
     in_use = algorithm.in_use
     if not federation.knows_homes:  # then every holder counts a node
-        in_use = tuple(replace(one, one_holder=False) for one in in_use)
+        ratings = federation.schema.kind == "ratings"  # each at one owner alone
+        in_use = tuple(
+            replace(one, one_holder=one.one_holder and ratings and one.unit is Unit.EDGE) for one in in_use
+        )
     channels = (*in_use, *federation.referee.channels(algorithm))
     if evaluation == "referee":
         return channels

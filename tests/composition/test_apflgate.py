@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import small
 import torch
-from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.client import Client
 from secure_fedgraph.errors import Refused
 from secure_fedgraph.experiment.config import Experiment, load
-from secure_fedgraph.graph.kinds import RatingsDataset
 from secure_fedgraph.privacy.policies import RECIPES, policy_with_noise
 from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.protocol import Message
@@ -25,21 +24,10 @@ NAMES = ("apfl", "fedgate", "apflgate")
 SMALL: dict[str, Any] = {"hidden": (8, 8), "local_steps": 2, "learning_rate": 0.05}
 
 
-def ratings() -> RatingsDataset:
-    draw = torch.Generator().manual_seed(0)
-    pairs = (torch.rand(20, 30, generator=draw) < 0.3).nonzero().T
-    graph = Data(
-        edge_index=torch.stack([pairs[0], pairs[1] + 20]),
-        rating=torch.randint(1, 6, (pairs.shape[1],), generator=draw).float(),
-        num_nodes=50,
-    )
-    return RatingsDataset("made up", graph, torch.arange(30) % 3, "here", "0" * 64, 20, 30, 3)
-
-
 @pytest.fixture(scope="module", params=["molecules", "ratings"])
 def federation(request: pytest.FixtureRequest) -> sfg.Federation:
     if request.param == "ratings":
-        return sfg.federate(ratings(), clients=3, partition="by_category")
+        return sfg.federate(small.ratings(), clients=3, partition="by_category")
     return sfg.federate(
         "synthetic-molecules", clients=3, partition="dirichlet", split={"concentration": 5.0}, graphs=60
     )

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from small_graphs import triangles
+from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
 from secure_fedgraph import client as client_module
@@ -18,6 +19,7 @@ from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.fedsageplus.settings import OF_THE_EXCHANGE, PROTOTYPES
 from secure_fedgraph.algorithms.training.gin_classifier import GinClassifier
 from secure_fedgraph.client import Client
+from secure_fedgraph.graph.kinds import RatingsDataset
 
 SAGE: dict[str, Any] = {"hidden": (8, 8)}
 GENERATORS: dict[str, Any] = {
@@ -51,6 +53,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "fedridge-graphs": {},
     **{name: {"map_width": 16} for name in ("fedavg-moments", "apflgate-moments", "fairgraphfl-moments")},
     "fedego-sums": {},
+    "apflgate-ratings": {},
     "fedsage-steps": {"hidden": (8, 4), "rate": 0.5},
     "fedgcn-steps": {"hidden": (8,), "rate": 0.5},
     "fedsgd-graphs": {"hidden": 8, "rate": 0.5},
@@ -103,11 +106,27 @@ def algorithm(name: str, **more: Any) -> sfg.Algorithm:
     return ALGORITHMS[name](**{**usual, **more})
 
 
+def ratings() -> RatingsDataset:
+    """20 users and 30 products of three categories; the first user and the first product are busy."""
+    draw = torch.Generator().manual_seed(0)
+    rated = torch.rand(20, 30, generator=draw) < 0.3
+    rated[0] = rated[:, 0] = True
+    pairs = rated.nonzero().T
+    graph = Data(
+        edge_index=torch.stack([pairs[0], pairs[1] + 20]),
+        rating=torch.randint(1, 6, (pairs.shape[1],), generator=draw).float(),
+        num_nodes=50,
+    )
+    return RatingsDataset("made up", graph, torch.arange(30) % 3, "here", "0" * 64, 20, 30, 3)
+
+
 @cache
 def _federation(partition: str, kind: str, labelled: bool) -> sfg.Federation:
     split = SPLITS.get(partition)
     if labelled:
         return sfg.federate(triangles(), clients=3, partition=partition, seed=0, split=split)
+    if kind == "ratings":
+        return sfg.federate(ratings(), clients=3, partition=partition, seed=0)
     name, size = (
         ("citation", {"nodes": 90, "features": 16}) if kind == "node" else ("molecules", {"graphs": 60})
     )

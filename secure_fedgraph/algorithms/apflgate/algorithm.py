@@ -11,6 +11,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm, Settings, State, in_band_score
 from secure_fedgraph.algorithms.apflgate.personal import ALPHA, Personal
+from secure_fedgraph.algorithms.apflgate.ratings import ApflGateRatings
 from secure_fedgraph.algorithms.apflgate.settings import (
     ApflGateSettings,
     PersonalSettings,
@@ -82,7 +83,8 @@ class ApflGate(Algorithm):
     personalises: ClassVar[bool] = True
     tracks: ClassVar[bool] = True
     moments_on_sums: ClassVar[bool] = True
-    """Whether :class:`ApflGateMoments` stands for it under a graph's budget; a subclass says so itself."""
+    """Whether :class:`ApflGateMoments` stands for it under a graph's budget, :class:`ApflGateRatings` under a
+    rating's; a subclass says so itself."""
     Settings: ClassVar[type[Settings]] = ApflGateSettings
     settings: ApflGateSettings
 
@@ -97,9 +99,10 @@ class ApflGate(Algorithm):
         return tuple(channel for channel in self.channels if channel not in spared)
 
     def on_sums(self, unit: str) -> Algorithm:
-        """For one graph :class:`ApflGateMoments`, unless settings were given by hand; APFL's form too."""
+        """For a graph :class:`ApflGateMoments`, for a link :class:`ApflGateRatings`; by hand itself."""
         own = not vars(type(self)).get("moments_on_sums") or self.by_hand
-        return self if own or unit != Unit.GRAPH else ApflGateMoments()
+        form = {Unit.GRAPH: ApflGateMoments, Unit.EDGE: ApflGateRatings}.get(Unit(unit))
+        return self if own or form is None else form()
 
     @property
     def hops(self) -> int:

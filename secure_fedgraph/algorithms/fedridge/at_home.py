@@ -11,7 +11,14 @@ RIDGES = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, float("inf"))
 """The last leaves the released model as it is."""
 
 
-def personal(weights: Tensor, z: Tensor, targets: Tensor, held_z: Tensor, held_targets: Tensor) -> Tensor:
+def personal(
+    weights: Tensor,
+    z: Tensor,
+    targets: Tensor,
+    held_z: Tensor,
+    held_targets: Tensor,
+    shares: tuple[float, ...] = SHARES,
+) -> Tensor:
     """The released weights, gated, and a personal regression of what they leave over.
 
     ``share W + V``, where ``V`` is the ridge regression of ``targets - share z W`` on the owner's records:
@@ -23,6 +30,7 @@ def personal(weights: Tensor, z: Tensor, targets: Tensor, held_z: Tensor, held_t
         weights: ``W``, ``[width, outputs]``.
         z, targets: the owner's training records, ``[n, width]`` and ``[n, outputs]``.
         held_z, held_targets: those that are held out.
+        shares: of the released model that are tried.
 
     Returns:
         ``[width, outputs]``.
@@ -40,7 +48,7 @@ def personal(weights: Tensor, z: Tensor, targets: Tensor, held_z: Tensor, held_t
     of, z, held_z = weights.double(), z.double(), held_z.double()
     left, lengths, right = torch.linalg.svd(z, full_matrices=False)
     best: tuple[float, Tensor] | None = None
-    for share in SHARES:
+    for share in shares:
         rest, held = targets - share * z @ of, held_targets - share * held_z @ of
         along = left.T @ rest
         for ridge in RIDGES:

@@ -63,7 +63,7 @@ class Charge:
         steps: unit -> the noisy training steps that the upload is made of, where it is made of nothing else;
             they hold against every reader.
         computational: whether the noise's whole amount rests on secure aggregation.
-        one_holder: whether a node that several clients hold is in one client's uploads alone.
+        one_holder: whether a node that several clients hold, or a link, is in one client's uploads alone.
         data: digest of the client's own data, so that two owners never share one name's budget. A ledger
             writes it under a key of its own.
     """
@@ -152,9 +152,9 @@ class Cost:
         clip: twice the distance to zero. Where ``holders`` clients may hold the unit, as many uploads move so
         far. So noise that was scaled to a client's zeroed upload is worth ``1 / (2 * holders)`` of its
         multiplier, and noise for one upload's graphs or nodes ``1 / holders``; with ``one_holder`` one of
-        them counts a node, with all that is its own.
+        them counts a node, with all that is its own, or a link.
         """
-        if self.one_holder and unit in (Unit.NODE, *OF_NODES):
+        if self.one_holder and unit in ((Unit.EDGE,) if self.unit == Unit.EDGE else (Unit.NODE, *OF_NODES)):
             holders = 1
         steps = dict(self.steps)
         if unit in steps:
