@@ -292,7 +292,7 @@ def _smaller_unit(experiment: Experiment, federation: Federation) -> str:
 
 def _played(algorithm: Algorithm, plays: Callable[[type[Any]], type[Any]]) -> Any:
     played = plays(type(algorithm))(**algorithm.settings.model_dump())
-    played.form = algorithm.form
+    played.form, played.rounds = algorithm.form, algorithm.rounds
     return played
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from pydantic import Field
@@ -42,6 +42,8 @@ class RatingSettings(MomentSettings):
             with it, and so does what is learned from.
     """
 
+    map: Literal["none"] = "none"
+    class_weight: tuple[()] = ()
     records: int = Field(2**15, ge=1, le=2**24)
     readers: int = Field(4, ge=1, le=2**10)
 

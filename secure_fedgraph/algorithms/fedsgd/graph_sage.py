@@ -29,6 +29,8 @@ SUMS = "sums."
 """Before the names of what class sums say, beside the network's weights."""
 DROWNED = 0.5
 """From how much noise over signal on, of all steps together, class sums are sent first."""
+MANY_OWNERS, FEWER, FEWER_ROUNDS = 50, {"rate": 0.2, "learning_rate": 1.2}, 50
+"""From how many owners on there are fewer steps, with these settings, and how many."""
 
 
 class FedSageSteps(FedSgd):
@@ -68,6 +70,7 @@ class FedSageSteps(FedSgd):
     )
     Settings: ClassVar[type[SgdSettings]] = SageStepSettings
     settings: SageStepSettings
+    rounds = 100
     without_links: ClassVar[Mapping[str, Any] | None] = {"steps": 0, "inference": "spread", "sums": "none"}
     of_graphs = None
 
@@ -131,6 +134,9 @@ class FedSageSteps(FedSgd):
     ) -> Self:
         """With class sums where noise would drown the steps; by features, classes, records and budget.
 
+        Many owners take fewer and longer steps of more records, under the same noise: masks of a step cost
+        the most there.
+
         The noise on the sum of ``T`` steps at rate ``q`` is about ``q sqrt(2 T ln(1.25 / delta)) / epsilon``
         clips on each of ``w`` weights, each time, and a class adds ``q n / C`` of them at most in one
         direction: over all steps the noise is ``sqrt(2 w ln(1.25 / delta)) C / (epsilon n)`` times as long.
@@ -144,17 +150,19 @@ class FedSageSteps(FedSgd):
             "each step is one sum over all owners, under one noise, of the clipped gradients of nodes that "
             "are their own only neighbours; links are read where predictions are made"
         )
-        if over <= DROWNED or schema.task != Task.CLASSES:
-            return self.in_form(Form({"sums": "none"}, steps))
-        alone = over * math.sqrt(1 + self.settings.share)  # of the part of the budget that is left for steps
-        trust = round(1 / (1 + alone) ** 3, 4)
-        return self.in_form(
-            Form(
-                {"sums": "sent", "trust": trust},
+        many = sizes.get(Unit.CLIENT, 0) >= MANY_OWNERS and not self.by_hand.keys() & FEWER.keys()
+        form: dict[str, Any] = {"sums": "none", **(FEWER if many else {})}
+        if over > DROWNED and schema.task == Task.CLASSES:
+            alone = over * math.sqrt(1 + self.settings.share)  # of the budget's part that is left for steps
+            form |= {"sums": "sent", "trust": round(1 / (1 + alone) ** 3, 4)}
+            steps = (
                 f"{steps}; noise on the steps would be {over:.1f} times as long as what they have in common, "
-                "so owners send class sums first, which most of the budget goes to",
+                "so owners send class sums first, which most of the budget goes to"
             )
-        )
+        made = self.in_form(Form(form, steps))
+        if many:
+            made.rounds = FEWER_ROUNDS  # type: ignore[misc]
+        return made
 
     def init(self, schema: Schema, seed: int) -> State:
         """The network's first weights, and no class sums."""

@@ -83,7 +83,8 @@ class SageStepSettings(SgdSettings):
 
     network: Literal["sage"] = "sage"
     hidden: tuple[int, ...] = (64, 32)  # type: ignore[assignment]
-    learning_rate: float = Field(0.6, gt=0, allow_inf_nan=False)
+    rate: float = Field(0.14, gt=0, le=1)
+    learning_rate: float = Field(0.9, gt=0, allow_inf_nan=False)
     inference: Literal["spread", "neighbours"] = "spread"
     sums: Literal["auto", "none", "sent"] = "auto"
     share: float = Field(4.0, gt=0, le=1e6)
