@@ -1,4 +1,4 @@
-"""What one owner's data give by themselves: the best of a few linear models and a small network."""
+"""What one owner's data give by themselves: own experts together, or the best of a few linear models."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch_geometric.nn import APPNP
 from secure_fedgraph.graph import descriptors
 from secure_fedgraph.graph.own import pairs
 from secure_fedgraph.graph.schema import Schema, Task
-from secure_fedgraph.models import perceptron, ridge
+from secure_fedgraph.models import perceptron, personal, ridge
 from secure_fedgraph.models.targets import ridge_targets, right
 
 HOPS = (0, 2, 8)
@@ -30,8 +30,9 @@ WIDE = 300
 class Alone:
     """The model that does best on an owner's own validation items, of those that its own data can train.
 
-    Tried are ridge regressions on an owner's columns, and on these with means over its links, and for classes
-    a small network on the widest of them.
+    Of classes of nodes it is what a personal model is without a released one
+    (:mod:`secure_fedgraph.models.personal`). Of all else, ridge regressions on an owner's columns, and on
+    these with means over its links, and for classes a small network on the widest of them, are tried.
 
     Guarantees:
         - reads no label of a test item.
@@ -42,9 +43,13 @@ class Alone:
     """
 
     def __init__(self, graph: Data, schema: Schema) -> None:
-        self._schema = schema
+        self._schema, self._graph = schema, graph
         self._kept: tuple[str, int, Any] | None = None
         self._moments: tuple[Tensor, Tensor] | None = None
+        self._personal: personal.Model = {}
+        if schema.kind == "node" and schema.task == Task.CLASSES:
+            self._personal = personal.fit(graph, None, schema.classes)
+            return
         best = math.inf
         train = graph.train_mask.nonzero().flatten()
         held = graph.val_mask if bool(graph.val_mask.any()) else graph.train_mask
@@ -71,6 +76,12 @@ class Alone:
 
         Of links that are there or not, scores among wrong ones: ``[n, 1 + wrong]``.
         """
+        if len(self._personal.get(personal.ALONE, ())):
+            if graph is self._graph:
+                own = personal.experts(graph, self._schema.classes)[1]
+            else:
+                own = personal.believed(self._personal, personal.Smoothed(graph), own=False)
+            return personal.scores(self._personal, own, None)
         if self._kept is None:
             return None
         if self._schema.task == Task.LINKS:
