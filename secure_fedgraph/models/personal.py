@@ -35,7 +35,7 @@ WIDE = 300
 MOST_VALUES = 2**28
 """Values of the features that a regression may read."""
 MOST_READ, DIRECTIONS = 3072, 256
-"""Features that are made, and an own network reads; of more it reads so many mixtures of those that vary most."""
+"""Features that are made, and an own network reads; of more it reads mixtures of those that vary most."""
 _FLOOR = math.log(1e-5)
 _CLOSE = 1.0
 """How many validation nodes' worth of belief stands behind the weights that experts have by themselves."""
@@ -303,7 +303,7 @@ def _regression(smoothed: Smoothed, hops: int, classes: int) -> Tensor:
 
 
 def _regressions(smoothed: Smoothed, hops: int, classes: int, sizes: tuple[float, ...]) -> Iterator[Tensor]:
-    """Weights for each size of the ridge, from the largest on: of many by conjugate gradients, from the last."""
+    """Weights for each size of the ridge, from the largest on: of many features by conjugate gradients."""
     train = smoothed.graph.train_mask
     wanted = torch.zeros(len(train), classes)
     wanted[train] = ridge.targets(smoothed.graph.y[train], classes, 1.0)

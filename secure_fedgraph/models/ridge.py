@@ -357,7 +357,8 @@ def _leading(moments: Tensor) -> tuple[Tensor, Tensor]:
         Halko et al., Finding structure with randomness, SIAM Review 2011, algorithm 4.4.
     """
     if len(moments) <= 2 * _SIDE:
-        return torch.linalg.eigh(moments)
+        values, vectors = torch.linalg.eigh(moments)
+        return values, vectors
     random = torch.Generator().manual_seed(0)
     span = torch.randn(len(moments), _SIDE, generator=random, dtype=moments.dtype)
     for _ in range(2):
