@@ -1,4 +1,4 @@
-"""What owners do alone: the same own experts that their personal models have, and for owners of columns too."""
+"""What owners do alone: the own experts of their personal models, for owners of columns too."""
 
 from __future__ import annotations
 
