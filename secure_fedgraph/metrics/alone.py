@@ -30,9 +30,10 @@ WIDE = 300
 class Alone:
     """The model that does best on an owner's own validation items, of those that its own data can train.
 
-    Of classes of nodes it is what a personal model is without a released one
-    (:mod:`secure_fedgraph.models.personal`). Of all else, ridge regressions on an owner's columns, and on
-    these with means over its links, and for classes a small network on the widest of them, are tried.
+    Of classes of nodes with links it is what a personal model is without a released one
+    (:mod:`secure_fedgraph.models.personal`). Of all else, and where columns are few, ridge regressions on an
+    owner's columns, and on these with means over its links, and for classes a small network on the widest of
+    them, are tried.
 
     Guarantees:
         - reads no label of a test item.
@@ -47,9 +48,11 @@ class Alone:
         self._kept: tuple[str, int, Any] | None = None
         self._moments: tuple[Tensor, Tensor] | None = None
         self._personal: personal.Model = {}
-        if schema.kind == "node" and schema.task == Task.CLASSES:
+        linked = schema.kind == "node" and (graph.edge_index.numel() or graph.x.shape[1] > WIDE)
+        if linked and schema.task == Task.CLASSES:
             self._personal = personal.fit(graph, None, schema.classes)
-            return
+            if graph.x.shape[1] > WIDE:
+                return
         best = math.inf
         train = graph.train_mask.nonzero().flatten()
         held = graph.val_mask if bool(graph.val_mask.any()) else graph.train_mask
@@ -57,6 +60,8 @@ class Alone:
             train, held = train[torch.arange(len(train)) % 4 > 0], train[::4]
         if not len(train):
             return
+        if self._personal:
+            best = self._loss(personal.scores(self._personal, self._experts(graph), None), graph, held)
         hops: tuple[int, ...] = HOPS if schema.kind == "node" and graph.edge_index.numel() else HOPS[:1]
         hops = hops[:2] if schema.features > WIDE else hops
         for hop in hops:
@@ -76,17 +81,18 @@ class Alone:
 
         Of links that are there or not, scores among wrong ones: ``[n, 1 + wrong]``.
         """
-        if len(self._personal.get(personal.ALONE, ())):
-            if graph is self._graph:
-                own = personal.experts(graph, self._schema.classes)[1]
-            else:
-                own = personal.believed(self._personal, personal.Smoothed(graph), own=False)
-            return personal.scores(self._personal, own, None)
+        if self._kept is None and len(self._personal.get(personal.ALONE, ())):
+            return personal.scores(self._personal, self._experts(graph), None)
         if self._kept is None:
             return None
         if self._schema.task == Task.LINKS:
             return pairs.ranked(self._said, graph, self._schema)
         return self._said(graph)
+
+    def _experts(self, graph: Data) -> list[Tensor]:
+        if graph is self._graph:
+            return personal.experts(graph, self._schema.classes)[1]
+        return personal.believed(self._personal, personal.Smoothed(graph), own=False)
 
     def _said(self, graph: Data) -> Tensor:
         assert self._kept is not None
