@@ -164,10 +164,10 @@ class Evaluator:
             shared = algorithm.predict(released, inputs, schema).detach()
             each, alone = [], []
             for model in answers.values():
-                each.append(self._accuracy(personal.scores(model, smoothed, shared, own=False), everywhere))
-                if len(model[personal.ALONE]):
-                    scores = personal.scores(model, smoothed, None, own=False)
-                    alone.append(self._accuracy(scores, everywhere))
+                own = personal.believed(model, smoothed, own=False)
+                each.append(self._accuracy(personal.scores(model, own, shared), everywhere))
+                if own:
+                    alone.append(self._accuracy(personal.scores(model, own, None), everywhere))
             figures |= {"personal_global": mean(each), "own_global": mean(alone)}
         left_out = () if all(combined) else ("personal", "personal_global")
         return {name: value for name, value in figures.items() if value == value and name not in left_out}

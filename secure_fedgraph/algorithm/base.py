@@ -569,10 +569,11 @@ class Algorithm:
             _LOG.warning("%s: the model cannot be combined (%s)", client.name, type(error).__name__)
             released, combined = torch.zeros(len(graph.y), client.schema.classes), False
         model = personal.fit(graph, released, client.schema.classes, self.mixes_if_sure)
-        y, test, smoothed = graph.y[graph.test_mask], graph.test_mask, personal.Smoothed(graph)
+        y, test = graph.y[graph.test_mask], graph.test_mask
+        own = personal.experts(graph, client.schema.classes)[1]
 
         def counted(released: torch.Tensor | None) -> torch.Tensor:
-            scores = personal.scores(model, smoothed, released, own=True)
+            scores = personal.scores(model, own, released)
             return torch.tensor([float((named_classes(scores)[test] == y).sum()), float(len(y))])
 
         # an owner without a training node has nothing of its own

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import torch
+from torch_geometric.data import Data
 
 from secure_fedgraph.evaluation import mean
 from secure_fedgraph.federation import Federation
+from secure_fedgraph.graph.data.splits import MASKS
+from secure_fedgraph.graph.partition.result import EVERYBODY, TestSet
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.metrics.alone import Alone
 from secure_fedgraph.metrics.counting import MANY, Counting
@@ -53,13 +57,19 @@ def _some(owners: list[str]) -> list[str]:
 
 
 def _counted(federation: Federation, name: str, schema: Schema) -> torch.Tensor | None:
-    """The cells of an owner's test and validation items by its own model, ``[2, size]``."""
+    """The cells of an owner's test and validation items by its own model, ``[2, size]``.
+
+    Where all owners have the same nodes and the referee their labels, each is taken as if it had these: of
+    training and validation nodes to learn, of test nodes to be scored.
+    """
     graph, tests = federation.owners[name], federation.referee.test_set
+    if tests.inputs.get("x") is None and EVERYBODY in tests.tests:
+        graph = _as_if_labelled(graph, tests)
     if graph.get("train_mask") is None or graph.get("val_mask") is None:
         return None
     cells, model = Counting(schema, MANY), Alone(graph, schema)
     mine = tests.tests.get(name)
-    if mine is not None and len(mine):  # the referee's, whose test items it shares
+    if not bool(graph.test_mask.any()) and mine is not None:  # only the referee holds its test items
         outputs, y, masks = model.outputs(tests.inputs), tests.labels, (mine, tests.validations.get(name))
     else:
         outputs, y = model.outputs(graph), graph.y
@@ -68,3 +78,12 @@ def _counted(federation: Federation, name: str, schema: Schema) -> torch.Tensor 
         return None
     held = masks[1] if masks[1] is not None else torch.zeros(0, dtype=torch.long)
     return torch.stack([cells.total(outputs[one], y[one]) for one in (masks[0], held)])
+
+
+def _as_if_labelled(graph: Data, tests: TestSet) -> Data:
+    made, parts = copy(graph), (tests.trainings, tests.validations, tests.tests)
+    made.y = tests.labels
+    for key, nodes in zip(MASKS, parts, strict=True):
+        made[key] = torch.zeros(len(made.y), dtype=torch.bool)
+        made[key][nodes.get(EVERYBODY, torch.zeros(0, dtype=torch.long))] = True
+    return made

@@ -47,17 +47,19 @@ class SparseMatrix:
         return cls(_starts(row, len(x)), column, None if ones else nonzeros, x.shape[1])
 
     @classmethod
-    def of_links(cls, edge_index: Tensor, nodes: int) -> SparseMatrix:
-        """Sums over neighbours: row ``v`` has a one for every link to ``v``, in the order of the links.
+    def of_links(cls, edge_index: Tensor, nodes: int, value: Tensor | None = None) -> SparseMatrix:
+        """Sums over neighbours: row ``v`` has a value for every link to ``v``, in the order of the links.
 
         Args:
             edge_index: ``[2, links]``, sources above targets.
+            value: of each link; None where all are 1.
 
         >>> SparseMatrix.of_links(torch.tensor([[0, 2], [1, 1]]), 3).times(torch.eye(3))[1].tolist()
         [1.0, 0.0, 1.0]
         """
         source, target = edge_index
-        return cls(_starts(target, nodes), source[stable_order(target, nodes)], None, nodes)
+        order = stable_order(target, nodes)
+        return cls(_starts(target, nodes), source[order], None if value is None else value[order], nodes)
 
     def __len__(self) -> int:
         return len(self.starts) - 1

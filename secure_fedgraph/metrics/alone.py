@@ -1,4 +1,4 @@
-"""What one owner's data give by themselves: the best of a few linear models and a small network."""
+"""What one owner's data give by themselves: own experts together, or the best of a few linear models."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch_geometric.nn import APPNP
 from secure_fedgraph.graph import descriptors
 from secure_fedgraph.graph.own import pairs
 from secure_fedgraph.graph.schema import Schema, Task
-from secure_fedgraph.models import perceptron, ridge
+from secure_fedgraph.models import perceptron, personal, ridge
 from secure_fedgraph.models.targets import ridge_targets, right
 
 HOPS = (0, 2, 8)
@@ -30,8 +30,10 @@ WIDE = 300
 class Alone:
     """The model that does best on an owner's own validation items, of those that its own data can train.
 
-    Tried are ridge regressions on an owner's columns, and on these with means over its links, and for classes
-    a small network on the widest of them.
+    Of classes of nodes with links it is what a personal model is without a released one
+    (:mod:`secure_fedgraph.models.personal`). Of all else, and where columns are few, ridge regressions on an
+    owner's columns, and on these with means over its links, and for classes a small network on the widest of
+    them, are tried.
 
     Guarantees:
         - reads no label of a test item.
@@ -42,9 +44,15 @@ class Alone:
     """
 
     def __init__(self, graph: Data, schema: Schema) -> None:
-        self._schema = schema
+        self._schema, self._graph = schema, graph
         self._kept: tuple[str, int, Any] | None = None
         self._moments: tuple[Tensor, Tensor] | None = None
+        self._personal: personal.Model = {}
+        linked = schema.kind == "node" and (graph.edge_index.numel() or graph.x.shape[1] > WIDE)
+        if linked and schema.task == Task.CLASSES:
+            self._personal = personal.fit(graph, None, schema.classes)
+            if graph.x.shape[1] > WIDE:
+                return
         best = math.inf
         train = graph.train_mask.nonzero().flatten()
         held = graph.val_mask if bool(graph.val_mask.any()) else graph.train_mask
@@ -52,6 +60,8 @@ class Alone:
             train, held = train[torch.arange(len(train)) % 4 > 0], train[::4]
         if not len(train):
             return
+        if self._personal:
+            best = self._loss(personal.scores(self._personal, self._experts(graph), None), graph, held)
         hops: tuple[int, ...] = HOPS if schema.kind == "node" and graph.edge_index.numel() else HOPS[:1]
         hops = hops[:2] if schema.features > WIDE else hops
         for hop in hops:
@@ -71,11 +81,18 @@ class Alone:
 
         Of links that are there or not, scores among wrong ones: ``[n, 1 + wrong]``.
         """
+        if self._kept is None and len(self._personal.get(personal.ALONE, ())):
+            return personal.scores(self._personal, self._experts(graph), None)
         if self._kept is None:
             return None
         if self._schema.task == Task.LINKS:
             return pairs.ranked(self._said, graph, self._schema)
         return self._said(graph)
+
+    def _experts(self, graph: Data) -> list[Tensor]:
+        if graph is self._graph:
+            return personal.experts(graph, self._schema.classes)[1]
+        return personal.believed(self._personal, personal.Smoothed(graph), own=False)
 
     def _said(self, graph: Data) -> Tensor:
         assert self._kept is not None

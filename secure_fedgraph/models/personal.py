@@ -3,57 +3,122 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
 from torch_geometric.data import Data
-from torch_geometric.nn import APPNP
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
+from secure_fedgraph.graph.sparse_matrix import SparseMatrix
 from secure_fedgraph.models import perceptron, ridge
 from secure_fedgraph.models.finite import LBFGS
+from secure_fedgraph.models.sparse_rows import Features, compact, product
 
-HOPS = (0, 2)
-"""Ridge regressions of the owner's own: on features, and on features beside means over one and two links."""
-RIDGES = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+HOPS = (16, 2, 0)
+"""Ridge regressions of the owner's own: on features, and on features beside means over so many links."""
+READ = (0, 1, 2, 8, 16)
+"""The hops whose means are features, of those up to an expert's."""
+NETWORK_HOPS = 2
+"""How many an own network reads at most."""
+RIDGES = (100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1)
 SHARPNESS = 8.0
-WEIGHTS, ALONE, OWN, NETWORK = "weights", "alone", "own.", "network."
+WEIGHTS, ALONE, OWN, NETWORK, MEAN, SPREAD = "weights", "alone", "own.", "network.", "mean", "spread"
 """The tensors of a personal model: the weight of each expert, the released one first; the weights of the own
-ones where there is no other; own regressions; and the layers of an own network."""
-MOST_NODES, MOST_VALUES = 4096, 2**28
-"""Training nodes of a regression in more dimensions than nodes, and values of its features."""
+ones where there is no other; own regressions; the layers of an own network; and where columns are few, their
+mean and spread at the owner."""
+WIDE = 300
+"""Columns beyond which none is scaled by its own spread."""
+MOST_VALUES = 2**28
+"""Values of the features that a regression may read."""
+MOST_READ, DIRECTIONS = 3072, 256
+"""Features that are made, and an own network reads; of more it reads mixtures of those that vary most."""
 _FLOOR = math.log(1e-5)
 _CLOSE = 1.0
 """How many validation nodes' worth of belief stands behind the weights that experts have by themselves."""
 _FEW = 30
 """Validation nodes that set those weights: more of them would leave the best expert all of it."""
+_BLOCK = 256
+"""Columns that are smoothed at a time, for lengths."""
+_STEPS, _SMALL = 50, 1e-3
+"""Steps of a regression at most, and the share of the targets below which what is left is nothing."""
 
 Model = dict[str, Tensor]
+_KEPT = WeakIdKeyDictionary()
+"""Features of an owner that is at work -> what else its own models were fitted to, and these."""
 
 
 class Smoothed:
-    """A graph's features as own models read them: made once, however many models read them.
+    """A graph's features as own models read them, however many do: products with them, without making them.
+
+    Features are the graph's columns, and means of these over links up to so many hops, each of these of
+    length 1 at a node: ``[n, blocks * width]``. Smoothing and weights are linear, so weights come first.
 
     Args:
         graph: with ``x`` and ``edge_index``; an owner's own has ``y`` and ``train_mask`` too.
+        scale: the model whose mean and spread of columns are read; none where columns are read as they are.
     """
 
-    def __init__(self, graph: Data) -> None:
+    def __init__(self, graph: Data, scale: Model | None = None) -> None:
         self.graph = graph
-        self._features: dict[int, Tensor] = {}
+        self._scale = scale or {}
+        self._found = list[Tensor]()
+        self._rows: Features = torch.zeros(0)
 
-    def features(self, hops: int) -> Tensor:
-        """Features and means over links up to so many hops, ``[n, (hops + 1) * width]``, of length 1."""
-        if hops not in self._features:
-            blocks, mean = [ridge.records(self.graph.x)], APPNP(1, 0.0)
-            for _ in range(hops):
-                blocks.append(mean(blocks[-1], self.graph.edge_index))
-            together = torch.cat([F.normalize(block, dim=1) for block in blocks], dim=1)
-            self._features[hops] = together / math.sqrt(len(blocks))
-        return self._features[hops]
+    def as_read_by(self, model: Model) -> Smoothed:
+        """The same graph by a model's own scale of columns."""
+        return self if self._scale.get(MEAN) is model.get(MEAN) else Smoothed(self.graph, model)
+
+    @property
+    def width(self) -> int:
+        """Numbers in a block."""
+        return int(self.graph.x.shape[1]) + (MEAN in self._scale)
+
+    def times(self, weights: Tensor, hops: int) -> Tensor:
+        """Features ``[n, blocks * width]`` times weights, ``[n, outputs]``."""
+        lengths, together = self._lengths(hops), torch.cat(weights.float().split(self.width), dim=1)
+        parts = product(self._rows, together).split(weights.shape[1], dim=1)
+        blocks = zip(_travelled(parts, self._links, hops), lengths, strict=True)
+        return torch.stack([part / length for part, length in blocks]).sum(0)
+
+    def back(self, values: Tensor, hops: int) -> Tensor:
+        """The transposed features times values ``[n, outputs]``: ``[blocks * width, outputs]``."""
+        parts = [values / length for length in self._lengths(hops)]
+        moved = torch.cat(_travelled(parts, self._links.transposed, hops), dim=1)
+        rows = self._rows.transposed if isinstance(self._rows, SparseMatrix) else self._rows.T
+        return torch.cat(product(rows, moved).split(values.shape[1], dim=1))
+
+    def _columns(self) -> Tensor:
+        if MEAN not in self._scale:
+            return ridge.records(self.graph.x)
+        x = torch.nan_to_num(_strided(self.graph.x).float())
+        return F.pad(((x - self._scale[MEAN]) / self._scale[SPREAD]).clamp(-5, 5), (1, 0), value=1.0)
+
+    @cached_property
+    def _links(self) -> SparseMatrix:
+        links, value = gcn_norm(self.graph.edge_index, None, len(self.graph.x))
+        return SparseMatrix.of_links(links, len(self.graph.x), value)
+
+    def _lengths(self, hops: int) -> list[Tensor]:
+        """What each block of features is divided by at a node, ``[n, 1]`` each."""
+        blocks = _blocks(hops)
+        if len(self._found) < len(blocks):
+            columns, squares = self._columns(), torch.zeros(len(blocks), len(self.graph.x), 1)
+            self._rows = compact(columns)
+            for block in columns.split(_BLOCK, dim=1):
+                travelled = block.contiguous()
+                for step in range(blocks[-1] + 1):
+                    travelled = self._links.product(travelled) if step else travelled
+                    if step in blocks:
+                        squares[blocks.index(step)] += travelled.square().sum(dim=1, keepdim=True)
+            self._found = list(squares.sqrt().clamp(min=1e-12))
+        return [length * math.sqrt(len(blocks)) for length in self._found[: len(blocks)]]
 
 
-def fit(graph: Data, released: Tensor, classes: int, sure: bool = False) -> Model:
+def fit(graph: Data, released: Tensor | None, classes: int, sure: bool = False) -> Model:
     """A personal model: own regressions, and weights under which own validation nodes are most likely.
 
     The model multiplies what several experts believe about a node: the released model, own ridge regressions
@@ -66,63 +131,150 @@ def fit(graph: Data, released: Tensor, classes: int, sure: bool = False) -> Mode
     Args:
         graph: the owner's own, with ``train_mask`` and ``val_mask``.
         released: scores of the released model on it, ``[n, classes]``; their softmax is what it believes.
+            None for what the owner does alone.
         classes: how many there are.
         sure: whether the released model is left out where own validation nodes are not likelier with it by
             more than one standard error.
 
     Returns:
-        ``weights`` ``[experts]``, ``alone`` ``[experts - 1]``; ``own.0`` and ``own.2`` ``[width, classes]``;
-        ``network.2.0`` to ``network.2.3``, of :func:`secure_fedgraph.models.perceptron.fit`.
+        ``weights`` ``[experts]``, ``alone`` ``[own experts]``; ``own.0``, ``own.2`` and ``own.16``
+        ``[width, classes]``; ``network.2.0`` to ``network.2.3``, of
+        :func:`secure_fedgraph.models.perceptron.fit`; with few columns ``mean`` and ``spread``.
 
     References:
         Wolpert, Stacked generalization, Neural Networks 1992; Breiman et al., Classification and Regression
         Trees, 1984, section 3.4 (one standard error).
     """
-    model: Model = {}
-    smoothed = Smoothed(graph)
-    beliefs = [_belief(released)]
-    if bool(graph.train_mask.any()):
-        fitting = [hops for hops in HOPS if not hops or graph.x.numel() * (hops + 1) <= MOST_VALUES]
-        for hops in fitting:
-            model[OWN + str(hops)], belief = _regression(graph, smoothed.features(hops), classes)
-            beliefs.append(belief)
-        read = smoothed.features(fitting[-1])
-        layers = perceptron.fit(read, graph.y, graph.train_mask, graph.val_mask, classes)
-        model |= {f"{NETWORK}{fitting[-1]}.{i}": layer for i, layer in enumerate(layers)}
-        beliefs.append(_belief(perceptron.scores(layers, read)))
-    held, y = [one[graph.val_mask] for one in beliefs], graph.y[graph.val_mask]
-    alone = _weights(held[1:], y) if model else torch.zeros(0)
-    weights = _weights(held, y)
-    if sure and model and not _is_likelier(held, weights, alone, y):
-        weights = torch.cat([torch.zeros(1), alone])
+    model, own = experts(graph, classes)
+    y = graph.y[graph.val_mask]
+    held = [one[graph.val_mask] for one in own]
+    weights = alone = _weights(held, y) if own else torch.zeros(0)
+    if released is not None:
+        held = [_belief(released)[graph.val_mask], *held]
+        weights = _weights(held, y)
+        if sure and own and not _is_likelier(held, weights, alone, y):
+            weights = torch.cat([torch.zeros(1), alone])
     return {WEIGHTS: weights, ALONE: alone, **model}
 
 
-def scores(model: Model, smoothed: Smoothed, released: Tensor | None, own: bool) -> Tensor:
-    """What a personal model believes about a graph.
+def experts(graph: Data, classes: int) -> tuple[Model, list[Tensor]]:
+    """The tensors of the own experts, and what they believe about the owner's graph, ``[n, classes]`` each.
+
+    They are fitted once for the same data. Without a training node there is none.
+    """
+    about = [graph.x._version, classes]
+    facts = [graph[key].clone() for key in ("y", "train_mask", "val_mask", "edge_index")]
+    kept = _KEPT.get(graph.x)
+    if kept is not None and kept[0] == about and all(map(torch.equal, kept[1], facts)):
+        made: tuple[Model, list[Tensor]] = kept[2]
+        return made
+    trained = bool(graph.train_mask.any())
+    model = _scale(graph) if trained else {}
+    smoothed = Smoothed(graph, model)
+    if trained:
+        fitting = [
+            hops
+            for hops in HOPS
+            if not hops or (graph.edge_index.numel() and graph.x.numel() * (hops + 1) <= MOST_VALUES)
+        ]
+        for hops in fitting:
+            model[OWN + str(hops)] = _regression(smoothed, hops, classes)
+        hops = next(one for one in fitting if one <= NETWORK_HOPS)
+        directions = _directions(smoothed, hops)
+        read = smoothed.times(directions, hops)
+        inner, *rest = perceptron.fit(read, graph.y, graph.train_mask, graph.val_mask, classes)
+        layers = (directions @ inner, *rest)
+        model |= {f"{NETWORK}{hops}.{i}": layer for i, layer in enumerate(layers)}
+    made = model, believed(model, smoothed, own=True)
+    _KEPT[graph.x] = about, facts, made
+    return made
+
+
+def believed(model: Model, smoothed: Smoothed, own: bool) -> list[Tensor]:
+    """What the own experts of a personal model believe about a graph, for :func:`scores`.
 
     Args:
         model: of :func:`fit`.
         smoothed: any graph with the same features.
+        own: whether it is the owner's own graph, whose training labels it knows.
+
+    Returns:
+        Logarithms, ``[n, classes]`` each.
+    """
+    smoothed, beliefs = smoothed.as_read_by(model), list[Tensor]()
+    for name, weights in model.items():
+        if name.startswith(OWN):
+            given = smoothed.times(weights, int(name.removeprefix(OWN)))
+            beliefs.append(_spread(given, smoothed.graph, own))
+    layers = {name: layer for name, layer in model.items() if name.startswith(NETWORK)}
+    if layers:
+        inner, *rest = layers.values()
+        read = smoothed.times(inner, int(next(iter(layers)).removeprefix(NETWORK).split(".")[0]))
+        beliefs.append(_belief(perceptron.scores([torch.eye(read.shape[1]), *rest], read)))
+    return beliefs
+
+
+def scores(model: Model, own: list[Tensor], released: Tensor | None) -> Tensor:
+    """What a personal model believes about a graph.
+
+    Args:
+        model: of :func:`fit`.
+        own: of :func:`believed`.
         released: scores of the released model on it, ``[n, classes]``; None for what the owner believes
             without it.
-        own: whether it is the owner's own graph, whose training labels it knows.
 
     Returns:
         Logarithms, ``[n, classes]``, not normalised.
     """
-    beliefs = [] if released is None else [_belief(released)]
-    for name, weights in model.items():
-        if name.startswith(OWN):
-            given = smoothed.features(int(name.removeprefix(OWN))) @ weights.float()
-            beliefs.append(_spread(given, smoothed.graph, own))
-    layers = {name: layer for name, layer in model.items() if name.startswith(NETWORK)}
-    if layers:
-        hops = int(next(iter(layers)).removeprefix(NETWORK).split(".")[0])
-        beliefs.append(_belief(perceptron.scores(list(layers.values()), smoothed.features(hops))))
+    beliefs = own if released is None else [_belief(released), *own]
     weight = model[WEIGHTS if released is not None else ALONE]
     parts = [float(w) * belief for w, belief in zip(weight, beliefs, strict=True)]
     return torch.stack(parts).sum(0)
+
+
+def _scale(graph: Data) -> Model:
+    """The mean and spread of training nodes' columns, where these are few."""
+    if graph.x.shape[1] > WIDE:
+        return {}
+    own = torch.nan_to_num(_strided(graph.x).float())[graph.train_mask]
+    spread = own.std(dim=0) if len(own) > 1 else torch.ones(own.shape[1])
+    return {MEAN: own.mean(dim=0), SPREAD: spread.clamp(min=1e-3)}
+
+
+def _strided(x: Tensor) -> Tensor:
+    return x if x.layout == torch.strided else x.to_dense()
+
+
+def _blocks(hops: int) -> tuple[int, ...]:
+    return tuple(one for one in READ if one <= hops)
+
+
+def _travelled(parts: Sequence[Tensor], links: SparseMatrix, hops: int) -> list[Tensor]:
+    """One part a block, each as many steps over links as the block's means."""
+    travelled, blocks = list(parts), _blocks(hops)
+    for step in range(1, blocks[-1] + 1):
+        first = next(i for i, block in enumerate(blocks) if block >= step)
+        together = links.product(torch.cat(travelled[first:], dim=1))
+        travelled[first:] = together.split(parts[0].shape[1], dim=1)
+    return travelled
+
+
+def _directions(smoothed: Smoothed, hops: int) -> Tensor:
+    """About the longest directions of training nodes' features, ``[blocks * width, directions]``.
+
+    References:
+        Halko et al., Finding structure with randomness, SIAM Review 2011, algorithm 4.4.
+    """
+    width, mask = len(_blocks(hops)) * smoothed.width, smoothed.graph.train_mask
+    if width <= MOST_READ:
+        return torch.eye(width)
+    random = torch.Generator().manual_seed(0)
+    found = torch.randn(width, min(DIRECTIONS, int(mask.sum())), generator=random)
+    for _ in range(2):
+        found = torch.linalg.qr(smoothed.back(smoothed.times(found, hops) * mask[:, None], hops)).Q
+    # turned at random: dropping the longest one of them would drop most of a node
+    turned: Tensor = found @ torch.linalg.qr(torch.randn(found.shape[1], found.shape[1], generator=random)).Q
+    return turned
 
 
 def _belief(given: Tensor) -> Tensor:
@@ -137,25 +289,46 @@ def _spread(given: Tensor, graph: Data, own: bool) -> Tensor:
     return _belief(ridge.spread(given.float(), graph.edge_index, sharpness=SHARPNESS, known=known))
 
 
-def _regression(graph: Data, features: Tensor, classes: int) -> tuple[Tensor, Tensor]:
-    """The ridge regression under which own validation nodes are most likely, and what it believes."""
-    nodes = graph.train_mask.nonzero().flatten()
-    wide = features.shape[1] > len(nodes) or features.shape[1] > MOST_NODES
-    if wide and len(nodes) > MOST_NODES:  # evenly spread over the owner's order, so nothing is random
-        nodes = nodes[torch.linspace(0, len(nodes) - 1, MOST_NODES).long()]
-    targets = ridge.targets(graph.y[nodes], classes, 1.0)
-    best: tuple[float, Tensor, Tensor] | None = None
-    for weights in ridge.regressions(features[nodes], targets, RIDGES):
-        belief = _spread(features @ weights, graph, own=True)
-        loss = _loss(belief[graph.val_mask], graph.y[graph.val_mask])
-        if best is None or loss < best[0]:
-            best = (loss, weights, belief)
-    assert best is not None
-    return best[1], best[2]
+def _regression(smoothed: Smoothed, hops: int, classes: int) -> Tensor:
+    """The ridge regression under which own validation nodes are most likely, down to the first worse one."""
+    graph, best, found = smoothed.graph, math.inf, torch.zeros(0)
+    held = bool(graph.val_mask.any())
+    for weights in _regressions(smoothed, hops, classes, RIDGES if held else (1.0,)):
+        belief = _spread(smoothed.times(weights, hops), graph, own=True)
+        loss = float(F.cross_entropy(belief[graph.val_mask], graph.y[graph.val_mask])) if held else 0.0
+        if loss >= best:
+            break
+        best, found = loss, weights
+    return found
 
 
-def _loss(belief: Tensor, y: Tensor) -> float:
-    return float(F.cross_entropy(belief, y)) if len(y) else 0.0
+def _regressions(smoothed: Smoothed, hops: int, classes: int, sizes: tuple[float, ...]) -> Iterator[Tensor]:
+    """Weights for each size of the ridge, from the largest on: of many features by conjugate gradients."""
+    train = smoothed.graph.train_mask
+    wanted = torch.zeros(len(train), classes)
+    wanted[train] = ridge.targets(smoothed.graph.y[train], classes, 1.0)
+    sums = smoothed.back(wanted, hops)
+    weights, enough = torch.zeros_like(sums), (_SMALL * sums.norm(dim=0)) ** 2
+    if len(sums) <= MOST_READ:
+        features = smoothed.times(torch.eye(len(sums)), hops)
+        yield from ridge.regressions(features[train], wanted[train], sizes)
+        return
+    for size in sizes:
+
+        def moments(of: Tensor, size: float = size) -> Tensor:
+            return smoothed.back(smoothed.times(of, hops) * train[:, None], hops) + size * of
+
+        left = sums - moments(weights)
+        step, squares = left, left.square().sum(0)
+        for _ in range(_STEPS):
+            if bool((squares <= enough).all()):
+                break
+            moved = moments(step)
+            far = squares / (step * moved).sum(0).clamp(min=1e-30)
+            weights, left = weights + far * step, left - far * moved
+            before, squares = squares, left.square().sum(0)
+            step = left + squares / before.clamp(min=1e-30) * step
+        yield weights
 
 
 def _is_likelier(beliefs: list[Tensor], weights: Tensor, alone: Tensor, y: Tensor) -> bool:

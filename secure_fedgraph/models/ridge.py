@@ -10,6 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric.nn import APPNP
 
+from secure_fedgraph.models.sparse_rows import compact, product
+
 SIGNAL = torch.logspace(-7, 3, 101, dtype=torch.float64)
 """Variances of a weight that are tried."""
 ERROR = torch.logspace(-3, 0.5, 36, dtype=torch.float64)
@@ -333,19 +335,36 @@ def own_weights(
     """
     z = _precise(records, min(records.shape)) * math.sqrt(owners)
     wide = z.shape[1] > len(z)
+    moments = product(compact(z), z.T.contiguous()) if wide else z.T @ z
+    values, vectors = _leading(moments)
     if wide:  # among as many directions as there are records; others have no second moment
-        values, turned = torch.linalg.eigh(z @ z.T)
         kept = values > _RANK[z.dtype] * values[-1]
-        values = values[kept]
-        vectors = z.T @ (turned[:, kept] / values.sqrt())
-    else:
-        values, vectors = torch.linalg.eigh(z.T @ z)
-    values, vectors = values.double().clamp(min=_LEAST), vectors.double()
-    along = vectors.T @ (_centred(classes) if centred else classes)
-    others = float(values.sum()) / z.shape[1] if cautious else 0.0
+        values, vectors = values[kept], vectors[:, kept] / values[kept].sqrt()
+    values = values.double().clamp(min=_LEAST)
+    given = _centred(classes) if centred else classes
+    given = z @ given.to(z) if wide else given
+    along = vectors.double().T @ given.double()
+    others = float(moments.diagonal().sum()) / z.shape[1] if cautious else 0.0
     ridge = _ridge(values, along, norm, noise, others=others, cautious=cautious)
-    solved: Tensor = vectors @ (along / (values + ridge)[:, None])
-    return solved
+    solved: Tensor = vectors.double() @ (along / (values + ridge)[:, None])
+    return (z.T @ solved.to(z)).double() if wide else solved
+
+
+def _leading(moments: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues, ascending, and eigenvectors: of a large matrix :data:`_SIDE` of the longest.
+
+    References:
+        Halko et al., Finding structure with randomness, SIAM Review 2011, algorithm 4.4.
+    """
+    if len(moments) <= 2 * _SIDE:
+        values, vectors = torch.linalg.eigh(moments)
+        return values, vectors
+    random = torch.Generator().manual_seed(0)
+    span = torch.randn(len(moments), _SIDE, generator=random, dtype=moments.dtype)
+    for _ in range(2):
+        span = torch.linalg.qr(moments @ span).Q
+    values, turned = torch.linalg.eigh(span.T @ (moments @ span))
+    return values, span @ turned
 
 
 def regressions(z: Tensor, targets: Tensor, sizes: Sequence[float]) -> Iterator[Tensor]:

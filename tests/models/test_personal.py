@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch_geometric.data import Data
+from torch_geometric.nn import APPNP
 
 from secure_fedgraph.graph.data.datasets import load
 from secure_fedgraph.models import personal
@@ -27,7 +28,7 @@ def perfect(graph: Data) -> torch.Tensor:
 
 def accuracy(graph: Data, released: torch.Tensor) -> float:
     model = personal.fit(graph, released, CLASSES)
-    scores = personal.scores(model, personal.Smoothed(graph), released, own=True)
+    scores = personal.scores(model, personal.believed(model, personal.Smoothed(graph), own=True), released)
     return float((scores.argmax(1) == graph.y)[graph.test_mask].double().mean())
 
 
@@ -47,7 +48,10 @@ def test_test_labels_change_nothing(graph: Data) -> None:
     mine, theirs = (personal.fit(one, noise(graph), CLASSES) for one in (graph, other))
     assert mine.keys() == theirs.keys()
     assert all(torch.equal(mine[name], theirs[name]) for name in mine)
-    shown = [personal.scores(mine, personal.Smoothed(one), noise(graph), own=True) for one in (graph, other)]
+    shown = [
+        personal.scores(mine, personal.believed(mine, personal.Smoothed(one), own=True), noise(graph))
+        for one in (graph, other)
+    ]
     assert torch.equal(*shown)
 
 
@@ -58,18 +62,47 @@ def test_an_owner_without_training_or_validation_nodes_still_has_a_model(graph: 
     assert accuracy(poor, perfect(graph)) > 0.9
 
 
-def test_more_dimensions_than_nodes_are_solved_among_the_nodes(graph: Data) -> None:
-    """The same weights, from a system of another size."""
-    wide = graph.clone()
-    wide.x = torch.cat([graph.x, torch.zeros(300, 400)], dim=1)
-    one, other = (personal.fit(g, noise(graph), CLASSES) for g in (graph, wide))
-    assert torch.allclose(other["own.0"][:24], one["own.0"], atol=1e-4)
-    assert torch.allclose(other["own.0"][24:], torch.zeros(400, CLASSES), atol=1e-6)
+@pytest.mark.parametrize("hops", [0, 2, 16])
+def test_many_dimensions_are_solved_without_making_them(
+    graph: Data, hops: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same weights step by step as from features that are made."""
+    smoothed = personal.Smoothed(graph)
+    made = list(personal._regressions(smoothed, hops, CLASSES, (10.0, 1.0)))
+    monkeypatch.setattr(personal, "MOST_READ", 1)
+    monkeypatch.setattr(personal, "_SMALL", 1e-6)
+    steps = list(personal._regressions(smoothed, hops, CLASSES, (10.0, 1.0)))
+    assert all(torch.allclose(one, other, atol=1e-4) for one, other in zip(made, steps, strict=True))
+
+
+def test_features_are_columns_and_means_of_length_one(graph: Data) -> None:
+    dense = torch.nn.functional.normalize(graph.x, dim=1)
+    travelled = APPNP(1, 0.0)(dense, graph.edge_index)
+    width = graph.x.shape[1]
+    shown = personal.Smoothed(graph).times(torch.eye(3 * width), 2) * 3**0.5
+    assert torch.allclose(shown[:, :width], dense, atol=1e-5)
+    assert torch.allclose(shown[:, width : 2 * width], torch.nn.functional.normalize(travelled), atol=1e-5)
+    assert torch.allclose(shown.norm(dim=1), torch.full((300,), 3**0.5), atol=1e-5)
+
+
+def test_own_experts_are_fitted_once_for_the_same_data(graph: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, asked = graph.clone(), list[int]()
+    fitted = personal._regressions
+    monkeypatch.setattr(personal, "_regressions", lambda *given: (asked.append(1), fitted(*given))[1])
+    one, again = (personal.experts(mine, CLASSES)[0] for _ in range(2))
+    assert one is again and len(asked) == 3
+    mine.y = torch.where(mine.train_mask, (mine.y + 1) % CLASSES, mine.y)
+    assert not torch.equal(personal.experts(mine, CLASSES)[0]["own.0"], one["own.0"])
 
 
 def test_features_that_would_not_fit_are_left_out(graph: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(personal, "MOST_VALUES", 1000)
+    graph = graph.clone()  # else what was fitted before is kept
     model = personal.fit(graph, noise(graph), CLASSES)
     assert {name for name in model if name.startswith("own.")} == {"own.0"}
-    assert len(model["network.0.0"]) == 24, "the network reads what is left"
-    assert bool(personal.scores(model, personal.Smoothed(graph), None, own=True).isfinite().all())
+    assert len(model["network.0.0"]) == 24 + 1, "the network reads what is left"
+    assert bool(
+        personal.scores(model, personal.believed(model, personal.Smoothed(graph), own=True), None)
+        .isfinite()
+        .all()
+    )
