@@ -91,6 +91,16 @@ class Smoothed:
         rows = self._rows.transposed if isinstance(self._rows, SparseMatrix) else self._rows.T
         return torch.cat(product(rows, moved).split(values.shape[1], dim=1))
 
+    def features(self, hops: int) -> Tensor:
+        """The features themselves, where they are few enough to be made: ``[n, blocks * width]``."""
+        lengths, blocks = self._lengths(hops), _blocks(hops)
+        travelled, made = self._columns(), list[Tensor]()
+        for step in range(blocks[-1] + 1):
+            travelled = self._links.product(travelled) if step else travelled
+            if step in blocks:
+                made.append(travelled / lengths[len(made)])
+        return torch.cat(made, dim=1)
+
     def _columns(self) -> Tensor:
         if MEAN not in self._scale:
             return ridge.records(self.graph.x)
@@ -180,10 +190,11 @@ def experts(graph: Data, classes: int) -> tuple[Model, list[Tensor]]:
         for hops in fitting:
             model[OWN + str(hops)] = _regression(smoothed, hops, classes)
         hops = next(one for one in fitting if one <= NETWORK_HOPS)
-        directions = _directions(smoothed, hops)
-        read = smoothed.times(directions, hops)
+        few = len(_blocks(hops)) * smoothed.width <= MOST_READ
+        directions = None if few else _directions(smoothed, hops)
+        read = smoothed.features(hops) if directions is None else smoothed.times(directions, hops)
         inner, *rest = perceptron.fit(read, graph.y, graph.train_mask, graph.val_mask, classes)
-        layers = (directions @ inner, *rest)
+        layers = (inner if directions is None else directions @ inner, *rest)
         model |= {f"{NETWORK}{hops}.{i}": layer for i, layer in enumerate(layers)}
     made = model, believed(model, smoothed, own=True)
     _KEPT[graph.x] = about, facts, made
@@ -266,8 +277,6 @@ def _directions(smoothed: Smoothed, hops: int) -> Tensor:
         Halko et al., Finding structure with randomness, SIAM Review 2011, algorithm 4.4.
     """
     width, mask = len(_blocks(hops)) * smoothed.width, smoothed.graph.train_mask
-    if width <= MOST_READ:
-        return torch.eye(width)
     random = torch.Generator().manual_seed(0)
     found = torch.randn(width, min(DIRECTIONS, int(mask.sum())), generator=random)
     for _ in range(2):
@@ -310,8 +319,7 @@ def _regressions(smoothed: Smoothed, hops: int, classes: int, sizes: tuple[float
     sums = smoothed.back(wanted, hops)
     weights, enough = torch.zeros_like(sums), (_SMALL * sums.norm(dim=0)) ** 2
     if len(sums) <= MOST_READ:
-        features = smoothed.times(torch.eye(len(sums)), hops)
-        yield from ridge.regressions(features[train], wanted[train], sizes)
+        yield from ridge.regressions(smoothed.features(hops)[train], wanted[train], sizes)
         return
     for size in sizes:
 
