@@ -1,9 +1,9 @@
 """Removals from real data: how far the sums that the server opens move, beside what is counted for them.
 
 Each removal is a run's first round with all its messages: every client's door, the masks and the server's
-opening are the run's. Three things are taken out: noise is zero, coins take every record, and what clients
-draw to mix columns is the same each time. The server goes on from the sums of the whole data, so clients are
-asked the same with the unit and without it.
+opening are the run's. Three things are taken out: noise is zero, coins take all that may be removed and a
+tenth of the others, and what clients draw to mix columns is the same each time. The server goes on from the
+sums of the whole data, so clients are asked the same with the unit and without it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.running.preparation import Prepared
 from secure_fedgraph.running.session import Session
 
-Place = tuple[str, int]
-"""An owner, and the number of a node (or graph) there."""
+RANDOM, HUBS = 20, 5
+"""How many units are drawn, and how many have the most links."""
+OTHERS = 10
+"""Of so many records that stay, coins take one."""
 
 
 class Removed:
@@ -44,6 +46,13 @@ class Removed:
 
     def __init__(self, prepared: Prepared, unit: str) -> None:
         self._prepared, self._unit = prepared, unit
+        self._random, self._hubs = self._drawn()
+        self._taken = {
+            number
+            for owner, graph in prepared.federation.owners.items()
+            for name in (*self._random, *self._hubs)
+            for number in self._numbers(owner, graph, name)
+        }
         self._whole = self._opened(prepared.federation.owners)
 
     @property
@@ -61,18 +70,25 @@ class Removed:
                 found[name] = found.get(name, 0) + int(sizes[number])
         return found
 
-    def chosen(self, random: int = 20, hubs: int = 5) -> tuple[list[str], list[str]]:
+    def chosen(self, random: int = RANDOM, hubs: int = HUBS) -> tuple[list[str], list[str]]:
         """Units by chance (a seeded draw) and those with the most links or nodes, of what owners train on."""
+        return self._random[:random], self._hubs[:hubs]
+
+    def _drawn(self) -> tuple[list[str], list[str]]:
         units = self.units
         names = sorted(units)
-        drawn = torch.randperm(len(names), generator=torch.Generator().manual_seed(0))[:random].tolist()
-        return [names[i] for i in drawn], sorted(names, key=lambda name: -units[name])[:hubs]
+        drawn = torch.randperm(len(names), generator=torch.Generator().manual_seed(0))[:RANDOM].tolist()
+        return [names[i] for i in drawn], sorted(names, key=lambda name: -units[name])[:HUBS]
 
     def moved(self, name: str) -> float:
         """How far one removal moves the sums, in parts of what is counted: the largest over sums.
 
         Where nothing is counted, 0 if nothing moves, and infinite otherwise.
+
+        Args:
+            name: one of :meth:`chosen`.
         """
+        assert name in (*self._random, *self._hubs), name
         owners = {
             owner: self._without(owner, graph, name)
             for owner, graph in self._prepared.federation.owners.items()
@@ -96,7 +112,7 @@ class Removed:
 
     def _opened(self, owners: Mapping[str, Data]) -> list[tuple[str, dict[str, torch.Tensor]]]:
         prepared = replace(self._prepared, federation=replace(self._prepared.federation, owners=dict(owners)))
-        with _without_chance(), Session(prepared) as session:
+        with _without_chance(self._taken), Session(prepared) as session:
             state, _ = session.start()
             round: Any = _Replayed(session.round(1), getattr(self, "_given", ()))
             prepared.algorithm.round(round, state)
@@ -166,8 +182,12 @@ def _only(number: int, size: int) -> torch.Tensor:
 
 
 @contextmanager
-def _without_chance() -> Iterator[None]:
-    """No noise, every coin a head, the same mixing of columns."""
+def _without_chance(taken: set[int]) -> Iterator[None]:
+    """No noise, the same coins, the same mixing of columns."""
+
+    def coins(units: int, rate: float) -> torch.Tensor:
+        some = taken | set(range(0, units, 1 if rate == 1 else OTHERS))
+        return torch.tensor(sorted(number for number in some if number < units))
 
     def none(stage: Gaussian, shape: tuple[int, ...], keys: Sequence[bytes] = ()) -> np.ndarray:
         return np.zeros(shape, dtype=np.int64)
@@ -176,7 +196,7 @@ def _without_chance() -> Iterator[None]:
         for target, name, fixed in (
             (Gaussian, "_draw", none),
             (Gaussian, "take_off", lambda stage, matrix, keys: matrix.astype(np.int64)),
-            (doors, "secret_coins", lambda units, rate: torch.arange(units)),
+            (doors, "secret_coins", coins),
             (at_home, "os", SimpleNamespace(urandom=bytes)),
         ):
             stack.enter_context(patch.object(target, name, fixed))
