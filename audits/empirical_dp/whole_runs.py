@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 from secure_fedgraph.audits.empirical_dp.epsilon import Lower, two_worlds, upper_limit
-from secure_fedgraph.audits.empirical_dp.mechanisms import CONFIDENCE, view
+from secure_fedgraph.audits.empirical_dp.mechanisms import CONFIDENCE, LEAST_PILOT, PILOT, view
 from secure_fedgraph.audits.empirical_dp.worst_cases import BEYOND, Neighbours
 from secure_fedgraph.audits.record import noise_of
 from secure_fedgraph.errors import BadInput
@@ -87,20 +87,24 @@ def audit_run(
         uses: how often a client is asked on each.
         events: all that the run is charged for at the unit (``Forecast.events``).
         turns: whether the unit's part turns into its opposite, and does not only go: as a label does.
-        trials: of each world.
+        trials: of each world; a pilot of a twentieth of them comes on top.
         delta: the claim's.
         confidence: that a right run is not accused; either bound has half of what is left.
     """
+    pilot = max(trials // PILOT, LEAST_PILOT)
+    many = pilot + trials
     ins, outs = (
-        sum((_scores(bounds[name], uses[name], trials, present, turns) for name in bounds), np.zeros(trials))
+        sum((_scores(bounds[name], uses[name], many, present, turns) for name in bounds), np.zeros(many))
         for present in (True, False)
     )
+    # a pilot chooses the threshold: with other noise than planned both worlds' ratios lie elsewhere
+    threshold = float(ins[:pilot].mean() + outs[:pilot].mean()) / 2
+    ins, outs = ins[pilot:], outs[pilot:]
     confidence = (1 + confidence) / 2
     alpha = (1 - confidence) / 2
-    # at a likelihood ratio of 1 the two errors add up to the least that there is
     wrong_out, wrong_in = (
         float(upper_limit(np.array([errors]), trials, alpha)[0])
-        for errors in ((outs > 0).sum(), (ins <= 0).sum())
+        for errors in ((outs > threshold).sum(), (ins <= threshold).sum())
     )
     none = float(upper_limit(np.zeros(1), trials, alpha)[0])
     noise, most = _allowed(events, wrong_out, wrong_in, 1.2, 1.002), _allowed(events, none, none, 2.0, 2.0)
