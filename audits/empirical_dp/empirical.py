@@ -18,6 +18,7 @@ from secure_fedgraph.audits.empirical_dp.epsilon import Lower
 from secure_fedgraph.audits.empirical_dp.mechanisms import CONFIDENCE, audit, claims, view
 from secure_fedgraph.audits.empirical_dp.randomized_inputs import audit_features, audit_labels
 from secure_fedgraph.audits.empirical_dp.step_audits import audit_links, audit_steps
+from secure_fedgraph.audits.empirical_dp.whole_runs import audit_run, fits
 from secure_fedgraph.audits.empirical_dp.worst_cases import (
     Neighbours,
     client_rows,
@@ -31,6 +32,7 @@ from secure_fedgraph.privacy.input_dp.features import MultiBitFeatures
 from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
 from secure_fedgraph.privacy.input_dp.links import DividedLinks, RandomisedLinks
 from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
+from secure_fedgraph.privacy.spending.ledger import events_of
 from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol.guarantee import Unit
@@ -41,6 +43,8 @@ HOLDS, BROKEN, WEAK, UNAUDITED = "holds", "broken", "too few trials", "not audit
 TRIALS = 10_000
 """Of each world; slow uploads get as many as :data:`SECONDS` allow."""
 SECONDS, LEAST = 4.0, 400
+DRAWS = 2_000_000
+"""Of noise, for the trials of a whole run."""
 UPLOAD = (
     "seeds that repeat, charges that are missing, and uploads that an algorithm declares wrongly; "
     "conformance checks the first two"
@@ -79,7 +83,8 @@ def empirical_rows(
         ``noise``, ``of`` (how much of it), ``unit``, ``relation``, ``reader``, ``claim``, ``delta``,
         ``lower``, ``ceiling``, ``trials``, ``method``, ``confidence``, ``outcome``, ``unseen``, ``reason``.
     """
-    rows = [*_uploads(run, delta, trials, confidence), *_steps(run, delta, trials, confidence)]
+    rows = [*_uploads(run, delta, trials, confidence), *_all_sums(run, delta, trials, confidence)]
+    rows += _steps(run, delta, trials, confidence)
     return [*rows, *(_randomised(run, one, trials, confidence) for one in run.policy.randomizers)]
 
 
@@ -168,6 +173,37 @@ def _fitting(
         see(neighbours.present)
     each = (time.perf_counter() - started) / calls / neighbours.trials
     return min(trials, max(LEAST, int(SECONDS / 2 / each)))
+
+
+def _all_sums(run: Run, delta: float, trials: int, confidence: float) -> Iterator[dict[str, Any]]:
+    """The sums of a whole run together, where these are all that has noise and more than one."""
+    sent = {n: b for n, b in run.policy.bounds.items() if noise_of(b) and b.channel.to != REFEREE}
+    uses = Counter(one.channel for one in run.charges if one.client == run.federation.names[0])
+    units, many = {one.unit.value for one in sent.values()}, sum(uses[name] for name in sent)
+    if many < 2 or len(units) > 1 or not all(map(fits, sent.values())):
+        return
+    (unit,) = units
+    costs = Counter(one.cost for one in run.charges if one.client == run.federation.names[0])
+    events = events_of(costs, unit, SERVER, run.federation.holders)
+    if events is None:  # something is sent without noise
+        return
+    about = {
+        "noise": "all sums",
+        "of": f"all {many} sums of the run",
+        "unit": unit,
+        "relation": run.policy.policy.relation,
+        "reader": "server",
+        "unseen": UPLOAD,
+    }
+    used = {name: uses[name] for name in sent if uses[name]}
+    fitting = min(trials, max(LEAST, DRAWS // (many * len(run.federation.names))))
+    audited = audit_run(
+        {name: sent[name] for name in used}, used, events,
+        trials=fitting, delta=delta, confidence=confidence,
+    )  # fmt: skip
+    best = max((audited.lower, audited.any_noise), key=lambda lower: lower.epsilon)
+    if math.isfinite(audited.claim):
+        yield _row(about, audited.claim, best, audited.broken, confidence)
 
 
 # --- noisy steps

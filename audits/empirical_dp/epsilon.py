@@ -206,7 +206,7 @@ def _by_threshold(
         threshold = float(chosen[int(bounds.argmax())])
         ins, outs = ins[1::2], outs[1::2]
     errors = _errors(ins, outs, np.array([threshold]), alpha)
-    none = _upper(np.zeros(1), outs.size, alpha), _upper(np.zeros(1), ins.size, alpha)
+    none = upper_limit(np.zeros(1), outs.size, alpha), upper_limit(np.zeros(1), ins.size, alpha)
     return (
         float(of_errors(*errors)[0]),
         float(of_errors(*none)[0]),
@@ -221,10 +221,10 @@ def _errors(
     """Upper limits of the false positive and false negative rates; scores from a threshold on count as in."""
     false_positives = outs.size - np.searchsorted(np.sort(outs), thresholds, side="left")
     false_negatives = np.searchsorted(np.sort(ins), thresholds, side="left")
-    return _upper(false_positives, outs.size, alpha), _upper(false_negatives, ins.size, alpha)
+    return upper_limit(false_positives, outs.size, alpha), upper_limit(false_negatives, ins.size, alpha)
 
 
-def _upper(errors: np.ndarray, trials: int, alpha: float) -> np.ndarray:
+def upper_limit(errors: np.ndarray, trials: int, alpha: float) -> np.ndarray:
     """Clopper and Pearson's one-sided upper limit."""
     wrong = np.minimum(errors, trials - 1)  # with all trials wrong there is no beta distribution
     return np.where(errors < trials, betaincinv(wrong + 1.0, trials - wrong, 1 - alpha), 1.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +12,20 @@ from pathlib import Path
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.errors import BadInput, BudgetExhausted
 from secure_fedgraph.federation import Federation
+from secure_fedgraph.privacy.accounting.epsilon import Event
 from secure_fedgraph.privacy.policies import policy_with_noise
 from secure_fedgraph.privacy.policy import NO_UPLOAD, REFEREE_PROTECTION, SCORES, BoundPolicy, Policy
 from secure_fedgraph.privacy.spending.budget import Budget, EarlyStopWarning
-from secure_fedgraph.privacy.spending.ledger import Ledger
-from secure_fedgraph.privacy.spending.planning import TRAINING, Plan, check_first, early_stop, plan, split
+from secure_fedgraph.privacy.spending.ledger import Ledger, events_for
+from secure_fedgraph.privacy.spending.planning import (
+    TRAINING,
+    Plan,
+    check_first,
+    costs_of,
+    early_stop,
+    plan,
+    split,
+)
 from secure_fedgraph.protocol.channel import Channel, Recipient
 from secure_fedgraph.running.options import RunOptions
 
@@ -129,6 +139,11 @@ class Forecast:
     def split(self, bound: BoundPolicy) -> list[dict[str, float | str | int | None]]:
         """How the budget is spent, channel by channel."""
         return split(self.budget, bound, self.uses, self._occurrences(bound.policy))
+
+    def events(self, bound: BoundPolicy) -> Counter[Event] | None:
+        """All that one client is charged for in the whole run at the budget's unit; None without noise."""
+        occurrences = self._occurrences(bound.policy)
+        return events_for(self.budget, costs_of(bound, self.uses, self.budget, occurrences))
 
     def _uses_in(self, rounds: int) -> dict[str, int]:
         scored = rounds // self.evaluate_every

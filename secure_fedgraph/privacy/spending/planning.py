@@ -107,7 +107,7 @@ def plan(
         for n in budgeted
     }
 
-    template = _costs(make(relative_multipliers).bind(channels, clients), uses, budget, occurrences)
+    template = costs_of(make(relative_multipliers).bind(channels, clients), uses, budget, occurrences)
 
     earlier = _each_once(before)
 
@@ -134,7 +134,7 @@ def plan(
     while True:
         multipliers = {name: FREE if name in blind else high * z for name, z in relative_multipliers.items()}
         policy = make(multipliers)
-        planned = _costs(policy.bind(channels, clients), uses, budget, occurrences)
+        planned = costs_of(policy.bind(channels, clients), uses, budget, occurrences)
         if holds(planned):
             return Plan(policy, budget, multipliers, asked, parts, _epsilon(planned, budget))
         if high > most:
@@ -156,7 +156,7 @@ def check_first(budget: Budget, bound: BoundPolicy, uses: Mapping[str, int], occ
     Raises:
         BudgetExhausted: naming the smallest budget that does.
     """
-    once = _epsilon(_costs(bound, dict.fromkeys(uses, 1), budget, occurrences), budget)
+    once = _epsilon(costs_of(bound, dict.fromkeys(uses, 1), budget, occurrences), budget)
     if math.isinf(once):
         raise BudgetExhausted(
             f"epsilon {budget.epsilon:g} is too small for one round with this noise, which has no finite "
@@ -167,7 +167,7 @@ def check_first(budget: Budget, bound: BoundPolicy, uses: Mapping[str, int], occ
             f"epsilon {budget.epsilon:g} is too small for one round with this noise, which takes "
             f"{math.ceil(once * 100) / 100:g}; give that, or a larger --multiplier"
         )
-    return _epsilon(_costs(bound, uses, budget, occurrences), budget)
+    return _epsilon(costs_of(bound, uses, budget, occurrences), budget)
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ def early_stop(
     earlier = _each_once(before)
 
     def costs(number: int) -> Counter[Cost]:
-        return _costs(bound, uses(number), budget, occurrences)
+        return costs_of(bound, uses(number), budget, occurrences)
 
     whole = costs(rounds)
     if _holds(budget, whole, earlier) or not _holds(budget, costs(1), earlier):
@@ -321,7 +321,7 @@ def _charged(
         yield randomizer.kind, Cost(randomizer.unit, bound.policy.relation, frozenset(), costs), 1
 
 
-def _costs(bound: BoundPolicy, uses: Mapping[str, int], budget: Budget, occurrences: int) -> Counter[Cost]:
+def costs_of(bound: BoundPolicy, uses: Mapping[str, int], budget: Budget, occurrences: int) -> Counter[Cost]:
     """All that the ledger will charge, counted."""
     costs: Counter[Cost] = Counter()
     for name, cost, times in _charged(bound, uses, occurrences):

@@ -60,6 +60,15 @@ def test_a_right_run_holds_and_its_row_says_how_much_was_tried(name):
     assert row["reader"] == ("outsider" if "server" in name else "server")
 
 
+def test_all_sums_of_a_run_are_measured_together(monkeypatch):
+    monkeypatch.setattr(empirical, "SECONDS", 0.5)
+    run = made(algorithm="fedridge", policy="distributed_dp", unit="node", training={})
+    row = next(row for row in empirical_rows(run, 1e-5, trials=2_000) if row["noise"] == "all sums")
+    assert row["outcome"] == HOLDS and row["of"] == f"all {len(run.charges) // 3} sums of the run"
+    assert row["claim"] == pytest.approx(float(run.privacy()["node"]["epsilon"]), rel=1e-3)
+    assert 0.4 * row["claim"] < row["lower"] <= row["claim"] < row["ceiling"]
+
+
 def test_without_noise_there_is_nothing_to_audit():
     assert empirical_rows(made(policy="masked", epsilon=None), 1e-5) == []
 
