@@ -85,8 +85,6 @@ class Algorithm:
     """The algorithm of clients that do not collaborate, which comparisons show beside it."""
     without_links: ClassVar[Mapping[str, Any] | None] = None
     """Settings under which neither training nor inference reads a link; None where there are none."""
-    mixes_if_sure: ClassVar[bool] = False
-    """Whether an owner's combined model leaves the released one out where it is not clearly of use."""
     hands_links_out: ClassVar[bool] = False
     """Whether clients that divide the randomising of links hand each other the results (``links`` is a
     setting then: ``own`` or ``divided``)."""
@@ -568,7 +566,7 @@ class Algorithm:
         except Exception as error:  # a run does not end by a model of the user's own, nor show by which data
             _LOG.warning("%s: the model cannot be combined (%s)", client.name, type(error).__name__)
             released, combined = torch.zeros(len(graph.y), client.schema.classes), False
-        model = personal.fit(graph, released, client.schema.classes, self.mixes_if_sure)
+        model = personal.fit(graph, released, client.schema.classes)
         y, test = graph.y[graph.test_mask], graph.test_mask
         own = personal.experts(graph, client.schema.classes)[1]
 

@@ -54,7 +54,6 @@ class FedEgoSums(FedRidge):
     clients: ClassVar[Mapping[str, int]] = {"cora": 5, "citeseer": 5, "dblp": 10}
     partitions: ClassVar[tuple[str, ...]] = ("label_skew", "louvain", "louvain_compiled", "random")
     Settings: ClassVar[type[RidgeSettings]] = ClassMashSettings
-    mixes_if_sure: ClassVar[bool] = True
     of_graphs = None
 
     @property
