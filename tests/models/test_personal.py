@@ -51,7 +51,7 @@ def test_a_released_model_that_tells_nothing_has_no_part(graph: Data) -> None:
     )
     few = graph.clone()
     few.val_mask = graph.val_mask & (torch.cumsum(graph.val_mask, 0) <= 5)
-    assert personal.fit(few, perfect(graph), CLASSES)[personal.WEIGHTS][0] > 0.5
+    assert personal.fit(few, perfect(graph), CLASSES)[personal.WEIGHTS][0] > 0.3
 
 
 def test_test_labels_change_nothing(graph: Data) -> None:
