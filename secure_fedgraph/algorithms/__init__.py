@@ -6,6 +6,7 @@ import sys
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms.apflgate.algorithm import Apfl, ApflGate, FedGate
+from secure_fedgraph.algorithms.apflgate.ratings import ApflGateRatings
 from secure_fedgraph.algorithms.d_fedgnn import DFedGnn
 from secure_fedgraph.algorithms.fairgraphfl.algorithm import FairGraphFL
 from secure_fedgraph.algorithms.fairgraphfl.baselines.rewarded import Cffl, Cgsv, Dw, Eu
@@ -60,6 +61,7 @@ __all__ = [
     "Apfl",
     "ApflGate",
     "ApflGateMoments",
+    "ApflGateRatings",
     "Cffl",
     "Cgsv",
     "DFedGnn",

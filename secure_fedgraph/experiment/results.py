@@ -22,7 +22,7 @@ from secure_fedgraph.algorithms.plugins import algorithm_named, check_own_name, 
 from secure_fedgraph.errors import IN_ANOTHER_FOLDER, BadInput, Refused, damaged
 from secure_fedgraph.evaluation import NOTES
 from secure_fedgraph.experiment import released, schema
-from secure_fedgraph.experiment.baselines import baselines
+from secure_fedgraph.experiment.baselines import baselines, expected_gain
 from secure_fedgraph.experiment.config import FEW_OWNERS, Experiment, experiment_of
 from secure_fedgraph.experiment.noise_to_signal import of_a_run
 from secure_fedgraph.experiment.protect import budget_of, protect, split_of
@@ -125,7 +125,9 @@ def execute(
     protected = protect(experiment, algorithm, federation, noted_noise(note) if resume else None)
     if not resume:
         if not anyway:
-            _check_learns(experiment, algorithm, federation, protected.policy)
+            ratio = _check_learns(experiment, algorithm, federation, protected.policy)
+            if experiment.planned and (outlook := expected_gain(federation, ratio)):
+                first_line = f"{first_line}; {outlook}"
         _note_plan(note, protected.plan)
 
     def started() -> None:
@@ -251,17 +253,17 @@ NO_OWNER = 8.0
 
 def _check_learns(
     experiment: Experiment, algorithm: Algorithm, federation: Federation, policy: Policy
-) -> None:
-    """That the noise which a budget needs leaves something of the signal, by public facts."""
+) -> float | None:
+    """That the noise which a budget needs leaves something of the signal, by public facts: their ratio."""
     bound = _bound(experiment, algorithm, federation, policy)
     if experiment.epsilon is None or not experiment.planned:
-        return
+        return None
     run_on = federation.pooled() if algorithm.pools else federation
     ratio = of_a_run(Prepared(algorithm, run_on, bound, RunOptions(rounds=experiment.rounds)))
     few = experiment.unit == Unit.CLIENT and experiment.clients < FEW_OWNERS
     drowns = few and experiment.epsilon <= NO_OWNER if ratio is None else ratio > NO_LEARNING
     if not drowns:
-        return
+        return ratio
     drowned = (
         f"the noise of {experiment.algorithm} under {experiment.policy} would be {ratio:.3g} times what the "
         f"signal can be at most (above {NO_LEARNING:g})"

@@ -208,6 +208,12 @@ def _digest(values: Sequence[Tensor], classes: int) -> bytes:
     return digest.digest()
 
 
+def at_a_glance(graph: Data, classes: int) -> Tensor:
+    """What one regression on columns and means over up to two links believes, ``[n, classes]``."""
+    smoothed, hops = Smoothed(graph, _scale(graph)), HOPS[1] if graph.edge_index.numel() else 0
+    return _spread(smoothed.times(next(_regressions(smoothed, hops, classes, (1.0,))), hops), graph, own=True)
+
+
 def believed(model: Model, smoothed: Smoothed, own: bool) -> list[Tensor]:
     """What the own experts of a personal model believe about a graph, for :func:`scores`.
 

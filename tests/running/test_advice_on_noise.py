@@ -24,15 +24,12 @@ def go(**values: Any) -> Run:
 @pytest.mark.parametrize(
     ("algorithm", "data", "unit", "error"),
     [
-        ("fedsgd", NODES, "node", BadInput),
         ("fedsgd", NODES, "client", BudgetExhausted),
-        ("progap", NODES, "node", BadInput),
         ("progap", NODES, "client", BudgetExhausted),
         ("fedsgc", NODES, "node", BadInput),
         ("fedbcd-one-label-holder", NODES, "node", BadInput),
         ("fedbcd-one-label-holder", NODES, "client", BudgetExhausted),
         ("fedego-released", {**NODES, "split": {"local_tests": 5}}, "node", BudgetExhausted),
-        ("fedridge-graphs", GRAPHS, "graph", BadInput),
         ("fedridge-graphs", GRAPHS, "client", BudgetExhausted),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -21,6 +21,7 @@ from secure_fedgraph.algorithms.training.link_predictor import RatingTask
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.protocol import Channel, ContributionMoments, Unit, Upload
 from secure_fedgraph.protocol.channel import UnitContributionMoments
+from secure_fedgraph.protocol.given import Expected
 from secure_fedgraph.seams import ClientContext
 
 BANDS = 5
@@ -137,6 +138,10 @@ class ApflGateRatings(FedRidge):
             others = total[side] - counted
             columns += [others / (others[:, -1:] + prior) for prior in PRIORS]
         return torch.cat(columns, dim=1) / _LENGTH
+
+    def takes(self, channel: str, schema: Schema) -> Expected | None:
+        """As fedridge's: nothing for the moments."""
+        return super().takes(channel, schema)
 
     def _wanted(self, graph: Data) -> Tensor:
         return _below(graph) * (self._contribution.targets / math.sqrt(BANDS / 4))
