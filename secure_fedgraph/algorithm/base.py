@@ -714,7 +714,7 @@ def noise_on_uploads(algorithm: Algorithm, unit: str) -> str:
 
 
 def adds_up(algorithm: Algorithm) -> bool:
-    """Whether all that an algorithm's server learns are sums over all owners' single units."""
+    """Whether all that anybody learns by an algorithm are sums over all owners' single units."""
     sent = [
         one for one in algorithm.in_use if one.to is Recipient.SERVER and one.reveal is not Reveal.NOTHING
     ]
