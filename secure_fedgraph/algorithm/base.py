@@ -716,6 +716,6 @@ def noise_on_uploads(algorithm: Algorithm, unit: str) -> str:
 def adds_up(algorithm: Algorithm) -> bool:
     """Whether all that anybody learns by an algorithm are sums over all owners' single units."""
     sent = [
-        one for one in algorithm.in_use if one.to is Recipient.SERVER and one.reveal is not Reveal.NOTHING
+        one for one in algorithm.in_use if one.to != Recipient.REFEREE and one.reveal is not Reveal.NOTHING
     ]
     return bool(sent) and all(one.reveal is Reveal.SUM and one.unit is not Unit.CLIENT for one in sent)

@@ -25,7 +25,7 @@ from secure_fedgraph.errors import BadInput, SecureFedGraphError, nearest, train
 from secure_fedgraph.federation import check_sides
 from secure_fedgraph.graph.data import synthetic
 from secure_fedgraph.graph.data.datasets import DATASETS, KINDS
-from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
+from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset, RatingsDataset
 from secure_fedgraph.graph.partition.registry import BY_KIND, names
 from secure_fedgraph.graph.partition.result import owner_names
 from secure_fedgraph.graph.silos.agreement import check_names
@@ -79,7 +79,8 @@ ON_SUMS = "distributed_dp"
 SUMMED = ("masked", ON_SUMS, "strictest", "local_dp")
 """The policies under which an algorithm may take a form whose noise is on sums over all clients."""
 FEW_OWNERS = 50
-"""With fewer owners a budget that names no unit is for a node, or for a graph where graphs are records."""
+"""With fewer owners a budget that names no unit is for a node, for a graph where graphs are records, or for a
+rating."""
 ADAPTIVE = "adaptive"
 """What ``training.clip`` is where a budget names no norm."""
 
@@ -249,8 +250,8 @@ class Experiment(BaseModel):
     def _of_records(self) -> Self:
         """A budget of few owners that names no unit is for one record: no noise hides one owner of three."""
         if self.unit_by_default:
-            graphs = self._kind_or_none == GraphSetDataset.kind
-            self.__dict__["unit"] = Unit.GRAPH if graphs else Unit.NODE
+            records = {GraphSetDataset.kind: Unit.GRAPH, RatingsDataset.kind: Unit.EDGE}
+            self.__dict__["unit"] = records.get(self._kind_or_none or "", Unit.NODE)
         return self
 
     @property
