@@ -3,18 +3,17 @@
     python benchmarks/families.py [--seeds 3] [--first 20] [--only "FedSage, Cora"] [--out DIR] [--json]
     python benchmarks/families.py --check
 
-Each row is ``secure-fedgraph compare`` as typed, at the defaults of the family and its form; the commands are
-in the kept file. ``compare`` keeps finished runs, so a call that was stopped goes on with the same command.
-The means are kept in ``benchmarks/results/families.json``, from which the table of ``docs/budgets.md`` is
-written; ``--check`` changes nothing and ends with status 1 where the page has another table.
+Each score is of ``secure-fedgraph run`` as typed, at the defaults of the family and its form, one run a seed.
+A run that has finished under the same code is not made again, so a call that was stopped goes on with the same
+command. The scores are kept in ``benchmarks/results/families.json``, from which the table of ``docs/budgets.md``
+is written; ``--check`` changes nothing and ends with status 1 where the page has another table.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
-import resource
+import statistics
 import subprocess
 import sys
 import time
@@ -30,7 +29,9 @@ from secure_fedgraph.experiment.code_digest import of_rooms
 ROOT = Path(__file__).resolve().parent.parent
 KEPT, PAGE = ROOT / "benchmarks" / "results" / "families.json", ROOT / "docs" / "budgets.md"
 BEGIN = "<!-- written by benchmarks/families.py -->"
-EPSILONS = ("1", "2", "4", "8")
+EPSILONS, ANY = ("1", "2", "4", "8"), ("4",)
+FREE, BLIND = "no noise", "no graph"
+OF_BLIND = "--algorithm fedridge --set training.steps=0 --epsilon 4"
 
 
 @dataclass(frozen=True)
@@ -39,116 +40,104 @@ class Row:
 
     Args:
         unit: whose data the budget is for.
-        asked: of the algorithm, data, owners and policy, as typed.
-        measure: the score, by its name in ``compare.json``.
-        own: the score on owners' own test data, with models that stay there, and that of owners alone.
+        algorithm, data: as typed; the second with the owners.
+        measure: the score of all test data, by its name in ``result.json``.
+        own: the score of what owners keep, on their own test data.
         epsilons: the budgets; with one, nothing that is sent depends on the unit, and it stands for all.
-        chosen: whether ``auto`` chooses, for each budget anew.
+        free: whether the run without a budget is made too: it takes minutes of most families, and stands on
+            their pages.
+        blind: whether the same budget without a link is run: of nodes.
     """
 
     unit: str
-    asked: str
+    algorithm: str
+    data: str
     measure: str = "global"
-    own: tuple[str, str] | None = ("personal", "own")
+    own: str = "personal"
     epsilons: tuple[str, ...] = EPSILONS
-    chosen: bool = False
+    free: bool = False
+    blind: bool = False
 
-    def commands(self) -> Iterator[list[str]]:
-        """The arguments of ``compare``, one list a call."""
-        fixed = ["--unit", self.unit, *self.asked.split()]
-        for epsilons in [(one,) for one in self.epsilons] if self.chosen else [self.epsilons]:
-            yield [*fixed, "--epsilon", ",".join((*epsilons, "inf"))]
+    def asked(self) -> Iterator[tuple[str, str]]:
+        """Names of points, and the arguments of ``run``."""
+        for epsilon in self.epsilons:
+            yield epsilon, f"--algorithm {self.algorithm} {self.data} --unit {self.unit} --epsilon {epsilon}"
+        if self.free:
+            yield FREE, f"--algorithm {self.algorithm} {self.data}"
+        if self.blind:
+            yield BLIND, f"{OF_BLIND} {self.data} --unit {self.unit}"
 
 
-ANY = ("4",)
+def _nodes(algorithm: str, data: str, free: bool = False) -> Row:
+    return Row("node", algorithm, f"--data {data} --clients 3", free=free, blind=True)
+
+
+def _columns(unit: str) -> Row:
+    return Row(unit, "glasu", "--data cora --clients 3", epsilons=ANY)
+
+
 ROWS = {
-    "FedSage, PubMed, 3": Row("node", "--algorithm fedsage --data pubmed --clients 3"),
-    "FedSage, Cora, 3": Row("node", "--algorithm fedsage --data cora --clients 3"),
-    "FedSage+, PubMed, 3": Row("node", "--algorithm fedsage+ --data pubmed --clients 3"),
-    "FedSage+, Cora, 3": Row("node", "--algorithm fedsage+ --data cora --clients 3"),
-    "FedGCN, Cora": Row("node", "--algorithm fedgcn --data cora"),
-    "FedEgo, Cora, 5": Row("node", "--algorithm fedego --data cora"),
-    "FedEgo, Cora, 5, labels": Row("label", "--algorithm fedego --data cora --policy masked"),
-    "GLASU, Cora, 3, features": Row(
-        "feature", "--algorithm glasu --data cora --policy masked", own=None, epsilons=ANY
-    ),
-    "GLASU, Cora, 3, links": Row(
-        "edge", "--algorithm glasu --data cora --policy masked", own=None, epsilons=ANY
-    ),
-    "GLASU, Cora, 3, labels": Row(
-        "label", "--algorithm glasu --data cora --policy masked", own=None, epsilons=ANY
-    ),
-    "APFLGate, BBBP, 16 (AUC)": Row("graph", "--algorithm apflgate --data bbbp", "auc", None),
-    "FairGraphFL, PROTEINS, 10": Row(
-        "graph", "--algorithm fairgraphfl --data proteins", own=("local", "own")
-    ),
-    "FedAvg, PROTEINS, 10": Row("graph", "--algorithm fedavg --data proteins --clients 10", own=None),
-    "`auto`, CiteSeer, 3": Row("node", "--algorithm auto --data citeseer --clients 3", chosen=True),
-    "`auto`, Cora_ML, 3": Row("node", "--algorithm auto --data cora_ml --clients 3", chosen=True),
-    "`auto`, DBLP, 3": Row("node", "--algorithm auto --data dblp --clients 3", chosen=True),
-    "`auto`, Coauthor CS, 3": Row("node", "--algorithm auto --data coauthor-cs --clients 3", chosen=True),
+    "FedSage, Cora, 3": _nodes("fedsage", "cora", free=True),
+    "FedSage, PubMed, 3": _nodes("fedsage", "pubmed", free=True),
+    "FedSage+, Cora, 3": Row("node", "fedsage+", "--data cora --clients 3"),
+    "FedGCN, Cora, 3": Row("node", "fedgcn", "--data cora --clients 3"),
+    "FedEgo, Cora, 5": Row("node", "fedego", "--data cora"),
+    "FedEgo, Cora, 5, labels": Row("label", "fedego", "--data cora"),
+    "GLASU, Cora, 3, features": _columns("feature"),
+    "GLASU, Cora, 3, links": _columns("edge"),
+    "GLASU, Cora, 3, labels": _columns("label"),
+    "APFLGate, BBBP, 16 (AUC)": Row("graph", "apflgate", "--data bbbp", "auc", own=""),
+    "APFLGate, Ciao, 28 (MAE)": Row("edge", "apflgate", "--data ciao", "mae", own=""),
+    "FairGraphFL, PROTEINS, 10": Row("graph", "fairgraphfl", "--data proteins", own="local"),
+    "FedAvg, PROTEINS, 10": Row("graph", "fedavg", "--data proteins --clients 10", own=""),
+    "`auto`, CiteSeer, 3": _nodes("auto", "citeseer"),
+    "`auto`, Cora_ML, 3": _nodes("auto", "cora_ml"),
+    "`auto`, DBLP, 3": _nodes("auto", "dblp"),
+    "`auto`, Coauthor CS, 3": _nodes("auto", "coauthor-cs"),
 }
 
 
-def made(name: str, row: Row, first: int, seeds: int, out: Path) -> dict[str, Any]:
-    """A row's figures, from its ``compare`` runs."""
-    found: dict[str, Any] = {"unit": row.unit, "first": first, "seeds": seeds, "commands": [], "points": {}}
-    for number, asked in enumerate(row.commands()):
-        folder = out / "".join(one if one.isalnum() else "-" for one in name) / str(number)
-        command = ["compare", *asked, "--seed", str(first), "--seeds", str(seeds)]
-        typed = [sys.executable, "-m", "secure_fedgraph", *command, "--out", str(folder), "--quiet"]
-        started, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run(typed, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        found["commands"].append(f"secure-fedgraph {' '.join(command)}")
-        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        print(
-            f"{name}: status {done.returncode}, {time.perf_counter() - started:.0f} s, {cpu:.0f} s of CPU",
-            file=sys.stderr,
-        )
-        if not (folder / "compare.json").is_file():
-            found["failed"] = done.stderr.strip()[-300:]
-            continue
-        result = json.loads((folder / "compare.json").read_text())
-        found["versions"], found["code"] = result["versions"], of_rooms()
-        for point in result["points"]:
-            _take(found, row, point)
+def made(name: str, row: Row, seeds: range, out: Path) -> dict[str, Any]:
+    """A row's scores, seed by seed, from runs that are made where they are not there."""
+    code = of_rooms()
+    found: dict[str, Any] = {"seeds": list(seeds), "code": code, "commands": {}, "points": {}}
+    for point, asked in row.asked():
+        found["commands"][point] = f"secure-fedgraph run {asked} --seed {seeds.start} --seeds {len(seeds)}"
+        each = [
+            _run(out / "".join(c if c.isalnum() else "-" for c in name) / point, asked, s, code)
+            for s in seeds
+        ]
+        found["points"][point] = {
+            key: [score.get(key) for score in each]
+            for key in sorted({key for score in each for key in score})
+        }
     return found
 
 
-def _take(found: dict[str, Any], row: Row, point: dict[str, Any]) -> None:
-    """Keeps one point of a comparison."""
-    if point["outcome"] != "ran":
-        found["points"][point["name"]] = {"why": point["reason"]}
-        return
-    budget = point["budget"]
-    scores = {
-        measure: [_rounded(point["accuracy"][measure]), _rounded(_error(point, measure))]
-        for measure in {"global", "local", row.measure, *(row.own or ())}
-        if measure in point["accuracy"]
+def _run(folder: Path, asked: str, seed: int, code: str) -> dict[str, Any]:
+    """The scores of one run; of one that was refused, why."""
+    kept, out = folder / f"{seed}.json", folder / str(seed)
+    if kept.is_file() and (scores := json.loads(kept.read_text())).pop("code") == code:
+        return dict(scores)
+    started = time.perf_counter()
+    arguments = ["run", *asked.split(), "--seed", str(seed), "--out", str(out), "--overwrite", "--quiet"]
+    typed = [sys.executable, "-m", "secure_fedgraph", *arguments]
+    done = subprocess.run(typed, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        return {"why": done.stderr.strip()[-300:]}
+    result = json.loads((out / "result.json").read_text())
+    metrics = {name: one["value"] for name, one in result["metrics"].items()}
+    plain = {name: value for name, value in result["accuracy"].items() if isinstance(value, float)}
+    alone = result["baselines"]["alone"]
+    found = {
+        **{name: round(value, 4) for name, value in {**metrics, **plain}.items()},
+        "alone": alone["metrics"].get(result["headline"], alone["best"]),
+        "commonest": result["commonest_class"],
+        "seconds": round(time.perf_counter() - started, 1),
     }
-    if row.measure not in scores and row.measure in point["metrics"]:
-        scores[row.measure] = [_rounded(point["metrics"][row.measure]["global"]), None]
-    made: dict[str, Any] = {"kind": point["kind"], "algorithm": point["algorithm"], "scores": scores}
-    if budget is not None:
-        made |= {"epsilon": budget, "spent": point["spent"], "seconds": point["seconds"]}
-        without = point.get("without_graph", {}).get("accuracy", {})
-        if "global" in without:
-            made["without_graph"] = _rounded(without["global"])
-        alone = point.get("alone", {})
-        if (key := "accuracy" if row.measure == "global" else row.measure) in alone:
-            made["alone"] = _rounded(alone[key])
-    if "commonest_class" in point:
-        found["commonest"] = _rounded(point["commonest_class"])
-    found["points"][point["name"]] = made
-
-
-def _error(point: dict[str, Any], measure: str) -> float:
-    return float(point["std"][measure]) / math.sqrt(point["seeds"])
-
-
-def _rounded(value: float) -> float:
-    return round(float(value), 4)
+    kept.write_text(json.dumps({**found, "code": code}))
+    print(f"{folder.parent.name} {folder.name} {seed}: {found['seconds']} s", file=sys.stderr)
+    return found
 
 
 def lines(rows: dict[str, Any]) -> Iterator[str]:
@@ -158,28 +147,23 @@ def lines(rows: dict[str, Any]) -> Iterator[str]:
     yield f"|---|---|---|{'---|' * len(EPSILONS)}---|---|---|---|"
     for name, row in ROWS.items():
         if name in rows:
-            yield from _lines(name, row, rows[name])
+            yield from _lines(name, row, rows[name]["points"])
 
 
-def _lines(name: str, row: Row, kept: dict[str, Any]) -> Iterator[str]:
-    points = list(kept["points"].values())
-    noised = {f"{one['epsilon']:g}": one for one in points if "epsilon" in one}
-    by_budget = [noised.get(one) or (noised.get("4") if row.epsilons == ANY else None) for one in EPSILONS]
-    free = next((one for one in points if one.get("kind") == "no privacy"), {})
-    alone = next((one["alone"] for one in noised.values() if "alone" in one), None)
-    at_four = noised.get("4", {}).get("without_graph")
-    word = {"global": "all test data", "auc": "AUC"}.get(row.measure, row.measure)
-    common = kept.get("commonest") if row.measure == "global" else None
+def _lines(name: str, row: Row, points: dict[str, Any]) -> Iterator[str]:
+    by_budget = [points[one if one in row.epsilons else row.epsilons[0]] for one in EPSILONS]
+    at_four, blind = points["4"], points.get(BLIND, {})
+    word = {"global": "all test data", "auc": "AUC", "mae": "MAE"}[row.measure]
+    common = at_four.get("commonest") if row.measure == "global" else None
     yield _line(
-        name, kept["unit"], word, *(_shown(one, row.measure) for one in by_budget),
-        _shown(free, row.measure), _short(alone), _short(at_four), _short(common),
+        name, row.unit, word, *(_shown(one, row.measure) for one in by_budget),
+        _shown(points.get(FREE, {}), row.measure), _shown(at_four, "alone"), _shown(blind, "global"),
+        _shown({"commonest": common}, "commonest"),
     )  # fmt: skip
-    if row.own and any(one and row.own[0] in one["scores"] for one in by_budget):
-        mine, others = row.own
-        beside = [one["scores"][others][0] for one in by_budget if one and others in one["scores"]]
+    if row.own and any(row.own in one for one in by_budget):
         yield _line(
-            "", "", "own test data", *(_shown(one, mine) for one in by_budget), _shown(free, "local"),
-            _short(sum(beside) / len(beside) if beside else None), "", "",
+            "", "", "own test data", *(_shown(one, row.own) for one in by_budget),
+            _shown(points.get(FREE, {}), "local"), _shown(at_four, "own"), "", "",
         )  # fmt: skip
 
 
@@ -187,16 +171,16 @@ def _line(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _shown(point: dict[str, Any] | None, measure: str) -> str:
-    """A mean and its standard error."""
-    if not point or measure not in point.get("scores", {}):
+def _shown(point: dict[str, Any], key: str) -> str:
+    """A mean and, of more seeds, its standard error."""
+    scores = [one for one in point.get(key) or [] if one is not None]
+    if not scores:
         return ""
-    mean, error = point["scores"][measure]
-    return _short(mean) + (f" ± {_short(error)}" if error else "")
-
-
-def _short(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}".removeprefix("0")
+    mean = f"{statistics.fmean(scores):.3f}".removeprefix("0")
+    if len(scores) < 2 or key in ("alone", "own", "commonest"):
+        return mean
+    error = statistics.stdev(scores) / len(scores) ** 0.5
+    return f"{mean} ± {f'{error:.3f}'.removeprefix('0')}"
 
 
 def page() -> str:
@@ -215,11 +199,12 @@ def main() -> None:
     asked.add_argument("--check", action="store_true")
     given = asked.parse_args()
     if not given.check:
-        kept = json.loads(KEPT.read_text()) if KEPT.is_file() else {}
         for name, row in ROWS.items():
             if name.startswith(given.only or ""):
-                kept[name] = made(name, row, given.first, given.seeds, given.out)
-                KEPT.write_text(json.dumps(kept, indent=1) + "\n")
+                scores = made(name, row, range(given.first, given.first + given.seeds), given.out)
+                kept = json.loads(KEPT.read_text()) if KEPT.is_file() else {}
+                KEPT.write_text(json.dumps({**kept, name: scores}, indent=1) + "\n")
+        kept = json.loads(KEPT.read_text())
         print(json.dumps({"rows": kept}) if given.json else "\n".join(lines(kept)))
     write_or_check(PAGE, page(), given.check)
 
