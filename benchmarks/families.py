@@ -4,9 +4,9 @@
     python benchmarks/families.py --check
 
 Each score is of ``secure-fedgraph run`` as typed, at the defaults of the family and its form, one run a seed.
-A run that has finished under the same code is not made again, so a call that was stopped goes on with the same
-command. The scores are kept in ``benchmarks/results/families.json``, from which the table of ``docs/budgets.md``
-is written; ``--check`` changes nothing and ends with status 1 where the page has another table.
+A run that has finished under the same code is not made again, so a call that was stopped goes on with the
+same command. The scores are kept in ``benchmarks/results/families.json``, from which the table of
+``docs/budgets.md`` is written; ``--check`` changes nothing and ends with status 1 where the page has another.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _run(folder: Path, asked: str, seed: int, code: str) -> dict[str, Any]:
     if done.returncode:
         return {"why": done.stderr.strip()[-300:]}
     result = json.loads((out / "result.json").read_text())
-    metrics = {name: one["value"] for name, one in result["metrics"].items()}
+    metrics = {name: one["global"] for name, one in result["metrics"].items()}
     plain = {name: value for name, value in result["accuracy"].items() if isinstance(value, float)}
     alone = result["baselines"]["alone"]
     found = {
