@@ -87,7 +87,7 @@ class SageStepSettings(SgdSettings):
     learning_rate: float = Field(0.9, gt=0, allow_inf_nan=False)
     inference: Literal["spread", "neighbours"] = "spread"
     sums: Literal["auto", "none", "sent"] = "auto"
-    share: float = Field(4.0, gt=0, le=1e6)
+    share: float = Field(19.0, gt=0, le=1e6)
     trust: float = Field(1.0, ge=0, le=1)
 
     @field_validator("hidden")
