@@ -713,9 +713,10 @@ def noise_on_uploads(algorithm: Algorithm, unit: str) -> str:
     return f"--policy {noisy_policy(algorithm.in_use)} --unit {unit}"
 
 
-def adds_up(algorithm: Algorithm) -> bool:
-    """Whether all that anybody learns by an algorithm are sums over all owners' single units."""
+def adds_up(algorithm: Algorithm, unit: str) -> bool:
+    """Whether all that anybody learns by an algorithm are sums of one bounded part a unit, over all owners."""
     sent = [
         one for one in algorithm.in_use if one.to != Recipient.REFEREE and one.reveal is not Reveal.NOTHING
     ]
-    return bool(sent) and all(one.reveal is Reveal.SUM and one.unit is not Unit.CLIENT for one in sent)
+    bounded = [one for one in sent if one.unit_contribution is not None and one.unit.value == unit]
+    return bool(sent) and len(bounded) == len(sent) and all(one.reveal is Reveal.SUM for one in sent)

@@ -476,7 +476,7 @@ class Experiment(BaseModel):
         if made is None:
             return False
         form = made.on_sums(self.unit)
-        by_itself = self.unit in RECORDS and adds_up(made)
+        by_itself = self.unit in RECORDS and adds_up(made, self.unit) and not self._untouched
         return self.kind in form.kinds and (form is not made or by_itself)
 
     @property

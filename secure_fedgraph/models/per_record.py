@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import functools
+import random
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
@@ -299,7 +301,7 @@ def graph_gradients(model: nn.Module, packed: Data, loss_of_each: Loss = cross_e
         one = select_graphs(packed, torch.tensor([number]))
         scores, parameters = scores_of_copy(model, one)
         trained = {name: p for name, p in parameters.items() if p.requires_grad}
-        with _restored_modes(), seeded(secrets.randbits(63)):
+        with _restored_modes(), _drawn_apart():
             loss = loss_of_each(scores, one.y).mean()
             backs = torch.autograd.grad(loss, list(trained.values()), allow_unused=True)
         for name, back in zip(trained, backs, strict=True):
@@ -319,8 +321,22 @@ def scores_of_copy(model: nn.Module, packed: Data) -> tuple[Tensor, dict[str, nn
     """
     copied = copy.deepcopy(model)
     parameters = dict(copied.named_parameters())
-    with _restored_modes(), seeded(secrets.randbits(63)):
+    with _restored_modes(), _drawn_apart():
         return scores_of(copied, packed), parameters
+
+
+@contextmanager
+def _drawn_apart() -> Iterator[None]:
+    """Draws of torch, NumPy and Python that follow from no draw of another record, nor set one."""
+    of_python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    try:
+        random.seed(secrets.randbits(63))
+        np.random.seed(secrets.randbits(32))  # noqa: NPY002
+        with seeded(secrets.randbits(63)):
+            yield
+    finally:
+        random.setstate(of_python)
+        np.random.set_state(of_numpy)  # noqa: NPY002
 
 
 @contextmanager

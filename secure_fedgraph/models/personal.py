@@ -164,7 +164,7 @@ def fit(graph: Data, released: Tensor | None, classes: int) -> Model:
         weights = _weights(held, y)
         if own and len(y) >= _FEW and not _is_likelier(held, y):
             weights = torch.cat([torch.zeros(1), alone])
-    return {WEIGHTS: weights, ALONE: alone, **model}
+    return {WEIGHTS: weights, ALONE: alone, **{name: value.clone() for name, value in model.items()}}
 
 
 def experts(graph: Data, classes: int) -> tuple[Model, list[Tensor]]:
@@ -204,7 +204,8 @@ def _digest(values: Sequence[Tensor], classes: int) -> bytes:
     """A name for data: a client's graph is copied for some answers, and is the same data then."""
     digest = hashlib.sha256(str((classes, [(value.shape, value.dtype) for value in values])).encode())
     for value in values:
-        digest.update(_strided(value).contiguous().numpy().data)
+        known = _strided(value.detach()).contiguous()
+        digest.update((known.float() if known.dtype == torch.bfloat16 else known).numpy().data)
     return digest.digest()
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -36,6 +38,13 @@ class Fragile(Attention):
         if bool((x == MARK).any()):
             raise RuntimeError("a record that only one owner has")
         return super().forward(x, edge_index)
+
+
+class Drawing(Attention):
+    """Leaves columns out by NumPy's global generator."""
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return super().forward(x * torch.from_numpy(np.random.rand(x.shape[1]) < 0.5), edge_index)  # noqa: NPY002
 
 
 class Mixing(Attention):
@@ -76,6 +85,22 @@ def test_a_gradient_is_the_same_bits_whoever_else_is_there_and_with_any_links() 
         assert torch.equal(gradients(Attention, given, [node])[0], whole[node])
 
 
+def test_draws_of_one_record_follow_from_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a script that seeds NumPy once lets each record's mask tell how many came before it."""
+    given, seen = graph(), []
+    monkeypatch.setattr(
+        np.random, "rand", lambda n, drawn=np.random.rand: (seen.append(drawn(n)), seen[-1])[1]
+    )
+    for _ in range(2):
+        np.random.seed(0)  # noqa: NPY002
+        gradients(Drawing, given, [0, 1, 2])
+    assert len({tuple(one) for one in seen}) == len(seen) == 6
+    np.random.seed(0)  # noqa: NPY002
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    gradients(Drawing, given, [0])
+    assert (np.random.get_state()[1] == before).all()  # noqa: NPY002
+
+
 def test_a_record_on_which_the_model_fails_adds_nothing_and_stops_no_other() -> None:
     given = graph()
     others = gradients(Fragile, given, [0, 1, 3, 4, 5])
@@ -89,7 +114,7 @@ def test_a_record_on_which_the_model_fails_adds_nothing_and_stops_no_other() -> 
 )
 def test_models_without_a_record_of_one_node_are_refused(kind: type[nn.Module], named: str) -> None:
     with pytest.raises(BadInput, match=named):
-        OwnModelHead(kind).check(SCHEMA)
+        OwnModelHead(kind).check(replace(SCHEMA, edge_weight=True))
 
 
 def test_the_form_is_taken_unless_settings_are_of_local_training() -> None:

@@ -74,7 +74,7 @@ class OwnModelHead:
         given.check_fits(self._make, schema)
         model = given.build(self._make, schema, 0)
         given.check_steps(model)
-        if read := given.reads(model):
+        if read := [key for key in given.reads(model) if key in schema.edge_fields]:
             raise BadInput(
                 f"model {type(model).__name__} reads {' and '.join(read)}, and under a node's budget it is "
                 "trained without links: let it read x and edge_index alone"
