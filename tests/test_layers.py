@@ -129,6 +129,9 @@ EXCUSED_CALLS = {
     ("graph.silos.reading", "torch.load"),
     *(("audits.rng_state", f"numpy.random.{name}") for name in ("get_state", "set_state")),
     *(("audits.rng_state", f"random.{name}") for name in ("getstate", "setstate")),
+    # a user's model may draw by them: each record's draws follow from no other's
+    *(("models.per_record", f"numpy.random.{name}") for name in ("get_state", "seed", "set_state")),
+    *(("models.per_record", f"random.{name}") for name in ("getstate", "seed", "setstate")),
 }
 FORBIDDEN_WORDS = re.compile(r"(^|_)(managers?|handlers?|processors?|helpers?|utils?)(_|$)")
 

@@ -254,7 +254,7 @@ def test_what_is_dropped_in_a_graph_follows_from_no_other(monkeypatch):
     model, packed = Dropping(), pack(graphs())
     found = graph_gradients(model, packed)
     alone = graph_gradients(model, select_graphs(packed, torch.tensor([2])))
-    assert len(drawn_each) == 10  # forward and backward of five
+    assert len(drawn_each) == 30  # forward and backward of five, for torch, NumPy and Python
     for name, value in alone.items():
         assert torch.equal(found[name][2], value[0]), name
 
