@@ -135,7 +135,8 @@ def fit(graph: Data, released: Tensor | None, classes: int) -> Model:
     The model multiplies what several experts believe about a node: the released model, own ridge regressions
     and an own network on features and their means over links. Every choice is made by the owner's training
     and validation nodes. The released model has a part only where validation nodes are likelier with it by
-    more than one standard error, under weights that were found on others of them; fewer than 30 tell nothing.
+    more than one standard error and no fewer of them right, under weights that were found on others of them;
+    fewer than 30 tell nothing.
 
     Guarantees:
         - reads no label of a test node.
@@ -354,22 +355,23 @@ def _regressions(smoothed: Smoothed, hops: int, classes: int, sizes: tuple[float
 
 
 def _is_likelier(beliefs: list[Tensor], y: Tensor) -> bool:
-    """Whether answers are likelier with the first expert than without, by more than one standard error.
+    """Whether answers are likelier with the first expert by over one standard error, and no fewer right.
 
     Weights of either half of the answers are tried on the other: those that they were found on are likelier
     with every expert more.
     """
     shuffled = torch.randperm(len(y), generator=torch.Generator().manual_seed(0))
-    gains = []
+    gains, more = list[Tensor](), 0
     for found, tried in (halves := shuffled.chunk(2), halves[::-1]):
         losses = []
         for experts in (beliefs[1:], beliefs):
             weights = _weights([one[found] for one in experts], y[found])
             mixed = sum(w * one[tried] for w, one in zip(weights, experts, strict=True))
             losses.append(F.cross_entropy(mixed, y[tried], reduction="none"))
+            more += (1 if len(experts) == len(beliefs) else -1) * int((mixed.argmax(1) == y[tried]).sum())
         gains.append(losses[0] - losses[1])
     gain = torch.cat(gains)
-    return bool(gain.mean() > gain.std() / math.sqrt(len(gain)))
+    return more >= 0 and bool(gain.mean() > gain.std() / math.sqrt(len(gain)))
 
 
 def _weights(beliefs: list[Tensor], y: Tensor) -> Tensor:
