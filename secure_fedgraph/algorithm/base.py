@@ -714,7 +714,7 @@ def noise_on_uploads(algorithm: Algorithm, unit: str) -> str:
 
 
 def adds_up(algorithm: Algorithm, unit: str) -> bool:
-    """Whether all that anybody learns by an algorithm are sums of one bounded part a unit over all owners."""
+    """Whether all that is shown are sums over all owners, to which a unit adds one bounded part."""
     sent = [
         one for one in algorithm.in_use if one.to != Recipient.REFEREE and one.reveal is not Reveal.NOTHING
     ]

@@ -20,7 +20,7 @@ from secure_fedgraph.metrics.figures import measured
 from secure_fedgraph.models import personal
 
 LOST = 0.4
-"""The share of a score that noise takes, a unit of noise over signal: .2 (FedSage on Cora) to .4 (FedEgo)."""
+"""The share of a score that noise as long as the signal takes: .2 (FedSage on Cora) to .4 (FedEgo)."""
 MARGIN = 0.01
 MOST_OWNERS = 20
 """Owners whose own models are trained, evenly spread over all where there are more."""
@@ -82,9 +82,9 @@ def expected_gain(federation: Federation, noise_to_signal: float | None) -> str:
     if together * (1 - LOST * (noise_to_signal or 0.0)) - alone > MARGIN:
         return ""
     return (
-        f"a linear model has {alone:.1%} of the owners' validation items right with each owner's own data, "
-        f"{together:.1%} with all owners' and no noise, so expect no more of what is released than of what "
-        "owners do alone"
+        f"on validation items a linear model is right for {alone:.1%} with one owner's data and for "
+        f"{together:.1%} with all owners' data and no noise: do not expect the released model to beat owners "
+        "alone"
     )
 
 

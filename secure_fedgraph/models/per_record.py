@@ -327,7 +327,7 @@ def scores_of_copy(model: nn.Module, packed: Data) -> tuple[Tensor, dict[str, nn
 
 @contextmanager
 def _drawn_apart() -> Iterator[None]:
-    """Draws of torch, NumPy and Python that follow from no draw of another record, nor set one."""
+    """A record's draws (torch, NumPy, Python) neither depend on another record's nor change them."""
     of_python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
     try:
         random.seed(secrets.randbits(63))

@@ -31,7 +31,7 @@ def no_better_than(result: RunResult) -> str:
     said, personal = ", and ".join(found), result.accuracy.get("personal")
     if personal is None or result.headline != "accuracy" or "alone" not in said:
         return said
-    return f"{said}; their own models combined with it have {written(result.headline, personal)}"
+    return f"{said}; owners' own models combined with it reach {written(result.headline, personal)}"
 
 
 def headline_of(result: RunResult) -> float | None:

@@ -19,8 +19,8 @@ from secure_fedgraph.models.targets import loss_of
 class OwnModelHead:
     """Any ``forward(x, edge_index)``, trained on nodes that are their own only neighbour.
 
-    Where predictions are made the same weights read a node among its neighbours. What is not trained
-    (buffers) is as the model is built, at every owner alike.
+    Where predictions are made the same weights read a node among its neighbours. Buffers are not trained:
+    every owner has them as the model is built.
 
     Guarantees:
         - a record is a node's features and class: no link is read in training;
