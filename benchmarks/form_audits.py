@@ -44,7 +44,7 @@ from secure_fedgraph.audits.empirical_dp.whole_runs import RunAudit, audit_run
 from secure_fedgraph.client import Client
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.federation import federate
-from secure_fedgraph.models.vertical import linear
+from secure_fedgraph.graph.sparse_matrix import SparseMatrix
 from secure_fedgraph.privacy import bound as doors
 from secure_fedgraph.privacy import moments, pooling
 from secure_fedgraph.privacy.accounting.epsilon import Event
@@ -193,11 +193,16 @@ def _halved() -> Patches:
     return [(Gaussian, "_draw", draw)]
 
 
+def _of_neighbours(rows: torch.Tensor, links: torch.Tensor) -> torch.Tensor:
+    near = 1 + torch.bincount(links[1], minlength=len(rows))[:, None]
+    return (rows + SparseMatrix.of_links(links, len(rows)).times(rows)) / near
+
+
 def _over_links() -> Patches:
     real = FedRidge.records
 
     def records(self: FedRidge, graph: Any, schema: Any) -> torch.Tensor:
-        return linear.smoothed(real(self, graph, schema), graph.edge_index, 1)
+        return _of_neighbours(real(self, graph, schema), graph.edge_index)
 
     return [(FedRidge, "records", records), (Client, "_seen_by", _all_is_seen)]
 
@@ -253,7 +258,7 @@ MISTAKES: dict[str, tuple[str, Callable[[], Patches]]] = {
     "a graph's record depends on the others": (REMOVALS, _centred),
     "columns are smoothed over links": (
         REMOVALS,
-        lambda: _answer("columns", lambda c, rows: linear.smoothed(rows, c.graph.edge_index, 1)),
+        lambda: _answer("columns", lambda c, rows: _of_neighbours(rows, c.graph.edge_index)),
     ),
     "columns weigh by degree": (
         REMOVALS, lambda: _answer("columns", lambda c, rows: rows / (1 + _degrees(c)))

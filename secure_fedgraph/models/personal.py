@@ -43,6 +43,8 @@ _FEW = 30
 """Validation nodes that set those weights: more of them would leave the best expert all of it."""
 _BLOCK = 256
 """Columns that are smoothed at a time, for lengths."""
+_PARTS, _SPARED = 3, 12
+"""Models of :func:`by_parts`, and the labels that it needs to spare a part of them."""
 _STEPS, _SMALL = 50, 1e-3
 """Steps of a regression at most, and the share of the targets below which what is left is nothing."""
 
@@ -208,6 +210,36 @@ def _digest(values: Sequence[Tensor], classes: int) -> bytes:
         known = _strided(value.detach()).contiguous()
         digest.update((known.float() if known.dtype == torch.bfloat16 else known).numpy().data)
     return digest.digest()
+
+
+def by_parts(graph: Data, classes: int) -> Tensor:
+    """What own experts believe where an owner has no validation nodes: means of shares, as logarithms.
+
+    Each third of the training nodes stands for validation nodes in turn, of a model of the others. With
+    fewer than 12 all of them train one model, of which every expert counts alike.
+
+    Guarantees:
+        - reads no label but those of training nodes.
+
+    Args:
+        graph: the owner's own, with ``train_mask``; a label below 0 is none.
+        classes: how many there are.
+
+    Returns:
+        ``[n, classes]``; zeros without a training node.
+    """
+    nodes = (graph.train_mask & (graph.y >= 0)).nonzero().flatten()
+    if not len(nodes):
+        return torch.zeros(len(graph.x), classes)
+    shuffled = nodes[torch.randperm(len(nodes), generator=torch.Generator().manual_seed(0))]
+    shares = list[Tensor]()
+    for part in shuffled.chunk(_PARTS) if len(nodes) >= _SPARED else (nodes[:0],):
+        held, train = (torch.zeros_like(graph.train_mask) for _ in range(2))
+        train[nodes], held[part] = True, True
+        masks = {"train_mask": train & ~held, "val_mask": held}
+        one = Data(x=graph.x, edge_index=graph.edge_index, y=graph.y, **masks)
+        shares.append(scores(fit(one, None, classes), experts(one, classes)[1], None).softmax(1))
+    return torch.stack(shares).mean(0).clamp(min=math.exp(_FLOOR)).log()
 
 
 def at_a_glance(graph: Data, classes: int) -> Tensor:

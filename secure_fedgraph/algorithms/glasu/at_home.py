@@ -19,7 +19,7 @@ from secure_fedgraph.algorithms.glasu.expected_fields import PARTIES
 from secure_fedgraph.algorithms.glasu.server import VerticalServer
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.models import ridge
+from secure_fedgraph.models import personal, ridge
 from secure_fedgraph.models.vertical import linear
 from secure_fedgraph.protocol import Channel, Reveal, Transcript, Unit, Upload
 from secure_fedgraph.protocol.given import Entries, Expected, Numbers, Whole
@@ -77,9 +77,9 @@ class GlasuAtHome(VerticalServer):
     With ``sends=columns`` each owner mixes its columns by a random matrix of its own, which it throws away,
     and everybody is given the sum: GLASU's first layer, aggregated once and not trained. With
     ``sends=labels`` labels travel: in each step an owner takes means over its own links, and everybody is
-    given the mean over owners. Then each owner fits a ridge regression of its labels on its own columns
-    beside what it was given, smoothed over its own links (its graph layers, without weights between them);
-    with ``sends=labels`` it adds what travelling labels say.
+    given the mean over owners. Then each owner fits models of its own to its columns beside what it was
+    given, and to means of these over its own links (:func:`secure_fedgraph.models.personal.by_parts`); with
+    ``sends=labels`` it multiplies what they believe by what travelling labels say.
 
     Guarantees:
         - with ``sends=columns`` nothing that is sent depends on a link or a label, with ``sends=labels``
@@ -147,7 +147,7 @@ class GlasuAtHome(VerticalServer):
     @property
     def hops(self) -> int:
         """How far from a training node an owner's model looks."""
-        return sum(linear.SCALES)
+        return personal.HOPS[0]
 
     def untouched_by(self, unit: str) -> Self:
         """In the form that sends nothing that depends on one unit; itself where another is set by hand."""
@@ -230,7 +230,8 @@ class GlasuAtHome(VerticalServer):
             # a client whose part is in no sum has forgotten it
             others = sum_of_all - client.memory.pop(SENT, torch.zeros(1))
             own = torch.cat([own, others], dim=1)
-        scores = linear.scores(own, graph.edge_index, graph.y, graph.train_mask, classes)
+        read = Data(x=own, edge_index=graph.edge_index, y=graph.y, train_mask=graph.train_mask)
+        scores = personal.by_parts(read, classes)
         if sends == "labels":
             scores = linear.beside(scores, rows(given, "rows", len(own), classes))
         client.memory[SCORES] = scores

@@ -171,9 +171,10 @@ def _mixtures(count: int, rate: float, shift: float, mirrored: bool) -> Array:
     ends = (2 * ORDERS - 1) * means[-1] + 12
     usable = np.flatnonzero(ends <= _FURTHEST) if means[-1] <= _WIDEST else np.zeros(0, dtype=int)
     if usable.size:
-        x = np.arange(-ends[usable[-1]], ends[usable[-1]] + _WIDTH, _WIDTH)
+        most = math.ceil(ends[usable[-1]] / _WIDTH)
+        x = _WIDTH * np.arange(-most, most + 1)
         log_p = _log_mixture(logs, means, x)
-        log_q = _log_mixture(logs, -means if mirrored else 0 * means, x)
+        log_q = log_p[::-1] if mirrored else _log_mixture(np.log(masses.sum(keepdims=True)), np.zeros(1), x)
         ways = [(log_p, log_q)] if mirrored else [(log_p, log_q), (log_q, log_p)]
         for k in usable:
             integral = max(_integral(ORDERS[k] * up + (1 - ORDERS[k]) * down) for up, down in ways)

@@ -118,8 +118,9 @@ def plan(
         return Counter({_scaled(cost, scale): times for cost, times in template.items()})
 
     low, high = 1e-4, 1.0
-    while not holds(scaled(high)):
-        low, high = high, high * 2
+    while (log_ratio := _over(budget, scaled(high), earlier)) > 0:
+        # epsilon falls with the noise, or with its square where it is large
+        low, high = high, high * min(max(math.exp(min(log_ratio, 9.0) / 2), 2.0), 16.0)
         if high > 1e9:
             least = _least(scaled(1e9), earlier, budget)
             by_filter = (
