@@ -132,7 +132,7 @@ class Evaluator:
                 )
             figures |= self._marked(scores, metric, schema)
             if final and schema.kind != "ratings":
-                figures |= self._measured(scores, schema)
+                figures |= self._measured(scores, schema, pooled=metric == "auc")
         if self.test_set.own_tests:
             released = algorithm.released(state)
             figures |= _owners_scores(round.gather(algorithm.OWN_TESTS, released), metric, schema)
@@ -192,14 +192,22 @@ class Evaluator:
                     f"{list(shape)} here, and it returned the shape {list(rows.shape)}"
                 )
 
-    def _measured(self, scores: Mapping[str, torch.Tensor], schema: Schema) -> dict[str, Any]:
-        """All metrics, of several models together."""
+    def _measured(
+        self, scores: Mapping[str, torch.Tensor], schema: Schema, pooled: bool = False
+    ) -> dict[str, Any]:
+        """All metrics, of several models together; pooled, each owner's items are scored by its own model."""
         cells, labels = Counting(schema, MANY), self.test_set.labels
 
-        def counted(nodes: Mapping[str, torch.Tensor]) -> torch.Tensor:
-            asked = _together(nodes) if nodes else torch.zeros(0, dtype=torch.long)
-            total = [cells.total(rows[asked], labels[asked]) for rows in scores.values()]
-            return torch.stack(total).sum(dim=0)
+        def counted(items: Mapping[str, torch.Tensor]) -> torch.Tensor:
+            total = torch.zeros(cells.size, dtype=torch.float64)
+            if pooled and set(items) <= set(scores):
+                for owner, own in items.items():
+                    total += cells.total(scores[owner][own], labels[own])
+            elif items:
+                asked = _together(items)
+                for rows in scores.values():
+                    total += cells.total(rows[asked], labels[asked])
+            return total
 
         test, held = counted(self.test_set.tests), counted(self.test_set.validations)
         return _in_words(measured(cells, test.numpy(), held.numpy()))

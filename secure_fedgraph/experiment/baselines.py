@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any
 
+import numpy as np
 import torch
 from torch_geometric.data import Batch, Data
 
 from secure_fedgraph.evaluation import mean
 from secure_fedgraph.federation import Federation
+from secure_fedgraph.graph import descriptors
 from secure_fedgraph.graph.data.splits import MASKS
 from secure_fedgraph.graph.partition.result import EVERYBODY, TestSet
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.metrics.alone import Alone
 from secure_fedgraph.metrics.counting import MANY, Counting
-from secure_fedgraph.metrics.figures import measured
+from secure_fedgraph.metrics.figures import Figure, measured
 from secure_fedgraph.models import personal
 
 LOST = 0.4
@@ -56,43 +58,57 @@ def baselines(federation: Federation, commonest: float | None, headline: str) ->
     return {"commonest": commonest, "alone": found}
 
 
-def expected_gain(federation: Federation, noise_to_signal: float | None) -> str:
+def expected_gain(federation: Federation, noise_to_signal: float | None, score: str = "accuracy") -> str:
     """What a budget can be expected to give beside what owners have alone, before it is spent.
 
-    One linear model is fitted to each owner's data, and to all data side by side. What the second gets more
-    right, of the owners' validation items, is what they can gain together at most; noise takes its part.
+    One linear model is fitted to each owner's data, and to all data side by side. What the second scores
+    more, on the owners' validation items, is what they can gain together at most; noise takes its part.
 
     Args:
         noise_to_signal: of the planned run, where that is known.
+        score: the metric that they are compared by.
 
     Returns:
         A sentence's end; empty where a gain is to be expected, or where nothing is known.
     """
-    schema, owners = federation.schema, list(federation.owners.values())
-    needed = ("y", "train_mask", "val_mask")
-    known = all(graph.get(key) is not None for graph in owners for key in needed)
-    if (schema.kind, schema.task) != ("node", Task.CLASSES) or not known:
+    schema = federation.schema
+    shown = [one for graph in federation.owners.values() if (one := _records(graph, schema)) is not None]
+    held = any(bool(one.val_mask.any()) for one in shown)
+    if schema.task != Task.CLASSES or len(shown) < len(federation.owners) or not held:
         return ""
-    shown = [Data(**{key: graph[key] for key in ("x", "edge_index", *needed)}) for graph in owners]
-    if not all(bool(graph.train_mask.any()) for graph in shown) or not any(
-        bool(graph.val_mask.any()) for graph in shown
-    ):
+    alone = _scored(shown, schema).get(score)
+    together = _scored([Batch.from_data_list(shown)], schema).get(score)
+    if alone is None or together is None:
         return ""
-    alone, together = _share_right(shown, schema), _share_right([Batch.from_data_list(shown)], schema)
-    if together * (1 - LOST * (noise_to_signal or 0.0)) - alone > MARGIN:
+    if together.value * (1 - LOST * (noise_to_signal or 0.0)) - alone.value > MARGIN:
         return ""
     return (
-        f"on validation items a linear model is right for {alone:.1%} with one owner's data and for "
-        f"{together:.1%} with all owners' data and no noise: do not expect the released model to beat owners "
-        "alone"
+        f"on validation items a linear model has {score} {alone.value:.3f} with one owner's data and "
+        f"{together.value:.3f} with all owners' data and no noise: do not expect the released model to beat "
+        "owners alone"
     )
 
 
-def _share_right(graphs: Sequence[Data], schema: Schema) -> float:
-    right = [
-        (personal.at_a_glance(graph, schema.classes).argmax(1) == graph.y)[graph.val_mask] for graph in graphs
-    ]
-    return float(torch.cat(right).double().mean())
+def _records(graph: Data, schema: Schema) -> Data | None:
+    """What a linear model reads of nodes or graphs; None without a training record."""
+    masks = {key: graph.get(key) for key in ("y", "train_mask", "val_mask")}
+    if schema.kind not in ("node", "graph") or any(one is None for one in masks.values()):
+        return None
+    if not bool(graph.train_mask.any()):
+        return None
+    if schema.kind == "node":
+        return Data(x=graph.x, edge_index=graph.edge_index, **masks)
+    described = descriptors.descriptors(graph, schema)
+    return Data(x=described, edge_index=torch.zeros(2, 0, dtype=torch.long), **masks)
+
+
+def _scored(graphs: Sequence[Data], schema: Schema) -> Mapping[str, Figure]:
+    counting = Counting(schema, MANY)
+    cells = torch.zeros(counting.size, dtype=torch.float64)
+    for graph in graphs:
+        held = graph.val_mask
+        cells += counting.total(personal.at_a_glance(graph, schema.classes)[held], graph.y[held])
+    return measured(counting, cells.numpy(), np.zeros(counting.size), intervals=False).figures
 
 
 def _some(owners: list[str]) -> list[str]:

@@ -126,7 +126,8 @@ def execute(
     if not resume:
         if not anyway:
             ratio = _check_learns(experiment, algorithm, federation, protected.policy)
-            if experiment.planned and (outlook := expected_gain(federation, ratio)):
+            score = algorithm.measure(federation.schema)
+            if experiment.planned and (outlook := expected_gain(federation, ratio, score)):
                 first_line = f"{first_line}; {outlook}"
         _note_plan(note, protected.plan)
 

@@ -13,6 +13,7 @@ from secure_fedgraph.algorithms.fairgraphfl.bounded import FairGraphFLBounded
 from secure_fedgraph.algorithms.fairgraphfl.moments import FairGraphFLMoments
 from secure_fedgraph.algorithms.fedridge import at_home
 from secure_fedgraph.algorithms.fedridge.forms import ApflGateMoments, personal_weights
+from secure_fedgraph.experiment.baselines import expected_gain
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import in_form, lead, make_federation
 from secure_fedgraph.forms import FormWarning
@@ -166,3 +167,21 @@ def test_a_nodes_budget_on_graphs_takes_no_form_of_nodes() -> None:
         algorithm="fedavg", data="synthetic-molecules", clients=3, policy="masked", epsilon=4, unit="node"
     )
     assert experiment.make_algorithm().name == "fedavg"
+
+
+def test_all_metrics_are_of_each_owners_graphs_by_its_own_model_as_the_pooled_auc_is(
+    federation: sfg.Federation,
+) -> None:
+    """They were of every owner's model on everybody's graphs, and stood beside what owners have alone."""
+    run = sfg.train(ApflGateMoments(), federation, "plaintext", allow_plaintext=True, evaluation="referee")
+    pooled = run.history[-1]["accuracy"]["auc"]
+    assert pooled == pytest.approx(run.metrics["auc"]["global"], abs=0.02)  # the second is counted by bins
+    assert run.history[-1]["tested"]["items"] == sum(
+        int(graph.test_mask.sum()) for graph in federation.owners.values()
+    )
+
+
+def test_a_gain_of_graphs_is_expected_or_not() -> None:
+    poor = sfg.federate("synthetic-molecules", clients=8, partition="dirichlet", seed=0, graphs=600)
+    assert expected_gain(poor, 0.0, "auc") == ""
+    assert "do not expect" in expected_gain(poor, 4.0, "auc")
