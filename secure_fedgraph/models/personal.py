@@ -165,9 +165,25 @@ def fit(graph: Data, released: Tensor | None, classes: int) -> Model:
     if released is not None:
         held = [_belief(released)[graph.val_mask], *held]
         weights = _weights(held, y)
-        if own and len(y) >= _FEW and not _is_likelier(held, y):
+        if own and len(y) >= _FEW and not _is_likelier(held[1:], held, y):
             weights = torch.cat([torch.zeros(1), alone])
     return {WEIGHTS: weights, ALONE: alone, **{name: value.clone() for name, value in model.items()}}
+
+
+def likelier(graph: Data, released: Tensor, other: Tensor, classes: int) -> Tensor:
+    """Which of two scores of the released model a personal model is to be fitted with, ``[n, classes]``.
+
+    ``other`` only where own validation nodes are likelier with it by more than one standard error and no
+    fewer of them right, each beside the own experts and under weights that were found on others of them;
+    fewer than 30 tell nothing.
+
+    Args:
+        graph, classes: as of :func:`fit`.
+        released, other: ``[n, classes]`` each.
+    """
+    y, own = graph.y[graph.val_mask], experts(graph, classes)[1]
+    first, second = ([one[graph.val_mask] for one in (_belief(s), *own)] for s in (released, other))
+    return other if len(y) >= _FEW and _is_likelier(first, second, y) else released
 
 
 def experts(graph: Data, classes: int) -> tuple[Model, list[Tensor]]:
@@ -386,8 +402,8 @@ def _regressions(smoothed: Smoothed, hops: int, classes: int, sizes: tuple[float
         yield weights
 
 
-def _is_likelier(beliefs: list[Tensor], y: Tensor) -> bool:
-    """Whether answers are likelier with the first expert by over one standard error, and no fewer right.
+def _is_likelier(others: list[Tensor], beliefs: list[Tensor], y: Tensor) -> bool:
+    """Whether answers are likelier by one list of experts, by over one standard error, and no fewer right.
 
     Weights of either half of the answers are tried on the other: those that they were found on are likelier
     with every expert more.
@@ -396,11 +412,11 @@ def _is_likelier(beliefs: list[Tensor], y: Tensor) -> bool:
     gains, more = list[Tensor](), 0
     for found, tried in (halves := shuffled.chunk(2), halves[::-1]):
         losses = []
-        for experts in (beliefs[1:], beliefs):
+        for sign, experts in ((-1, others), (1, beliefs)):
             weights = _weights([one[found] for one in experts], y[found])
             mixed = sum(w * one[tried] for w, one in zip(weights, experts, strict=True))
             losses.append(F.cross_entropy(mixed, y[tried], reduction="none"))
-            more += (1 if len(experts) == len(beliefs) else -1) * int((mixed.argmax(1) == y[tried]).sum())
+            more += sign * int((mixed.argmax(1) == y[tried]).sum())
         gains.append(losses[0] - losses[1])
     gain = torch.cat(gains)
     return more >= 0 and bool(gain.mean() > gain.std() / math.sqrt(len(gain)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from typing import ClassVar
 
-import torch
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithms.fedsageplus.settings import GeneratorSettings
@@ -15,8 +14,8 @@ from secure_fedgraph.graph.impairing import Impaired, check_share, impair
 from secure_fedgraph.graph.mending import mend
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.neighgen.model import NeighGen
-from secure_fedgraph.models.neighgen.training import predict_neighbours, train_locally
-from secure_fedgraph.models.parameters import Parameters, glorot, made_over, parameters_of
+from secure_fedgraph.models.neighgen.training import begin, predict_neighbours, train_locally
+from secure_fedgraph.models.parameters import Parameters, made_over, parameters_of
 from secure_fedgraph.seams import ClientContext
 
 _LOG = logging.getLogger("secure_fedgraph.training")
@@ -57,12 +56,8 @@ class Generates:
         """Stage A: the generator learns from the owner's own hidden nodes."""
         epochs, rate = self.at_home
         model = self.generator_of(client)
-        glorot(model, client.generator("neighgen").initial_seed())
         impaired = self.impaired(client)
-        with torch.no_grad():
-            # the regression starts at the mean count: from zero, twenty epochs often end below the half that
-            # rounds to a neighbour, and the completed graph is the old one
-            model.dgen.bias.fill_(float(impaired.counts.float().mean()))
+        begin(model, impaired, client.generator("neighgen").initial_seed())
         train_locally(
             model,
             impaired,
