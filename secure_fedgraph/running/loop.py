@@ -9,7 +9,6 @@ from secure_fedgraph.federation import Federation
 from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.running.options import Named, run_options
 from secure_fedgraph.running.preparation import Prepared, prepare
-from secure_fedgraph.running.rehearsal import with_layouts
 from secure_fedgraph.running.returned import as_state
 from secure_fedgraph.running.run import Run
 from secure_fedgraph.running.session import Session
@@ -67,7 +66,6 @@ def played(prepared: Prepared) -> Run:
     Raises:
         Refused, BudgetExhausted: as :func:`train`.
     """
-    prepared = with_layouts(prepared)
     with Session(prepared) as session:
         state, history = session.start()
         for number in session.to_do:
