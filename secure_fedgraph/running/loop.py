@@ -24,8 +24,6 @@ def train(
 
     Guarantees:
         - every channel is bound before round 1, or nothing is sent at all;
-        - under noise the names and shapes of the tensors of an algorithm that is not of this package are
-          those that it sends in a rehearsal on stand-ins (:mod:`~secure_fedgraph.running.rehearsal`);
         - clients are reached as message bytes through their one door;
         - a run that was killed and resumed ends with the same weights as a run that was never killed, if no
           noise is drawn and no upload is valued under encryption (CKKS adds noise of its own, which fresh
