@@ -428,7 +428,6 @@ def lowest_bits(set_: Set) -> None:
 
 
 def length_by_data(set_: Set) -> None:
-    set_(Upload, "laid_out", lambda self, layout, unit: self)  # else the door sends the public layout
     set_(EachMeans, "sends", lambda self, client, label: bool((client.graph.y == label).any()))
 
 

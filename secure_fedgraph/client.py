@@ -7,7 +7,6 @@ import hashlib
 import logging
 import math
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.errors import BadInput, HostileMessage, WrongType
 from secure_fedgraph.privacy.accounting.epsilon import Event
 from secure_fedgraph.privacy.bound import Bound, Sum
 from secure_fedgraph.privacy.broadcasts import Beginning, BroadcastCheck
@@ -35,11 +34,11 @@ from secure_fedgraph.protocol import history, wire
 from secure_fedgraph.protocol.channel import Channel, Domain, Reveal, UnitContributionLinks
 from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.history import History, split_given_and_carrier
-from secure_fedgraph.protocol.memory import Before, copied, copied_memory
+from secure_fedgraph.protocol.memory import Before, copied_memory
 from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message, digest
 from secure_fedgraph.protocol.parcel import OFFER, READ, Bundle, Parcel
 from secure_fedgraph.protocol.transcript import PEER, REFEREE, SERVER
-from secure_fedgraph.protocol.upload import AnyUpload, ContributionLinks, ContributionSample, Layout, Upload
+from secure_fedgraph.protocol.upload import AnyUpload, ContributionLinks, ContributionSample, Upload
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -74,15 +73,14 @@ class Client:
           refused;
         - an exchange number is answered once: the identical request gets the identical bytes again at no
           charge, a different one under the same or a lower number is refused;
-        - under noise the names and shapes of the tensors that leave are public facts (``layouts``), whatever
-          an algorithm that is not of this package answers;
         - cohorts smaller than the protection's quorum, with strangers, or without this client, are refused;
         - the masks that hide an upload in a sum are bound to everything that the server gave to all clients
           alike in this run, and to what this client is reported to have missed
           (:class:`~secure_fedgraph.protocol.history.History`);
         - where its policy limits broadcasts, a model beyond them is refused before anything is computed or
           charged (:class:`~secure_fedgraph.privacy.broadcasts.BroadcastLimits`);
-        - an answer that fails leaves its memory and its scratch as before. Some carriers confirm that a sum
+        - an answer that fails sends nothing, is charged as an upload without noise where the run has an
+          epsilon, and leaves its memory and its scratch as before. Some carriers confirm that a sum
           is complete (``masked`` does). Under them the client undoes an answer whose sum was never confirmed.
           Counts of releases and randomised inputs are not undone. The referee's questions change nothing.
 
@@ -99,8 +97,6 @@ class Client:
         store: where :meth:`save` keeps its memory: this client's own folder.
         after: exchange numbers up to this one are refused, as a resumed run's earlier ones must be.
         data: digest of the graph, by which the ledger recognises whose budget it is.
-        layouts: channel -> the public layout of its uploads, for an algorithm that is not of this package.
-            Under noise its uploads leave in that layout; on a channel without one noise earns nothing.
         last: the run's last round, the warm-up counted: requests of later ones are refused.
         common: a digest of what the server gave all clients before the run: masks and tokens of sums cancel
             among those alone who have the same.
@@ -120,7 +116,6 @@ class Client:
         store: PartyStore | None = None,
         after: int = -1,
         data: str = "",
-        layouts: Mapping[str, Layout] | None = None,
         last: int | None = None,
         common: str = "",
     ) -> None:
@@ -132,18 +127,12 @@ class Client:
         """Values of one round: cleared when the next round begins, and never saved."""
         self.round = 0
         self._party = party
-        self._foreign = has_foreign_code(algorithm)
         relation = policy.policy.relation
-        self.training = Training(policy.steps, relation, self._foreign) if policy.steps else None
-        self._hides_failures = self._foreign and is_private(policy)
-        """Whether a failure of other people's code could show something that an epsilon covers."""
+        self.training = Training(policy.steps, relation) if policy.steps else None
         ledger.check_name(party.name, data, party.roster)
         # before anything is answered: no refusal later may depend on the graph
         check_graph(algorithm, graph, party.name, policy)
-        # its own: what other people's code keeps on ``self`` would reach the others past every channel
-        self._algorithm = copied(algorithm, f"algorithm {algorithm.name!r}") if self._foreign else algorithm
-        # another that never answers: what it declares cannot follow from data
-        self._declares = copied(algorithm, f"algorithm {algorithm.name!r}") if self._foreign else algorithm
+        self._algorithm = algorithm
         limits = policy.broadcasts
         self._broadcasts = None if limits is None else BroadcastCheck(limits, self._beginning)
         self._policy = policy
@@ -169,7 +158,6 @@ class Client:
         self._alike = frozenset(b.channel.name for b in bounds if b.channel.alike and b.channel.to != REFEREE)
         once = [b.channel.name for b in bounds if b.channel.once]
         self._history = History(run, once, common) if policy.agrees_on_keys else None
-        self._layouts = layouts or {}
         self._before: Before | None = None
         self._unconfirmed: tuple[str, Before, History | None] | None = None
         """The channel whose sum is not known to be complete, and what to go back to if it never is."""
@@ -251,7 +239,6 @@ class Client:
               whatever became of the answer that asked first. A run that is killed before its checkpoint
               holds them makes them anew when it is resumed, and pays again;
             - parts are clipped and weighed here, whatever an algorithm hands in;
-            - to an algorithm that is not of this package they are charged as without noise.
 
         Args:
             channel: one that keeps sums over links.
@@ -368,15 +355,9 @@ class Client:
             What it would upload about it in band: the measure by its name, and whether it has any test items.
         """
         channel = self._algorithm.METRICS
-        algorithm = (
-            copied(self._algorithm, f"algorithm {self._algorithm.name!r}")
-            if self._foreign
-            else self._algorithm
-        )
-        before = Before(self.memory, self.scratch, deep=True)
-        answer: Answer = getattr(algorithm, algorithm.answers[channel.name])
-        graph = self.graph
-        self.graph = copy.deepcopy(self._own)
+        before = Before(self.memory, self.scratch)
+        answer: Answer = getattr(self._algorithm, self._algorithm.answers[channel.name])
+        graph, self.graph = self.graph, self._own
         try:
             return {name: float(value) for name, value in answer(self, dict(released)).values.items()}
         finally:
@@ -415,8 +396,7 @@ class Client:
 
     def _save_memory(self) -> None:
         """From here on, what the answer changes can be undone."""
-        # answers of this package replace what they keep; a user's own may change it in place
-        self._before = Before(self.memory, self.scratch, deep=self._foreign)
+        self._before = Before(self.memory, self.scratch)
 
     def _answer(self, request: Message) -> wire.Tree:
         given = request.tree()
@@ -471,7 +451,7 @@ class Client:
     def _upload(self, bound: Bound, given: wire.Tree, scope: Scope) -> wire.Tree:
         channel = bound.channel
         name = self._algorithm.answers[channel.name]
-        answer: Answer = getattr(self._answering(channel), name)
+        answer: Answer = getattr(self._algorithm, name)
         values, offerer, offered = self._given(given, scope)
         if channel.to == PEER and channel.reveal is Reveal.SUM:
             if not offerer or offerer in scope.cohort:
@@ -482,22 +462,20 @@ class Client:
             scope = replace(scope, reader=offerer, offer=offered)
         elif channel.to == PEER:
             self._offered = scope.exchange
-        forms = self._declares.expected(channel.name, self.schema)
+        forms = self._algorithm.expected(channel.name, self.schema)
         if forms is not None:  # before the first charge: a request that does not fit costs nothing
             whose = f" {offerer}'s offer" if offerer else ""
             declared.check(forms, values, f"channel {channel.name!r} gives {self.name}{whose}")
         if self._broadcasts is not None and channel.to != REFEREE:
-            scored = channel.name in (self._declares.METRICS.name, self._declares.SCORES.name)
+            scored = channel.name in (self._algorithm.METRICS.name, self._algorithm.SCORES.name)
             holds = self._broadcasts.check_scored if scored else self._broadcasts.check
             holds(channel.name, scope.round, values, self.memory)
         self._randomize_inputs(scope)
         self._save_memory()  # randomised inputs and their charge stay, even if this answer fails
-        layout = self._layouts.get(channel.name) if is_noised(bound, self._policy) else None
         self._answering_in = scope if channel.to != REFEREE else None
         try:
-            upload = self._computed(bound, answer, values, layout)
-        except HostileMessage as error:
-            self._charge_failure(bound, scope)
+            upload = self._computed(bound, answer, values)
+        except HostileMessage as error:  # the sender's fault, by what everybody can check
             raise HostileMessage(f"{offerer}'s offer: {error}" if offerer else str(error)) from None
         except KeyboardInterrupt:  # the owner's, who learns nothing by it
             raise
@@ -511,13 +489,19 @@ class Client:
         if channel.to == REFEREE:
             self._restore_memory()
         else:
-            self._charge(bound, scope, upload.size, public=layout is not None or not self._foreign)
+            self._charge(bound, scope, upload.size)
         self._record_contribution(bound, upload, scope)
-        return bound.seal_to_send(upload, scope, self._party)
+        try:
+            return bound.seal_to_send(upload, scope, self._party)
+        except HostileMessage:
+            raise
+        except Exception:  # the upload breaks what its channel declares
+            self._charge_failure(bound, scope)
+            raise
 
     def _beginning(self, channel: str) -> Beginning | None:
         """How a channel that gives the model begins, from public facts and the run's seed."""
-        limits, declares = self._policy.broadcasts, self._declares
+        limits, declares = self._policy.broadcasts, self._algorithm
         seed = limits.seed if limits is not None else 0
         # what is scored is the model that some channel gives
         scored = channel in (declares.METRICS.name, declares.SCORES.name)
@@ -527,26 +511,16 @@ class Client:
                 return Beginning(start, declares.first_round(name))
         return None
 
-    def _charge(
-        self, bound: Bound, scope: Scope, width: int, public: bool, unavoidable: bool = False
-    ) -> None:
-        """Charges an upload.
-
-        Args:
-            width: coordinates of the upload.
-            public: whether its layout is; otherwise no noise covers it.
-            unavoidable: whether it is charged beyond the budget too.
-        """
-        blank = self._blank_charge(bound.channel.name, bound.unit.value, bound.relation, scope)
+    def _charge(self, bound: Bound, scope: Scope, width: int) -> None:
+        """Charges an upload of so many coordinates."""
         self._ledger.charge(
             replace(
-                blank,
-                releases=bound.releases(width) if public else {},
-                steps=self._steps(bound.channel, public),
+                self._blank_charge(bound.channel.name, bound.unit.value, bound.relation, scope),
+                releases=bound.releases(width),
+                steps=self._steps(bound.channel),
                 computational=bound.computational,
                 one_holder=self._counts_once(bound.channel),
-            ),
-            unavoidable,
+            )
         )
         if self.training is not None and bound.channel.trained:
             self.training.paid()
@@ -555,9 +529,8 @@ class Client:
         """Charges what stays here, and what all later uploads are computed from."""
         blank = self._blank_charge(bound.channel.name, bound.unit.value, bound.relation, scope)
         free: dict[str, tuple[Event, ...]] = {one.unit: () for one in self._policy.randomizers}
-        noised = {} if self._foreign else bound.smaller_and_larger(width)
-        releases = {} if self._foreign else bound.releases(width)
-        self._ledger.charge(replace(blank, releases=releases, steps={**noised, **free}))
+        noised = bound.smaller_and_larger(width)
+        self._ledger.charge(replace(blank, releases=bound.releases(width), steps={**noised, **free}))
 
     def _blank_charge(self, channel: str, unit: str, relation: str, scope: Scope) -> Charge:
         """A charge that says who spends, when and for what, but not yet how much."""
@@ -573,56 +546,28 @@ class Client:
         )
 
     def _charge_failure(self, bound: Bound, scope: Scope) -> None:
-        """Charges an upload without noise: the server learns that foreign code failed on these data.
+        """Charges an upload without noise: the server learns that an answer failed on these data.
 
         A budget cannot refuse it, since the server hears of the failure in any case.
         """
-        if self._hides_failures and bound.channel.to != REFEREE:
-            self._charge(bound, scope, 0, public=False, unavoidable=True)
+        if is_private(self._policy) and bound.channel.to != REFEREE:
+            blank = self._blank_charge(bound.channel.name, bound.unit.value, bound.relation, scope)
+            self._ledger.charge(replace(blank, computational=bound.computational), unavoidable=True)
 
-    def _computed(
-        self, bound: Bound, answer: Answer, values: dict[str, Any], layout: Layout | None
-    ) -> AnyUpload | None:
-        """What the algorithm answers, of the kind that the channel declares; None on a channel of no answers.
-
-        On a channel with a public layout, data decide neither the layout, nor the width that is charged, nor
-        whether an answer comes: tensors that do not fit become zeros, and so does an upload whose answer
-        fails. The client's own log says so.
-
-        Sums over units are the exception, and fail. Their noise hides what one unit changes; it does not hide
-        that one unit turned the parts of all others into zeros.
-        """
+    def _computed(self, bound: Bound, answer: Answer, values: dict[str, Any]) -> AnyUpload | None:
+        """What the algorithm answers, of the kind that the channel declares; None where nothing is sent."""
         channel = bound.channel
         self._coins = bound.coins(self._units(channel.unit)) if bound.samples else None
-        try:
-            with self._for_the_reader(channel), self._seen_by(channel):
-                upload = answer(self, values)
-            if channel.reveal is Reveal.NOTHING:
-                if upload is not None:
-                    raise HostileMessage(
-                        f"channel {channel.name!r} declares that nothing comes back, and something did"
-                    )
-                return None
-            bound.check(upload)
-            if isinstance(upload, ContributionSample):  # whatever the answer chose
-                upload = upload.of(self.sampled())
-            return upload if layout is None else bound.laid_out(upload, layout, self._units(channel.unit))
-        except (Exception, SystemExit):
-            if channel.reveal is Reveal.NOTHING and self._hides_failures:
-                self._forget_failure(channel, "nothing is sent, as always")
-                return None
-            # zeros between the uploads of noisy steps would show that it failed; noise on the upload hides
-            # it, if that is for all of the client's data
-            if layout is None or not bound.releases() or bound.sums_units:
-                raise
-            self._forget_failure(channel, "zeros are sent in its place")
-            return bound.zeros(layout)
-
-    def _forget_failure(self, channel: Channel, instead: str) -> None:
-        """Keeps a failure in the client's own log: what it left in the memory is undone."""
-        _LOG.exception("the answer on channel %r failed: %s", channel.name, instead)
-        if self._before is not None:
-            self._before.restore(self.memory, self.scratch)
+        with self._for_the_reader(channel), self._seen_by(channel):
+            upload = answer(self, values)
+        if channel.reveal is Reveal.NOTHING:
+            if upload is not None:
+                raise WrongType(
+                    f"channel {channel.name!r} declares that nothing comes back, and something did"
+                )
+            return None
+        bound.check(upload)
+        return upload.of(self.sampled()) if isinstance(upload, ContributionSample) else upload
 
     def _units(self, unit: Unit) -> int:
         """How many units its own data hold."""
@@ -632,16 +577,6 @@ class Client:
             Unit.EDGE: len(self.graph.y) if "pairs" in self.graph else int(self.graph.num_edges),
         }
         return counts.get(unit, int(self.graph.num_nodes or 0))
-
-    def _answering(self, channel: Channel) -> Algorithm:
-        """The algorithm as it answers on a channel.
-
-        No guarantee covers what the referee reads, so an algorithm that is not of this package gives it with
-        a copy: what the answer keeps on ``self`` is gone afterwards.
-        """
-        if self._foreign and channel.to == REFEREE:
-            return copied(self._algorithm, f"algorithm {self._algorithm.name!r}")
-        return self._algorithm
 
     def _record_contribution(self, bound: Bound, upload: Any, scope: Scope) -> None:
         """Records what it adds to a sum under masks, ciphertexts or noise: only this client knows it."""
@@ -686,7 +621,7 @@ class Client:
         scored = channel.to == REFEREE and channel.name in by_owners
         own = channel.to == REFEREE and channel.name == self._algorithm.COMBINED.name
         true_labels = scored and any(one.place == "y" for one in self._policy.randomizers)
-        if not own and not true_labels and not (self._foreign and channel.to == REFEREE):
+        if not own and not true_labels:
             yield
             return
         graph, memory, scratch = self.graph, self.memory, self.scratch
@@ -732,20 +667,17 @@ class Client:
             self.graph, self._linked = graph, None
 
     def _counts_once(self, channel: Channel) -> bool:
-        """Whether no other client counts what an upload is of; others' code may remember the rest."""
+        """Whether no other client counts what an upload is of."""
         key = "rating" if channel.unit is Unit.EDGE else HOME
-        return channel.one_holder and key in self._own and not self._foreign
+        return channel.one_holder and key in self._own
 
-    def _steps(self, channel: Channel, public: bool) -> dict[str, tuple[Event, ...]]:
+    def _steps(self, channel: Channel) -> dict[str, tuple[Event, ...]]:
         """The noisy steps that an upload is made of, where it is made of nothing else."""
         # steps are charged with the upload that shows them, and owed until that charge is written
         taken = self.training.owed() if self.training is not None and channel.trained else {}
-        taken = taken if public else {}
-        # what is computed from randomised inputs costs nothing more
-        no_cost: dict[str, tuple[Event, ...]] = {one.unit: () for one in self._policy.randomizers}
-        if not self._foreign:  # others' code may have kept what it has seen in its memory
-            no_cost |= dict.fromkeys(channel.unread, ())
-        return {**no_cost, **taken}
+        # what is computed from randomised inputs, or without a part of the data, costs nothing more
+        free = (*(one.unit for one in self._policy.randomizers), *channel.unread)
+        return {**dict.fromkeys(free, ()), **taken}
 
     def _given(self, given: wire.Tree, scope: Scope) -> tuple[dict[str, Any], str, int]:
         """The answer's values, from the server and a peer's opened offer; the offer's sender and exchange."""
@@ -788,7 +720,7 @@ class Client:
             read = bound.open_each(bound.read(bundle.replies, scope, self._party), scope)
             for name, values in read.items():
                 self._note(scope, (name,), values)
-        forms = self._declares.shows(channel.name, self.schema)
+        forms = self._algorithm.shows(channel.name, self.schema)
         if forms is not None:
             uploads = {bundle.channel: read.total} if channel.reveal is Reveal.SUM else read
             for name, values in uploads.items():
@@ -798,10 +730,9 @@ class Client:
         method: Callable[[ClientContext, Any], None] = getattr(self._algorithm, name)
         try:
             method(self, read)
-        except (Exception, SystemExit):
-            if not self._hides_failures:
-                raise
-            self._forget_failure(channel, "nothing is sent, as always")
+        except Exception:
+            self._charge_failure(bound, scope)
+            raise
         return {}
 
     def _read_sum(self, bound: Bound, bundle: Bundle, scope: Scope) -> Sum:
@@ -887,14 +818,9 @@ class Client:
 def check_graph(algorithm: Algorithm, graph: Data, name: str, policy: BoundPolicy) -> None:
     """Checks that an algorithm can train on a client's graph, which nothing has randomised yet.
 
-    An algorithm that is not of this package gets copies, since what it keeps of the graph, or writes into
-    it, could be sent later under the epsilon of randomised inputs.
-
     Raises:
         BadInput: naming what does not fit. The sentence may count the owner's data: it is for the owner.
     """
-    if has_foreign_code(algorithm):
-        algorithm, graph = copied(algorithm, f"algorithm {algorithm.name!r}"), copied(graph, "the graph")
     algorithm.check_inputs(policy.divided_inputs)
     algorithm.check_own(graph, name)
     if policy.steps:
@@ -910,52 +836,6 @@ def _check_kept(graph: Data, name: str, policy: BoundPolicy) -> None:
             check_links(graph.edge_index, int(graph.num_nodes or 0), contribution, name)
 
 
-def is_foreign(algorithm: Algorithm | type[Algorithm]) -> bool:
-    """Whether an algorithm, or a class that it is made from, was written outside of this package.
-
-    Tests hold the tensors of this package's algorithms to public names and shapes; of others nobody knows.
-    An object of this package's class is foreign too where a method was replaced on it by code from outside;
-    an audit's probes replace methods to watch them.
-    """
-    kind = algorithm if isinstance(algorithm, type) else type(algorithm)
-    own = {} if isinstance(algorithm, type) else vars(algorithm)
-    if any(
-        callable(value) and hasattr(kind, name) and not _stands_here(value) for name, value in own.items()
-    ):
-        return True
-    return not all(_is_of_this_package(one) for one in kind.__mro__ if one is not object)
-
-
-def has_foreign_code(algorithm: Algorithm) -> bool:
-    """Whether an algorithm, or the model that it trains, was written outside of this package.
-
-    A model's code reads the client's graph and may fail by it, as an algorithm's may.
-    """
-    model = algorithm.made_with().get("model")
-    return is_foreign(algorithm) or (model is not None and not _is_model_of_this_package(model))
-
-
-def _is_model_of_this_package(model: object) -> bool:
-    if isinstance(model, type):
-        return _is_of_this_package(model)
-    if not isinstance(model, torch.nn.Module):
-        return _stands_here(model)
-    kinds = {type(one) for one in model.modules()}
-    return (
-        not any(map(_has_code_of_its_own, model.modules()))
-        and _is_of_this_package(type(model))
-        and all(_is_of_this_package(kind) or kind.__module__.startswith("torch.nn.") for kind in kinds)
-    )
-
-
-def _has_code_of_its_own(module: torch.nn.Module) -> bool:
-    """Whether a method was replaced on an instance, or a hook was registered on it."""
-    return any(
-        bool(value) if key.endswith("_hooks") else callable(value) and not isinstance(value, torch.nn.Module)
-        for key, value in vars(module).items()
-    )
-
-
 def is_noised(bound: Bound, policy: BoundPolicy) -> bool:
     """Whether noise on a channel's uploads, or on the training behind them, may earn an epsilon.
 
@@ -967,19 +847,6 @@ def is_noised(bound: Bound, policy: BoundPolicy) -> bool:
 def is_private(policy: BoundPolicy) -> bool:
     """Whether any noise, or a randomised input, may earn an epsilon."""
     return any(is_noised(one, policy) for one in policy.bounds.values()) or bool(policy.randomizers)
-
-
-def _stands_here(function: object) -> bool:
-    code = getattr(getattr(function, "__func__", function), "__code__", None)
-    return code is not None and code.co_filename.startswith(os.path.dirname(__file__) + os.sep)
-
-
-def _is_of_this_package(kind: type) -> bool:
-    """By where the class stands, not only by what it says of itself."""
-    value: object = sys.modules.get(kind.__module__)
-    for part in kind.__qualname__.split("."):
-        value = getattr(value, part, None)
-    return kind.__module__.startswith("secure_fedgraph.") and value is kind
 
 
 def seeded(seed: int, name: str, round: int, purpose: str) -> torch.Generator:

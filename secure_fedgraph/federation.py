@@ -17,7 +17,7 @@ from torch_geometric.data import Data
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.backends.enlistment import algorithm_text, policy_text
 from secure_fedgraph.backends.isolated import PATIENCE, Workers
-from secure_fedgraph.client import Client, OpenedRecorder, is_foreign
+from secure_fedgraph.client import Client, OpenedRecorder
 from secure_fedgraph.crypto import KEY_BYTES, Identity
 from secure_fedgraph.errors import BadInput, check_whole, unknown_name, wrong_type
 from secure_fedgraph.evaluation import Evaluator
@@ -30,7 +30,6 @@ from secure_fedgraph.graph.data.sources import cache_folder
 from secure_fedgraph.graph.data.splits import MASKS
 from secure_fedgraph.graph.data.store import digest_of_data
 from secure_fedgraph.graph.kinds import Dataset, GraphDataset, GraphSetDataset
-from secure_fedgraph.graph.mapped import unshared
 from secure_fedgraph.graph.own.objects import brought
 from secure_fedgraph.graph.own.pairs import paired
 from secure_fedgraph.graph.own.sets import own_set
@@ -51,10 +50,8 @@ from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import BoundPolicy
 from secure_fedgraph.privacy.spending.budget import Budget
 from secure_fedgraph.privacy.spending.ledger import OF_GRAPH_SETS, OF_NODES, OF_ONE_GRAPH, Ledger
-from secure_fedgraph.protocol.upload import Layout
 from secure_fedgraph.storage.party_store import PartyStore
 
-Layouts = Mapping[str, Mapping[str, Layout]]
 """Client -> channel -> the public layout of its uploads."""
 
 _KEY = os.urandom(KEY_BYTES)
@@ -148,26 +145,22 @@ class Federation:
         witness: OpenedRecorder | None = None,
         store_folder: Path | None = None,
         after: int = -1,
-        layouts: Layouts | None = None,
     ) -> list[Client]:
         """Fresh clients for one run, each with its own graph, identity and empty memory.
 
         Identity keys come from the operating system; the roster of public keys is handed to the clients
-        here, as an operator would, and not by the server. An algorithm that is not of this package gets
-        copies of the graphs: what it writes into one would be there in every later run.
+        here, as an operator would, and not by the server.
 
         Args:
             store_folder: where each gets a folder of its own to keep its memory in.
             after: exchange numbers up to this one are refused.
-            layouts: the public layouts of uploads, by client and channel.
         """
         identities = {name: Identity.generate() for name in self.owners}
         roster = {name: identity.public for name, identity in identities.items()}
-        foreign = is_foreign(algorithm)
         return [
             Client(
                 party=Party(name, identities[name], roster),
-                graph=unshared(graph) if foreign else graph,
+                graph=graph,
                 schema=self.schema,
                 algorithm=algorithm,
                 policy=policy,
@@ -180,7 +173,6 @@ class Federation:
                 else None,
                 after=after,
                 data=digest_of_data(graph),
-                layouts=(layouts or {}).get(name),
             )
             for name, graph in self.owners.items()
         ]
@@ -209,7 +201,6 @@ class Federation:
         after: int = -1,
         budget: Budget | None = None,
         answer_within: float = PATIENCE,
-        layouts: Layouts | None = None,
     ) -> Workers:
         """The same clients, each in a process of its own that makes its own identity key.
 
@@ -236,7 +227,6 @@ class Federation:
                     **everybody,
                     "name": name,
                     "graph": graph.to_dict(),
-                    "layouts": {c: one.to_text() for c, one in (layouts or {}).get(name, {}).items()},
                     "shelf": str((store_folder / name).absolute()) if store_folder else "",
                 }
                 for name, graph in self.owners.items()

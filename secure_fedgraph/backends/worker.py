@@ -39,7 +39,6 @@ from secure_fedgraph.privacy.policy import PlaintextWarning
 from secure_fedgraph.privacy.spending.budget import Budget
 from secure_fedgraph.privacy.spending.ledger import Ledger
 from secure_fedgraph.protocol import nested, wire
-from secure_fedgraph.protocol.upload import Layout
 from secure_fedgraph.storage.party_store import PartyStore
 
 _PARENT_DEATH, _DUMPABLE = 1, 4  # prctl's PR_SET_PDEATHSIG and PR_SET_DUMPABLE
@@ -175,7 +174,6 @@ def _client(settings: dict[str, Any], identity: Identity, roster: dict[str, byte
         store=_party_store(Path(settings["shelf"]), name) if settings["shelf"] else None,
         after=settings["after"],
         data=digest_of_data(graph),
-        layouts={channel: Layout.from_text(text) for channel, text in settings["layouts"].items()},
     )
 
 

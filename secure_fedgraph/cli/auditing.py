@@ -18,7 +18,6 @@ from secure_fedgraph.cli.options import (
     names,
     read_experiment,
 )
-from secure_fedgraph.cli.own_algorithm import check_own
 from secure_fedgraph.cli.screen import Screen, plain_warnings, said_later, say_of_data, warn
 from secure_fedgraph.errors import BadInput, BrokenClaim, SecureFedGraphError
 from secure_fedgraph.experiment.compare import forget
@@ -102,7 +101,6 @@ def audit(
             experiments, policies, attacks, seeds, None, adversary, controls, effort, workers, budget,
             canaries,
         )  # fmt: skip
-        check_own(*rows)
         said = say_of_data(experiment)
         out = _folder_for_grid(flags, experiments, policies, seeds, controls, effort)
         total = len(

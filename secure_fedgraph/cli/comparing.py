@@ -23,7 +23,6 @@ from secure_fedgraph.cli.options import (
     names,
     read_experiment,
 )
-from secure_fedgraph.cli.own_algorithm import check_own
 from secure_fedgraph.cli.screen import Screen, say_of_data, warn
 from secure_fedgraph.errors import BadInput, Refused, SecureFedGraphError
 from secure_fedgraph.experiment import compare as comparison
@@ -70,7 +69,6 @@ def compare(
     out: Path = flags["out"] or default_folder(base, "compare")
     if not flags["overwrite"]:
         comparison.check_folder(out, base, chosen, seeds)
-    check_own(*compared)
     say_of_data(base)
     with Pool(workers) as pool:
         # a reference is checked where it runs: nobody asked for it by name, and its row says what is wrong

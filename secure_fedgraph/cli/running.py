@@ -18,7 +18,6 @@ from secure_fedgraph.audits.conformance.printed import check_printed
 from secure_fedgraph.cli import tables
 from secure_fedgraph.cli.budgets.planning import settled
 from secure_fedgraph.cli.options import asked_for, command_line, default_folder, read_experiment
-from secure_fedgraph.cli.own_algorithm import check_own
 from secure_fedgraph.cli.screen import Screen, plain_warnings, said_later, warn
 from secure_fedgraph.errors import BadInput, SecureFedGraphError, Terminated
 from secure_fedgraph.experiment import released
@@ -63,7 +62,6 @@ def run(experiment_file: Path | None, policy: str | None, **flags: Any) -> None:
     check_intent(asked_for(experiment_file, flags), [asked])
     experiment = asked.with_default_budget()
     note = chosen if experiment is asked else NO_NOISE_GIVEN
-    check_own(experiment)
     if flags["overwrite"]:
         dropped = "" if flags["out"] is None else dropped_charges(flags["out"], experiment.ledger)
         with said_later():

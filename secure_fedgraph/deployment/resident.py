@@ -19,7 +19,7 @@ from secure_fedgraph import files
 from secure_fedgraph.algorithm import TESTED
 from secure_fedgraph.backends.failures import failure_body
 from secure_fedgraph.backends.worker import LABEL
-from secure_fedgraph.client import Client, is_foreign
+from secure_fedgraph.client import Client
 from secure_fedgraph.deployment.charge_report import signed_report
 from secure_fedgraph.deployment.greeting import check_digest, greeted
 from secure_fedgraph.deployment.letters import (
@@ -38,7 +38,7 @@ from secure_fedgraph.deployment.silo_folder import LEDGER, MEMORY, MODEL, SCORES
 from secure_fedgraph.deployment.terms import Terms
 from secure_fedgraph.errors import BadInput, HostileMessage, Refused, SecureFedGraphError, WrongType
 from secure_fedgraph.graph.data.store import digest_of_data
-from secure_fedgraph.graph.mapped import check_unchanged, unshared
+from secure_fedgraph.graph.mapped import check_unchanged
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.graph.silos.aligned import AlignedTable, digest_of_training_rows
 from secure_fedgraph.privacy.party import Party
@@ -253,7 +253,7 @@ class Resident:
         path = folder / LEDGER
         return Client(
             party=Party(self.name, self._keys.identity, self._terms.approved.federation.roster),
-            graph=unshared(graph) if is_foreign(prepared.algorithm) else graph,
+            graph=graph,
             schema=prepared.federation.schema,
             algorithm=prepared.algorithm,
             policy=prepared.bound,

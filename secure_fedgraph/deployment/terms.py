@@ -10,7 +10,6 @@ from pydantic import Field
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithms.plugins import is_own
-from secure_fedgraph.client import has_foreign_code, is_noised
 from secure_fedgraph.deployment.federation_file import Approved
 from secure_fedgraph.errors import BadInput, Refused
 from secure_fedgraph.evaluation import Evaluator
@@ -163,13 +162,6 @@ def terms_in(approved: Approved, test_set: TestSet | None = None) -> Terms:
     if prepared.algorithm.pools:
         raise BadInput(
             f"{experiment.algorithm} pools all data in one place, and silos keep theirs: use another"
-        )
-    noised = any(is_noised(bound, prepared.bound) for bound in prepared.bound.bounds.values())
-    if noised and has_foreign_code(prepared.algorithm):
-        raise Refused(
-            f"{experiment.algorithm} is not of this package, and noise covers its uploads only in a layout "
-            "that a "
-            "rehearsal on stand-ins of all data fixed: over machines use it without noise"
         )
     return Terms(approved, experiment, prepared)
 

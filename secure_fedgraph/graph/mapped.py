@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import faulthandler
 import os
 import stat
@@ -15,7 +14,6 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
-from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
 
@@ -85,21 +83,6 @@ def map_features(path: Path, who: str) -> Tensor:
 def is_mapped(x: object) -> bool:
     """Whether a tensor lies on a mapped file; a copy of it does not."""
     return isinstance(x, Tensor) and x in _MAPS
-
-
-def unshared(graph: Data) -> Data:
-    """A copy of a graph, for code that may write into it: features on a mapped file are mapped once more.
-
-    A page of such a file that the code writes to becomes its own, and the others are read by both.
-
-    Raises:
-        BadInput: where the file can no longer be mapped.
-    """
-    x = graph.get("x")
-    if not isinstance(x, Tensor) or (kept := _MAPS.get(x)) is None:
-        return copy.deepcopy(graph)
-    check_unchanged(x)
-    return copy.deepcopy(graph, {id(x): map_features(kept.path, "features")})
 
 
 def check_unchanged(x: object) -> None:

@@ -21,7 +21,7 @@ from secure_fedgraph.privacy.linked_sums import linked_sums
 from secure_fedgraph.privacy.moments import moment_sums
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.pooling import pooled, sampled_sum
-from secure_fedgraph.privacy.pooling_trees import check_table, tree_sums
+from secure_fedgraph.privacy.pooling_trees import tree_sums
 from secure_fedgraph.protocol.channel import (
     Channel,
     Reveal,
@@ -219,32 +219,6 @@ class Bound:
     def sums_units(self) -> bool:
         """Whether an upload adds up parts of units, which are less than all of a client's data."""
         return self.channel.unit_contribution is not None
-
-    def laid_out(self, upload: AnyUpload, layout: Layout, units: int) -> AnyUpload:
-        """An answer in a public layout and within the channel's declaration.
-
-        Tensors that do not fit become zeros. Nothing is refused, so neither the width that is charged nor
-        whether an answer comes depends on the data. Sums over units are the exception, and are refused: their
-        noise does not hide that one unit turned the parts of all others into zeros.
-
-        Args:
-            units: how many the client holds. Sums over units leave out the parts of further ones.
-
-        Raises:
-            WrongType: for sums over units in another layout.
-            BadInput: for a table of trees that breaks its declaration.
-        """
-        if isinstance(upload, Upload):
-            return upload.laid_out(layout, self.channel.unit)
-        fitted = upload.of_the_first(units).laid_out(layout, self.channel.unit)
-        if isinstance(fitted, ContributionTrees):
-            assert isinstance(self.channel.unit_contribution, UnitContributionTrees)
-            check_table(fitted.packed(self.channel.unit)[2], self.channel.unit_contribution)
-        return fitted
-
-    def zeros(self, layout: Layout) -> Upload:
-        """An upload of zeros in a public layout."""
-        return Upload({}).laid_out(layout, self.channel.unit)
 
     def smaller_and_larger(self, width: int) -> dict[str, tuple[Event, ...]]:
         """What sums that stay in the client cost other units than theirs; nothing on every other channel.

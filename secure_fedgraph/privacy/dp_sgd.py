@@ -147,14 +147,11 @@ class Training:
     Args:
         how: its policy's.
         relation: the neighbouring relation.
-        hides_failures: whether a record whose gradient fails adds nothing, so that nobody sees it: models
-            that are not of this package may fail by data.
     """
 
-    def __init__(self, how: PrivateSteps, relation: str, hides_failures: bool = False) -> None:
+    def __init__(self, how: PrivateSteps, relation: str) -> None:
         self.how = how
         self.relation = relation
-        self.hides_failures = hides_failures
         self._unpaid: list[Event] = []
         self._trained = False
 
@@ -193,7 +190,7 @@ class Training:
             before = [parameter.detach().clone() for parameter in parameters.values()]
             for batch in torch.split(chosen, max(1, CHUNK // width)):
                 if len(batch):
-                    total += self._clipped_sum(gradients, batch, parameters, step)
+                    total += _whole_steps(gradients(batch), parameters, how.clip, step)
             with torch.no_grad():  # a model of somebody else's may have written into them
                 for parameter, value in zip(parameters.values(), before, strict=True):
                     parameter.copy_(value)
@@ -202,29 +199,6 @@ class Training:
                 penalty()
             _assign(parameters, total * (step / expected))
             optimizer.step()
-
-    def _clipped_sum(
-        self,
-        gradients: Callable[[torch.Tensor], Mapping[str, Gradient]],
-        batch: torch.Tensor,
-        parameters: Mapping[str, torch.nn.Parameter],
-        grid: float,
-    ) -> np.ndarray | int:
-        """Of one batch; where somebody else's model fails by data, without the records that it fails on.
-
-        What fails is computed again one record at a time: a record that took the others' gradients with it
-        would move the sum by more than its own.
-        """
-        try:
-            return _whole_steps(gradients(batch), parameters, self.how.clip, grid)
-        except (Exception, SystemExit):
-            if not self.hides_failures:
-                raise
-            if len(batch) > 1:
-                every = torch.split(batch, 1)
-                return sum(self._clipped_sum(gradients, one, parameters, grid) for one in every)
-            _LOG.exception("a model failed on a record of noisy steps: the record adds nothing")
-            return 0
 
     def owed(self) -> dict[str, tuple[Event, ...]]:
         """The steps that no charge has paid yet, by unit; no entry where the client never trained so."""

@@ -160,14 +160,6 @@ class Upload:
         _check_text(layout)
         return layout, tensors
 
-    def laid_out(self, layout: Layout, unit: Unit) -> Upload:
-        """This upload in a public layout: tensors of other names or shapes are left out, and are zeros there.
-
-        Nothing is refused: who sees that a client refuses would learn what its tensors were.
-        """
-        rows = (layout.rows,) if unit is not Unit.CLIENT else ()
-        return Upload(_fitted(self.values, {name: (*rows, *shape) for name, shape in layout.fields}))
-
 
 @dataclass(frozen=True)
 class ContributionRows:
@@ -195,10 +187,6 @@ class ContributionRows:
         """As :meth:`Upload.check_types`."""
         _check_plain(self.values, self.places)
 
-    def of_the_first(self, units: int) -> ContributionRows:
-        """Without the parts of what stands behind so many units."""
-        return ContributionRows({n: v[:units] for n, v in self.values.items()}, self.places[:units])
-
     def packed(self, unit: Unit) -> tuple[Layout, np.ndarray, np.ndarray]:
         """The layout of the sums, the parts ``[units, width]`` (float32), and the places as booleans."""
         layout, matrix = Upload(self.values).packed(unit)
@@ -208,18 +196,6 @@ class ContributionRows:
                 f"one row a {unit.value}"
             )
         return replace(layout, rows=self.places.shape[1]), matrix, self.places.bool().cpu().numpy()
-
-    def laid_out(self, layout: Layout, unit: Unit) -> ContributionRows:
-        """These parts in a public layout.
-
-        Raises:
-            WrongType: where they have another one. Zeros in their place, as :meth:`Upload.laid_out` has them,
-                would let one unit decide on all others' parts.
-        """
-        units = self.places.shape[0] if self.places.dim() else 0
-        if not _is_dense(self.places, (units, layout.rows)):
-            raise WrongType(f"places {list(self.places.shape)}, and the sums have {layout.rows} rows")
-        return ContributionRows(_in_layout(self.values, layout, units), self.places)
 
 
 @dataclass(frozen=True)
@@ -248,10 +224,6 @@ class ContributionTrees:
         """As :meth:`Upload.check_types`."""
         _check_plain(self.values, self.places)
 
-    def of_the_first(self, units: int) -> ContributionTrees:
-        """Without the rows of what stands behind so many units. A table that names them is no valid one."""
-        return ContributionTrees({n: v[:units] for n, v in self.values.items()}, self.places)
-
     def packed(self, unit: Unit) -> tuple[Layout, np.ndarray, np.ndarray]:
         """The layout of the sums, the units' rows ``[units, width]`` (float32), and the places."""
         layout, matrix = Upload(self.values).packed(unit)
@@ -264,13 +236,6 @@ class ContributionTrees:
             raise BadInput(f"an upload of trees of {len(matrix)} {unit.value}s names others")
         rows = places.shape[0] * places.shape[2]
         return replace(layout, rows=rows), matrix, places.to(torch.int64).cpu().numpy()
-
-    def laid_out(self, layout: Layout, unit: Unit) -> ContributionTrees:
-        """As :meth:`ContributionRows.laid_out`; the channel says how many rows there are."""
-        if unlike_real_numbers(self.places):
-            raise WrongType(f"places are {unlike_real_numbers(self.places)}")
-        units = max((len(value) for value in self.values.values() if value.dim()), default=0)
-        return ContributionTrees(_in_layout(self.values, layout, units), self.places)
 
 
 SECOND, CLASSES = "second", "classes"
@@ -304,11 +269,6 @@ class ContributionMoments:
         """As :meth:`Upload.check_types`."""
         _check_plain({}, self.records, self.targets, *(() if self.ends is None else (self.ends,)))
 
-    def of_the_first(self, units: int) -> ContributionMoments:
-        """Without the records of what stands behind so many units."""
-        ends = None if self.ends is None else self.ends[:units]
-        return ContributionMoments(self.records[:units], self.targets[:units], ends)
-
     def packed(self, unit: Unit, second: bool) -> tuple[Layout, np.ndarray, np.ndarray]:
         """The layout of the sums, the records and the targets (float32).
 
@@ -326,18 +286,6 @@ class ContributionMoments:
         _, wanted = Upload({"targets": self.targets}).packed(unit)
         triangle = ((SECOND, (width * (width + 1) // 2,)),) if second else ()
         return Layout((*triangle, (CLASSES, (width, targets)))), records, wanted
-
-    def laid_out(self, layout: Layout, unit: Unit) -> ContributionMoments:
-        """As :meth:`ContributionRows.laid_out`."""
-        shape = dict(layout.fields).get(CLASSES, ())
-        width, targets = shape if len(shape) == 2 else (0, 0)
-        units = self.records.shape[0] if self.records.dim() else 0
-        if not _is_dense(self.records, (units, width)) or not _is_dense(self.targets, (units, targets)):
-            raise WrongType(
-                f"records {list(self.records.shape)} and targets {list(self.targets.shape)}, and the public "
-                f"moments are of {width} and {targets} columns"
-            )
-        return self
 
 
 @dataclass(frozen=True)
@@ -363,10 +311,6 @@ class ContributionSample:
     def check_types(self) -> None:
         """As :meth:`Upload.check_types`."""
         _check_plain(self.values, self.units)
-
-    def of_the_first(self, units: int) -> ContributionSample:
-        """Without the parts of units of larger numbers."""
-        return self.of(torch.arange(units))
 
     def of(self, units: torch.Tensor) -> ContributionSample:
         """The parts of these units, the first of each.
@@ -401,11 +345,6 @@ class ContributionSample:
             )
         return replace(layout, rows=1), matrix
 
-    def laid_out(self, layout: Layout, unit: Unit) -> ContributionSample:
-        """As :meth:`ContributionRows.laid_out`."""
-        rows = self.units.shape[0] if self.units.dim() else 0
-        return ContributionSample(_in_layout(self.values, layout, rows), self.units)
-
 
 @dataclass(frozen=True)
 class ContributionLinks:
@@ -431,10 +370,6 @@ class ContributionLinks:
         """As :meth:`Upload.check_types`."""
         _check_plain(self.values, self.links)
 
-    def of_the_first(self, units: int) -> ContributionLinks:
-        """Without the parts of what stands behind so many nodes. Links that name them are no valid ones."""
-        return ContributionLinks({n: v[:units] for n, v in self.values.items()}, self.links)
-
     def packed(self, unit: Unit) -> tuple[Layout, np.ndarray, torch.Tensor]:
         """The layout of the sums, the parts ``[nodes, width]`` (float32), and links, each once."""
         layout, matrix = Upload(self.values).packed(unit)
@@ -444,14 +379,6 @@ class ContributionLinks:
         if links.numel() and (int(links.min()) < 0 or int(links.max()) >= len(matrix)):
             raise BadInput(f"links of {len(matrix)} {unit.value}s name others")
         return layout, matrix, each_once(links)
-
-    def laid_out(self, layout: Layout, unit: Unit) -> ContributionLinks:
-        """As :meth:`ContributionRows.laid_out`; links have to be pairs of these nodes."""
-        if unlike_real_numbers(self.links):
-            raise WrongType(f"links are {unlike_real_numbers(self.links)}")
-        laid_out = ContributionLinks(_in_layout(self.values, layout, layout.rows), self.links)
-        laid_out.packed(unit)
-        return laid_out
 
 
 def each_once(links: torch.Tensor) -> torch.Tensor:
@@ -509,37 +436,6 @@ def _warn_of(name: str) -> None:
         "lower the learning rate",
         name,
     )
-
-
-def _in_layout(values: Mapping[str, torch.Tensor], layout: Layout, rows: int) -> dict[str, torch.Tensor]:
-    """The tensors in the layout's order, so many rows each.
-
-    Raises:
-        WrongType: for tensors of other names or shapes.
-    """
-    shapes = {name: (rows, *shape) for name, shape in layout.fields}
-    misfits = [name for name, shape in shapes.items() if not _is_dense(values.get(name), shape)]
-    if misfits or values.keys() != shapes.keys():
-        raise WrongType(
-            f"parts of units with other tensors than on stand-ins, which gave {sorted(shapes)[:4]}: "
-            f"{len(misfits)} of {len(shapes)} are missing or of other shapes"
-        )
-    return {name: values[name] for name in shapes}
-
-
-def _fitted(
-    values: Mapping[str, torch.Tensor], shapes: Mapping[str, tuple[int, ...]]
-) -> dict[str, torch.Tensor]:
-    """The tensors of these names and shapes, in this order; zeros for those that are not there."""
-    fits = {name for name, shape in shapes.items() if _is_dense(values.get(name), shape)}
-    if fits != shapes.keys() or fits != values.keys():
-        _LOG.warning(
-            "an upload has tensors of other names or shapes than the public ones, or lacks some: under noise "
-            "only %d of %d public tensors are sent, the others as zeros",
-            len(fits),
-            len(shapes),
-        )
-    return {name: values[name] if name in fits else torch.zeros(shape) for name, shape in shapes.items()}
 
 
 def _check_plain(values: Mapping[str, torch.Tensor], *more: torch.Tensor) -> None:

@@ -9,7 +9,6 @@ from secure_fedgraph.federation import Federation
 from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.running.options import Named, run_options
 from secure_fedgraph.running.preparation import Prepared, prepare
-from secure_fedgraph.running.rehearsal import with_layouts
 from secure_fedgraph.running.returned import as_state
 from secure_fedgraph.running.run import Run
 from secure_fedgraph.running.session import Session
@@ -25,8 +24,6 @@ def train(
 
     Guarantees:
         - every channel is bound before round 1, or nothing is sent at all;
-        - under noise the names and shapes of the tensors of an algorithm that is not of this package are
-          those that it sends in a rehearsal on stand-ins (:mod:`~secure_fedgraph.running.rehearsal`);
         - clients are reached as message bytes through their one door;
         - a run that was killed and resumed ends with the same weights as a run that was never killed, if no
           noise is drawn and no upload is valued under encryption (CKKS adds noise of its own, which fresh
@@ -67,7 +64,6 @@ def played(prepared: Prepared) -> Run:
     Raises:
         Refused, BudgetExhausted: as :func:`train`.
     """
-    prepared = with_layouts(prepared)
     with Session(prepared) as session:
         state, history = session.start()
         for number in session.to_do:

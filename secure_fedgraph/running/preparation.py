@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import warnings
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from secure_fedgraph.algorithm import Algorithm
-from secure_fedgraph.client import is_foreign, is_private
+from secure_fedgraph.client import is_private
 from secure_fedgraph.errors import BadInput, SecureFedGraphError, wrong_type
-from secure_fedgraph.federation import Federation, Layouts
+from secure_fedgraph.federation import Federation
 from secure_fedgraph.forms import FormWarning, fit, said
 from secure_fedgraph.graph.data.own_graph import DataWarning
 from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
@@ -40,14 +40,12 @@ class Prepared:
         federation: pooled where the algorithm pools.
         bound: every channel's protection.
         options: as given.
-        layouts: the public layouts of uploads, by client and channel, where clients are to keep to them.
     """
 
     algorithm: Algorithm
     federation: Federation
     bound: BoundPolicy
     options: RunOptions
-    layouts: Layouts = field(default_factory=dict)
 
     @property
     def evaluation(self) -> str:
@@ -122,7 +120,8 @@ def prepare(
         Refused, BadInput: as :func:`~secure_fedgraph.running.loop.train`.
     """
     _check_subjects(algorithm, federation)
-    if is_foreign(algorithm):
+    own = not type(algorithm).__module__.startswith("secure_fedgraph.")
+    if own:
         check_made(algorithm)
     algorithm = algorithm.on(options.device).for_data(federation.schema)
     by_name = policy if isinstance(policy, str) and options.budget and takes_multiplier(policy) else None
@@ -131,7 +130,7 @@ def prepare(
         federation = federation.pooled()
     evaluation = options.evaluation or federation.evaluation
     federation.check(algorithm, evaluation)
-    if is_foreign(algorithm):
+    if own:
         check_declared(algorithm, federation.schema, options.seed)
     if evaluation == "at_home" and options.evaluate_every > 1:
         raise BadInput(

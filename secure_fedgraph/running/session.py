@@ -12,7 +12,6 @@ from typing import Any, Self
 from secure_fedgraph.algorithm import State
 from secure_fedgraph.backends.in_process import InProcess
 from secure_fedgraph.backends.isolated import Workers
-from secure_fedgraph.client import is_foreign
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.evaluation import in_band
 from secure_fedgraph.graph.mapped import check_unchanged
@@ -150,8 +149,6 @@ class Session:
             examined = copied(algorithm, f"algorithm {algorithm.name!r}")
             state = copied(state, f"the state of {algorithm.name!r}")
             referee = federation.referee
-            if is_foreign(algorithm):  # the test inputs share memory with the owners' graphs
-                referee = copied(referee, "the referee's test data")
             scores = referee.evaluate(examined, state, referee_round, federation.schema, final)
             if round.number == self.prepared.last and algorithm.COMBINED.name in self.prepared.bound.bounds:
                 scores |= referee.personal(examined, state, referee_round, federation.schema)
@@ -275,7 +272,6 @@ class Session:
                 self._after,
                 options.budget,
                 options.answer_within,
-                prepared.layouts,
             )
         witness = self.transcript.record_opened
         clients = prepared.federation.make_clients(
@@ -287,7 +283,6 @@ class Session:
             witness,
             kept,
             self._after,
-            prepared.layouts,
         )
         return InProcess(clients, self._ledger.exchange)
 

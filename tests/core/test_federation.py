@@ -278,31 +278,3 @@ def test_a_node_table_of_an_owner_sees_no_neighbour_of_another(federation: sfg.F
     assert updates[0].clients == updates[1].clients == (first,)
     for name, value in updates[0].values.items():
         assert (value == updates[1].values[name]).all()
-
-
-def in_place(graph: Data) -> None:
-    graph.x.zero_()
-
-
-def replaced(graph: Data) -> None:
-    graph.y = torch.zeros_like(graph.y)
-
-
-@pytest.mark.parametrize("write", [in_place, replaced])
-def test_what_an_own_answer_writes_into_its_graph_no_later_run_sees(write: Any) -> None:
-    class Writes(sfg.FedAvg):
-        name = "writes"
-
-        @sfg.FedAvg.UPDATE.answer
-        def update(self, client: Any, given: Any) -> Any:
-            write(client.graph)
-            return super().update(client, given)
-
-    federation = sfg.federate(graph(), clients=3, partition="random", seed=4)
-    before = {name: owner.clone() for name, owner in federation.owners.items()}
-    sfg.train(Writes(hidden=(4,), fanout=(2,)), federation, "plaintext", rounds=1)
-    assert all(
-        torch.equal(owner[key], before[name][key])
-        for name, owner in federation.owners.items()
-        for key in ("x", "y")
-    )

@@ -144,16 +144,12 @@ def session(
     width: int = 5,
     algorithm: Algorithm | None = None,
     ledger: Ledger | None = None,
-    layouts: Mapping[str, Layout] | None = None,
 ) -> Session:
-    """Clients whose vectors are seeded and within [-1, 1]; ``layouts``: of an algorithm's own uploads."""
+    """Clients whose vectors are seeded and within [-1, 1]."""
     parties = people(names)
     bound = policy.bind(channels, names)
     ledger = ledger or Ledger()
     algorithm = algorithm or Toy()
-    public = dict.fromkeys((c.name for c in channels), Layout((("w", (width,)),)))
-    if layouts is None:
-        layouts = public if isinstance(algorithm, Toy) else {}
     clients = {
         name: Client(
             party,
@@ -164,7 +160,6 @@ def session(
             RUN,
             ledger,
             seed=0,
-            layouts=layouts,
         )
         for name, party in parties.items()
     }

@@ -25,7 +25,7 @@ from secure_fedgraph.protocol import (
     UnitContributionMoments,
     Upload,
 )
-from secure_fedgraph.protocol.upload import Layout, moments_of
+from secure_fedgraph.protocol.upload import moments_of
 
 TOUCHES = UnitContributionMoments(targets=0.5, records=16, second=True)
 CHANNEL = Channel("moments", Reveal.SUM, Unit.NODE, unit_contribution=TOUCHES)
@@ -167,17 +167,6 @@ def test_another_kind_of_answer_is_refused() -> None:
     bound = local_dp(1.0, 1.0).bind([CHANNEL], NAMES)["moments"]
     with pytest.raises(TypeError, match="ContributionMoments"):
         bound.check(Upload({"second": torch.zeros(1, 10)}))
-
-
-def test_in_a_public_layout_other_widths_are_refused() -> None:
-    bound = local_dp(1.0, 1.0).bind([CHANNEL], NAMES)["moments"]
-    layout = Layout((("second", (10,)), ("classes", (4, 3))))
-    kept = bound.laid_out(parts(4), layout, RECORDS)
-    assert isinstance(kept, ContributionMoments) and len(kept.records) == RECORDS
-    wide = ContributionMoments(torch.ones(2, 9), torch.ones(2, 3))
-    with pytest.raises(BadInput, match="9"):
-        bound.laid_out(wide, layout, RECORDS)
-    assert len(bound.laid_out(parts(4), layout, 2).records) == 2  # further ones than the client has
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,6 @@ from secure_fedgraph.protocol import (
     UnitContributionSampled,
     Upload,
 )
-from secure_fedgraph.protocol.upload import Layout
 
 TAKEN = UnitContributionSampled(0.5, rate=0.25, records=64)
 CHANNEL = Channel("gradient", Reveal.SUM, Unit.NODE, unit_contribution=TAKEN)
@@ -62,7 +61,6 @@ def test_parts_of_other_units_are_left_out_and_one_unit_has_one_part() -> None:
     kept = one.of(torch.tensor([2, 7, 8]))
     assert kept.units.tolist() == [7, 2]
     assert torch.equal(kept.values["a"], torch.eye(5)[:2])
-    assert one.of_the_first(8).units.tolist() == [7, 2]
 
 
 @pytest.mark.parametrize(
@@ -133,18 +131,8 @@ def test_shares_cost_what_their_sum_costs() -> None:
     assert not any(isinstance(one, GaussianRelease) for one in events)
 
 
-def test_parts_in_another_layout_than_the_public_one_are_refused() -> None:
+def test_a_channel_of_samples_takes_nothing_else() -> None:
     bound = local_dp(9.0, 1.0).bind([CHANNEL], NAMES)["gradient"]
-    layout = Layout((("a", (3, 2)), ("b", ())))
-    fits = ContributionSample({"b": torch.ones(2), "a": torch.ones(2, 3, 2)}, torch.arange(2))
-    assert sampled_sum(bound.laid_out(fits, layout, UNITS), TAKEN, Unit.NODE)[0] == layout
-    for other in (
-        {"c": torch.ones(2, 3)},
-        {"a": torch.ones(2, 3, 2)},
-        {"a": torch.ones(2, 3), "b": torch.ones(2)},
-    ):
-        with pytest.raises(BadInput):
-            bound.laid_out(ContributionSample(other, torch.arange(2)), layout, UNITS)
     with pytest.raises(TypeError, match="ContributionSample"):
         bound.check(Upload({"a": torch.zeros(1)}))
 

@@ -102,7 +102,7 @@ def test_a_refused_charge_is_still_owed_when_the_server_asks_again(tmp_path: Pat
 def test_a_charge_that_failed_is_still_owed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     peer = Peer(tmp_path, None)
 
-    def full(charge: Charge, unavoidable: bool) -> None:
+    def full(charge: Charge, unavoidable: bool = False) -> None:
         raise OSError(28, "No space left on device")
 
     for round in range(1, 9):

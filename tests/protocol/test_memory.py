@@ -9,7 +9,7 @@ from secure_fedgraph.protocol.memory import Before
 
 def test_keys_that_are_no_text_go_back_too() -> None:
     memory: dict[Any, Any] = {"model": 1, 3: 2}
-    before = Before(memory, {}, deep=False)
+    before = Before(memory, {})
     memory[3], memory[None] = 5, 6
     before.restore(memory, {})
     assert memory == {"model": 1, 3: 2}

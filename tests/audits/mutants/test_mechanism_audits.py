@@ -43,7 +43,7 @@ from secure_fedgraph.protocol.channel import (
     UnitContributionSampled,
 )
 from secure_fedgraph.protocol.guarantee import Reader, Unit
-from secure_fedgraph.protocol.upload import ContributionRows, Layout
+from secure_fedgraph.protocol.upload import ContributionRows
 
 DELTA, EPSILON, NORM = 1e-5, 4.0, 1.5
 MULTIPLIER = float(dp.get_sigma_gaussian(EPSILON, DELTA))
@@ -213,8 +213,7 @@ def test_the_claim_is_the_ledgers():
         (central_dp(NORM, 1.3), UPDATE, Upload({"w": torch.ones(3)})),
         (local_dp(NORM, 1.3, "replace"), SUMS, ContributionRows({"w": torch.ones(2, 3)}, torch.ones(2, 4))),
     ):
-        layouts = {channel.name: Layout((("w", (3,)),), rows=4 if channel is SUMS else 1)}
-        made = session(policy, (channel,), algorithm=_answering(channel, upload), layouts=layouts).set_up()
+        made = session(policy, (channel,), algorithm=_answering(channel, upload)).set_up()
         for client in made.clients.values():  # of two nodes
             client.graph = client._own = Data(
                 x=torch.zeros(2, 1), edge_index=torch.zeros(2, 0, dtype=torch.long)

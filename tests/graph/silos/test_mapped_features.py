@@ -20,7 +20,7 @@ import secure_fedgraph as sfg
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.data import checks
 from secure_fedgraph.graph.data.synthetic import citation
-from secure_fedgraph.graph.mapped import check_unchanged, is_mapped, map_features, unshared
+from secure_fedgraph.graph.mapped import check_unchanged, is_mapped, map_features
 from secure_fedgraph.graph.silos.reading import digest_of_places, read_silo, state_of
 
 NODES, FEATURES = 90, 16
@@ -52,16 +52,6 @@ def test_a_run_on_mapped_features_is_the_run_on_features_in_memory(tmp_path: Pat
             assert all(is_mapped(one.x) == (owners is mapped) for one in federation.owners.values())
         assert runs[0].accuracy == runs[1].accuracy
         assert all(torch.equal(value, runs[1].state[key]) for key, value in runs[0].state.items())
-
-
-def test_a_copy_for_code_that_may_write_is_mapped_once_more(tmp_path: Path) -> None:
-    data = read_silo("a", str(folder_of(tmp_path / "a", graph(0))))
-    assert isinstance(data, Data)
-    before = data.x.clone()
-    copied = unshared(data)
-    assert is_mapped(copied.x) and torch.equal(copied.x, before)
-    copied.x.zero_()
-    assert torch.equal(data.x, before) and np.array_equal(np.load(tmp_path / "a" / "features.npy"), before)
 
 
 @pytest.mark.filterwarnings("ignore:no schema was given")

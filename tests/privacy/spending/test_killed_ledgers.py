@@ -130,7 +130,7 @@ def test_a_ledger_that_charges_behind_the_reply_is_caught(federation, tmp_path, 
     """The control: written after the reply, and not before, charges are missing where a kill came between."""
     written = Ledger.charge
     late: list[tuple[Ledger, object]] = []
-    monkeypatch.setattr(Ledger, "charge", lambda self, charge, _: late.append((self, charge)))
+    monkeypatch.setattr(Ledger, "charge", lambda self, charge, *_: late.append((self, charge)))
     through = Client.handle
 
     def behind(self: Client, raw: bytes) -> bytes:

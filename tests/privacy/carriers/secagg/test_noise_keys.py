@@ -15,7 +15,7 @@ from secure_fedgraph.policies import distributed_dp, masked
 from secure_fedgraph.privacy.bound import Sum
 from secure_fedgraph.privacy.carriers.secagg import client
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
-from secure_fedgraph.protocol import Layout, Message, wire
+from secure_fedgraph.protocol import Message, wire
 from secure_fedgraph.protocol.message import ANSWER
 
 TEN = tuple(f"c{i}" for i in range(10))
@@ -26,12 +26,11 @@ Spoil = Callable[[wire.Tree], wire.Tree]
 def federation(
     names: tuple[str, ...] = TEN,
     width: int = WIDTH,
-    layouts: Mapping[str, Layout] | None = None,
     **settings: Any,
 ) -> Session:
     """Clients whose uploads are zeros, so that a sum is its noise."""
     policy = distributed_dp(1.0, MULTIPLIER, **settings)
-    made = session(policy, names=names, width=width, layouts=layouts).set_up()
+    made = session(policy, names=names, width=width).set_up()
     for one in made.clients.values():
         one.memory["w"] = torch.zeros(width)
     return made
@@ -113,7 +112,7 @@ class TestWhatIsLeft:
 
     @pytest.mark.parametrize("bits", [16, 20, 32])
     def test_the_values_are_as_they_were(self, bits):
-        made = federation(width=5, layouts={}, bits=bits)
+        made = federation(width=5, bits=bits)
         for one in made.clients.values():
             one.memory["w"] = torch.tensor([0.5, -0.5, 0.25, 0.0, 0.125])
         seen = np.array([reduced(made).total["w"].numpy() for _ in range(30)])
