@@ -193,5 +193,6 @@ def test_the_command_says_the_form_in_its_first_line(policy: str) -> None:
 
 def test_mending_is_refused_where_nobody_makes_personal_models() -> None:
     federation = sfg.federate("synthetic-citation", clients=2, seed=0, nodes=60, features=8)
+    noised = sfg.policies.distributed_dp(1.0, 1.0)
     with pytest.raises(BadInput, match=r"training\.mend = 'at_home'.*'at_home'"):
-        sfg.train(FedSageSteps(mend="at_home"), federation, "distributed_dp", rounds=1, evaluation="at_home")
+        sfg.train(FedSageSteps(mend="at_home"), federation, noised, rounds=1, evaluation="at_home")
