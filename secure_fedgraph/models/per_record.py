@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import copy
-import functools
 import random
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
-from torch.nn.modules import module
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
@@ -25,8 +22,6 @@ from secure_fedgraph.models.gnn import GraphSage, SageLayer
 from secure_fedgraph.models.molecules import GraphConvolution, GraphNet
 from secure_fedgraph.models.targets import Loss, cross_entropy
 
-Parts = dict[type[nn.Module], Callable[[Any], dict[str, type[nn.Module]]]]
-"""Networks of this package -> the name and kind of every part of one as its class makes it."""
 Gradients = dict[str, Tensor]
 """Parameter name -> one gradient a record, ``[records, ...]``."""
 Factors = tuple[Tensor, Tensor]
@@ -99,10 +94,10 @@ def tree_gradients(
             of many rows.
     """
     check_model(model, whole=False)
-    if _is_plain(model, TREE_NETWORKS):
+    if _is_known(model, TREE_PARTS):
         factors = tree_factors(model, x, trees, answers, loss_of_each)
         return {name: g if isinstance(g, Tensor) else _multiplied(*g) for name, g in factors.items()}
-    rooted, paths = _Rooted(copy.deepcopy(model)), _paths(model)
+    rooted, paths = _Rooted(model), _paths(model)
     parameters = {name: p.detach() for name, p in model.named_parameters()}
 
     def loss(params: Any, values: Tensor, filled: Tensor, answer: Tensor) -> Tensor:
@@ -112,10 +107,9 @@ def tree_gradients(
 
     present = trees >= 0
     values = x[trees.clamp(min=0)] * present.unsqueeze(-1)
-    with _restored_modes():
-        gradients: Gradients = vmap(grad(loss), in_dims=(None, 0, 0, 0), chunk_size=CHUNK)(
-            parameters, values, present, answers
-        )
+    gradients: Gradients = vmap(grad(loss), in_dims=(None, 0, 0, 0), chunk_size=CHUNK)(
+        parameters, values, present, answers
+    )
     return gradients
 
 
@@ -140,11 +134,11 @@ def tree_factors(
     """As :func:`tree_gradients`; those of a GraphSAGE's first weights are not multiplied out.
 
     Where features are bags of words, most columns of a tree's gradient are zero, and factors stay small.
-    All trees go through an untouched GraphSAGE together, since none of its layers mixes them. Another model
-    may mix them, and so may a part or a hook of somebody's own: there each tree goes through alone.
+    All trees go through this package's GraphSAGE together, since none of its layers mixes them. Another model
+    may mix them: there each tree goes through alone.
     """
     check_model(model, whole=False)
-    if not _is_plain(model, TREE_NETWORKS):
+    if not _is_known(model, TREE_PARTS):
         return {**tree_gradients(model, x, trees, answers, loss_of_each)}
     present = trees >= 0
     values = x[trees.clamp(min=0)]
@@ -188,81 +182,22 @@ def tree_factors(
     return {name: found[name] for name, _ in model.named_parameters()}
 
 
-def _is_plain(model: nn.Module, known: Parts) -> bool:
-    """Whether it is a known network as its class makes it, all of whose parameters are linear.
+TREE_PARTS = frozenset({GraphSage, SageLayer, nn.ModuleList, nn.Linear})
+GRAPH_PARTS = frozenset(
+    {Gin, GinLayer, GraphNet, GraphConvolution, nn.ModuleList, nn.Sequential, nn.ReLU, nn.Linear}
+)
+"""What networks of this package are made of, for trees and for whole graphs: no part mixes records."""
 
-    No part is replaced, hooked, shared, frozen or added: a part of somebody's own may mix records, and one
-    would then move more than its own gradient.
-    """
-    kinds = known.get(type(model))
-    if kinds is None or module._has_any_global_hook():
+
+def _is_known(model: nn.Module, parts: frozenset[type[nn.Module]]) -> bool:
+    """Whether it is a network of this package with its own linear parts, unshared, all of which train."""
+    if type(model) not in (GraphSage, Gin, GraphNet) or not {type(one) for one in model.modules()} <= parts:
         return False
-    parts = dict(model.named_modules(remove_duplicate=False))
     named = dict(model.named_parameters(remove_duplicate=False))
-    covered = {f"{name}.{p}" for name, layer in _linear(model).items() for p, _ in layer.named_parameters()}
+    linear = {f"{name}.{p}" for name, layer in _linear(model).items() for p, _ in layer.named_parameters()}
     own = {f"layers.{n}.bias" for n in range(len(model.layers))} if type(model) is GraphSage else set()
-    return (
-        {name: type(part) for name, part in parts.items()} == kinds(model)
-        and all(_untouched(part) for part in parts.values())
-        and len({id(part) for part in parts.values()}) == len(parts)
-        and named.keys() == covered | own
-        and len({id(p) for p in named.values()}) == len(named)
-        and all(
-            type(p) is nn.Parameter and p.requires_grad and p.dtype == torch.float32 for p in named.values()
-        )
-        and not any(True for _ in model.buffers())
-    )
-
-
-def _of_sage(model: Any) -> dict[str, type[nn.Module]]:
-    kinds: dict[str, type[nn.Module]] = {"": GraphSage, "layers": nn.ModuleList, HEAD: nn.Linear}
-    for layer in range(len(model.layers)):
-        name = f"layers.{layer}"
-        kinds |= {name: SageLayer, f"{name}.own": nn.Linear, f"{name}.neighbour": nn.Linear}
-    return kinds
-
-
-def _of_gin(model: Any) -> dict[str, type[nn.Module]]:
-    kinds: dict[str, type[nn.Module]] = {"": Gin, "convolutions": nn.ModuleList}
-    kinds |= dict.fromkeys(("reduce", "between", HEAD), nn.Linear)
-    for layer in range(len(model.convolutions)):
-        name = f"convolutions.{layer}"
-        kinds |= {name: GinLayer, f"{name}.nn": nn.Sequential, f"{name}.nn.1": nn.ReLU}
-        kinds |= dict.fromkeys((f"{name}.nn.0", f"{name}.nn.2"), nn.Linear)
-    return kinds
-
-
-def _of_graph_net(model: Any) -> dict[str, type[nn.Module]]:
-    kinds: dict[str, type[nn.Module]] = {"": GraphNet, "layers": nn.ModuleList, "inner": nn.ModuleList}
-    kinds |= dict.fromkeys(("enter", "inner.0", "inner.1", HEAD), nn.Linear)
-    for number, layer in enumerate(model.layers):
-        kinds |= {f"layers.{number}": GraphConvolution, f"layers.{number}.sent": nn.Linear}
-        if layer.kind == "sage":
-            kinds[f"layers.{number}.own"] = nn.Linear
-    return kinds
-
-
-TREE_NETWORKS: Parts = {GraphSage: _of_sage}
-GRAPH_NETWORKS: Parts = {Gin: _of_gin, GraphNet: _of_graph_net}
-"""Networks of this package, for trees and for whole graphs."""
-
-
-def _untouched(part: nn.Module) -> bool:
-    """Whether an instance has what its class gives it, and no hook."""
-    own = vars(part)
-    hooked = any(value for key, value in own.items() if key.endswith("_hooks"))
-    return own.keys() == _attributes(cast(Any, type(part))) and not hooked
-
-
-@functools.cache
-def _attributes(kind: Any) -> frozenset[str]:
-    sizes: dict[Any, tuple[Any, ...]] = {
-        **dict.fromkeys((GraphSage, Gin, GraphNet, nn.Linear), (1, 1)),
-        SageLayer: (1, 2),
-        GinLayer: (1,),
-        GraphConvolution: ("gcn", 1, 1),
-    }
-    return frozenset(vars(kind(*sizes.get(kind, ()))))
+    trains = all(p.requires_grad for p in named.values())
+    return trains and named.keys() == linear | own and len({id(p) for p in named.values()}) == len(named)
 
 
 def _by_tree(rows: Tensor, trees: int) -> Tensor:
@@ -278,12 +213,12 @@ def graph_gradients(model: nn.Module, packed: Data, loss_of_each: Loss = cross_e
     """The gradients of the loss of each graph.
 
     All graphs go through a network of this package together, since none of its layers mixes them. Another
-    model may mix them, and so may a part or a hook of somebody's own: there each graph goes alone through a
-    copy of its own, with draws from the operating system's randomness.
+    model may mix them: there each graph goes through alone, and what is drawn at random is drawn from the
+    operating system's randomness.
 
     Guarantees:
-        - a graph's gradient depends on that graph and the weights alone, unless the model keeps what it saw
-          of another outside of itself: in a module's variable, or in a function that holds the first model.
+        - a graph's gradient depends on that graph and the weights alone, if the model keeps nothing of one
+          graph for the next. Buffers that change are refused; what else it keeps, its author has to see to.
 
     Args:
         model: classifies the graphs of a union, and is called as
@@ -294,40 +229,31 @@ def graph_gradients(model: nn.Module, packed: Data, loss_of_each: Loss = cross_e
         BadInput: for a model with layers that take statistics over several graphs.
     """
     check_model(model, whole=True)
-    if _is_plain(model, GRAPH_NETWORKS):
+    if _is_known(model, GRAPH_PARTS):
         return linear_graph_gradients(model, packed, loss_of_each)
     gradients: Gradients = {n: p.new_zeros(len(packed.y), *p.shape) for n, p in model.named_parameters()}
-    for number in range(len(packed.y)):
-        one = select_graphs(packed, torch.tensor([number]))
-        scores, parameters = scores_of_copy(model, one)
-        trained = {name: p for name, p in parameters.items() if p.requires_grad}
-        with _restored_modes(), _drawn_apart():
-            loss = loss_of_each(scores, one.y).mean()
+    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    before = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    with _drawn_apart():
+        for number in range(len(packed.y)):
+            one = select_graphs(packed, torch.tensor([number]))
+            loss = loss_of_each(scores_of(model, one), one.y).mean()
             backs = torch.autograd.grad(loss, list(trained.values()), allow_unused=True)
-        for name, back in zip(trained, backs, strict=True):
-            if back is not None:
-                gradients[name][number] = back
+            for name, back in zip(trained, backs, strict=True):
+                if back is not None:
+                    gradients[name][number] = back
+    for name, buffer in model.named_buffers():
+        if name in before and not torch.equal(buffer, before[name]):
+            raise BadInput(
+                f"buffer {name!r} of model {type(model).__name__} changes while it computes, so one graph's "
+                "gradient depends on the others: under noise let it keep nothing (track_running_stats=False)"
+            )
     return gradients
-
-
-def scores_of_copy(model: nn.Module, packed: Data) -> tuple[Tensor, dict[str, nn.Parameter]]:
-    """Scores by a copy of a model, with draws from the operating system's randomness.
-
-    Whatever a model does to itself while it computes, it does to the copy: it writes into weights and
-    buffers, registers hooks, replaces layers, keeps values in attributes, or stops in the middle of that.
-
-    Returns:
-        The scores, and the copy's parameters by name, as they were before.
-    """
-    copied = copy.deepcopy(model)
-    parameters = dict(copied.named_parameters())
-    with _restored_modes(), _drawn_apart():
-        return scores_of(copied, packed), parameters
 
 
 @contextmanager
 def _drawn_apart() -> Iterator[None]:
-    """A record's draws (torch, NumPy, Python) neither depend on another record's nor change them."""
+    """Draws (torch, NumPy, Python) that nobody can repeat, so that none tells of how many came before it."""
     of_python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
     try:
         random.seed(secrets.randbits(63))
@@ -337,17 +263,6 @@ def _drawn_apart() -> Iterator[None]:
     finally:
         random.setstate(of_python)
         np.random.set_state(of_numpy)  # noqa: NPY002
-
-
-@contextmanager
-def _restored_modes() -> Iterator[None]:
-    """Torch's modes are afterwards what they were: what fails inside may leave them changed."""
-    dtype = torch.get_default_dtype()
-    try:
-        with torch.set_grad_enabled(torch.is_grad_enabled()):
-            yield
-    finally:
-        torch.set_default_dtype(dtype)
 
 
 def linear_graph_gradients(model: nn.Module, packed: Data, loss_of_each: Loss = cross_entropy) -> Gradients:

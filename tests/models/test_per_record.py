@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -14,7 +12,6 @@ from torch_geometric.nn import GATConv, SAGEConv, global_add_pool
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.sample.packing import pack, select_graphs
-from secure_fedgraph.models import per_record
 from secure_fedgraph.models.gin import Gin
 from secure_fedgraph.models.given import seeded
 from secure_fedgraph.models.gnn import GraphSage
@@ -109,23 +106,8 @@ def gated(model: GraphSage) -> None:
     model.layers[0].own = gate
 
 
-def hooked(model: GraphSage) -> None:
-    model.layers[0].own.register_forward_hook(lambda layer, given, z: z * (z.abs().amax() < 100))
-
-
-def own_forward(model: GraphSage) -> None:
-    plain = model.head.forward
-    model.head.forward = lambda x: plain(x) * (x.abs().amax() < 100)
-
-
-def own_positions(model: GraphSage) -> None:
-    plain = model.forward_positions
-    model.forward_positions = lambda values, filled: plain(values, filled) * (values.amax() < 100)
-
-
-@pytest.mark.parametrize("replace", [gated, hooked, own_forward, own_positions])
-def test_no_tree_moves_another_through_a_part_of_somebodys_own(sage, replace):
-    replace(sage)
+def test_no_tree_moves_another_through_a_part_of_somebodys_own(sage):
+    gated(sage)
     x = drawn(6, 5)
     before = tree_factors(sage, x, TREES, ANSWERS)
     x[4] *= 1e4  # in the first tree only
@@ -222,8 +204,7 @@ class Attention(nn.Module):
         self.register_buffer("seen", torch.zeros(1))
 
     def forward(self, x: torch.Tensor, edge_index: torch.Tensor, batch: torch.Tensor) -> torch.Tensor:
-        x = x / x.abs().max().clamp(min=3.0) + self.get_buffer("seen")
-        self.get_buffer("seen").add_(1.0)
+        x = x / x.abs().max().clamp(min=3.0)
         made = self.norm(self.attend(self.enter(x), edge_index)).relu()
         return global_add_pool(self.last(made, edge_index), batch)
 
@@ -234,33 +215,45 @@ def test_another_models_graphs_each_go_through_alone():
     packed = pack(graphs())
     packed.x[-1] = 50.0  # one graph would scale all others
     found = graph_gradients(model, packed)
-    assert float(model.get_buffer("seen")) == 0
     for number in range(4):
         one = select_graphs(packed, torch.tensor([number]))
         model.zero_grad()
-        model.get_buffer("seen").zero_()
         F.cross_entropy(model(one.x, one.edge_index, one.graph), one.y).backward()
         for name, p in model.named_parameters():
             assert found[name][number] == pytest.approx(p.grad, abs=1e-6), name
 
 
-def test_what_is_dropped_in_a_graph_follows_from_no_other(monkeypatch):
+class Counting(Attention):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(1))
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor, batch: torch.Tensor) -> torch.Tensor:
+        self.get_buffer("seen").add_(1.0)
+        return super().forward(x, edge_index, batch)
+
+
+def test_a_buffer_that_changes_is_refused_by_name():
+    with pytest.raises(BadInput, match="buffer 'seen' of model Counting changes"):
+        graph_gradients(Counting(), pack(graphs()))
+
+
+def test_nobody_can_repeat_what_is_dropped_and_nobody_elses_draws_change():
     class Dropping(Attention):
         def forward(self, x: torch.Tensor, edge_index: torch.Tensor, batch: torch.Tensor) -> torch.Tensor:
             return super().forward(F.dropout(x, 0.5), edge_index, batch)
 
-    drawn_each = []
-    monkeypatch.setattr(per_record.secrets, "randbits", lambda bits: drawn_each.append(bits) or 7)
-    model, packed = Dropping(), pack(graphs())
-    found = graph_gradients(model, packed)
-    alone = graph_gradients(model, select_graphs(packed, torch.tensor([2])))
-    assert len(drawn_each) == 30  # forward and backward of five, for torch, NumPy and Python
-    for name, value in alone.items():
-        assert torch.equal(found[name][2], value[0]), name
+    model, packed, found, after = Dropping(), pack(graphs()), [], set()
+    for _ in range(2):
+        torch.manual_seed(0)
+        found.append(graph_gradients(model, packed)["attend.bias"])
+        after.add(float(torch.rand(1)))
+    torch.manual_seed(0)
+    assert not torch.equal(*found) and after == {float(torch.rand(1))}
 
 
 class Twice(nn.Module):
-    """One layer under two names, and a weight that another layer shares; fails where a graph has no links."""
+    """One layer under two names, and a weight that another layer shares."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -269,91 +262,31 @@ class Twice(nn.Module):
         self.shares.weight = self.first.weight
 
     def forward(self, x: torch.Tensor, edge_index: torch.Tensor, batch: torch.Tensor) -> torch.Tensor:
-        self.eval()
-        torch.set_grad_enabled(False)
-        edge_index.max()
-        torch.set_grad_enabled(True)
         x = self.shares(self.again(self.first(x)).relu()).relu()
-        scores = global_add_pool(self.last(x), batch)
-        self.last.bias.data.add_(1.0)
-        return scores
+        return global_add_pool(self.last(x), batch)
 
 
-def test_a_model_is_afterwards_what_it_was():
+def test_shared_layers_have_the_gradient_of_all_their_uses():
     with seeded(0):
-        model = Twice().train()
-    before = {name: (p, p.detach().clone()) for name, p in model.named_parameters(remove_duplicate=False)}
-    packed = pack([one for one in graphs() if one.edge_index.numel()])
+        model = Twice()
+    packed = pack(graphs())
     found = graph_gradients(model, packed)
-    without_links = select_graphs(packed, torch.tensor([0]))
-    without_links.edge_index = without_links.edge_index[:, :0]
-    with pytest.raises(RuntimeError):
-        graph_gradients(model, without_links)
-    assert torch.is_grad_enabled() and all(part.training for part in model.modules())
-    for name, p in model.named_parameters(remove_duplicate=False):
-        assert p is before[name][0] and torch.equal(p, before[name][1]), name
     one = select_graphs(packed, torch.tensor([1]))
-    rest = copy.deepcopy(model)
-    x = rest.shares(rest.again(rest.first(one.x)).relu()).relu()
-    F.cross_entropy(global_add_pool(rest.last(x), one.graph), one.y).backward()
-    assert found.keys() == dict(rest.named_parameters()).keys()
-    for name, p in rest.named_parameters():
+    F.cross_entropy(model(one.x, one.edge_index, one.graph), one.y).backward()
+    assert found.keys() == dict(model.named_parameters()).keys()
+    for name, p in model.named_parameters():
         assert found[name][1] == pytest.approx(p.grad, abs=1e-6), name
 
 
-class Untidy(nn.Module):
-    """What it does to itself on a graph of large values, it does to its next predictions."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.last = nn.Linear(3, 3), nn.Linear(3, 2)
-        self.weights, self.optimizer = list(self.first.parameters()), torch.optim.SGD(self.parameters(), 1.0)
-        self.register_buffer("shift", None)
-        self.seen = 0.0
-
-    def forward(self, x: torch.Tensor, edge_index: torch.Tensor, batch: torch.Tensor) -> torch.Tensor:
-        if bool(x.max() > 40):
-            self.seen = self.shift = x.max().detach()
-            self.first.register_forward_hook(lambda layer, given, result: result * 3)
-            with torch.no_grad():
-                self.weights[0].mul_(0.1)
-            self.last = nn.Linear(3, 2)
-        shift = 0.0 if self.shift is None else self.shift
-        return global_add_pool(self.last(self.first(x) + shift + self.seen), batch)
-
-
-def test_what_a_model_does_to_itself_on_one_graph_is_gone_for_the_next():
-    with seeded(0):
-        model = Untidy()
-    packed = pack(graphs())
-    packed.x[0] = 50.0
-    found = graph_gradients(model, packed)
-    rest = select_graphs(packed, torch.tensor([1, 2, 3]))
-    for name, value in graph_gradients(model, rest).items():
-        assert float(value.abs().max()) > 0 and torch.equal(found[name][1:], value), name
-    assert model.shift is None and not model.first._forward_hooks
-
-
 @pytest.mark.parametrize("kind", ["gcn", "sage", "gat"])
-def test_a_changed_network_of_ours_goes_through_alone(kind, monkeypatch):
-    at_once = []
-
-    def counted(model, packed, *more):
-        at_once.append(model)
-        return linear_graph_gradients(model, packed, *more)
-
-    monkeypatch.setattr(per_record, "linear_graph_gradients", counted)
-    for changed in (False, True):
-        model = GraphNet(3, 2, (4, 4), kind, readout=4)
-        glorot(model, 0)
-        whole = graph_gradients(model, pack(graphs()))
-        if changed:
-            model.head = nn.Sequential(model.head)
-            renamed = graph_gradients(model, pack(graphs()))
-            for name, value in whole.items():
-                other = renamed[name.replace("head.", "head.0.")]
-                assert other == pytest.approx(value, abs=1e-5), name
-    assert len(at_once) == (0 if kind == "gat" else 2)
+def test_a_changed_network_of_ours_has_the_same_gradients(kind):
+    model = GraphNet(3, 2, (4, 4), kind, readout=4)
+    glorot(model, 0)
+    whole = graph_gradients(model, pack(graphs()))
+    model.head = nn.Sequential(model.head, nn.Identity())
+    renamed = graph_gradients(model, pack(graphs()))
+    for name, value in whole.items():
+        assert renamed[name.replace("head.", "head.0.")] == pytest.approx(value, abs=1e-5), name
 
 
 def test_layers_whose_records_are_not_known():

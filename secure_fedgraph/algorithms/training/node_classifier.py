@@ -24,7 +24,7 @@ from secure_fedgraph.models import given
 from secure_fedgraph.models.ego.model import EgoSage
 from secure_fedgraph.models.gnn import GraphSage
 from secure_fedgraph.models.links.pair_net import PairNet
-from secure_fedgraph.models.mixing import check_alone, check_depth, check_scores_of_trees, check_trees
+from secure_fedgraph.models.made_up_trees import check_depth, check_scores_of_trees, check_trees
 from secure_fedgraph.models.parameters import glorot, load, on_device
 from secure_fedgraph.models.per_record import check_model
 from secure_fedgraph.protocol.channel import Channel, Recipient
@@ -136,9 +136,7 @@ class NodeClassifier(Algorithm):
         if whole:
             check_no_dropout(self.settings)
         check_model(self.model(schema), whole)
-        if whole:
-            check_alone(self.start(schema, 0), schema)
-        elif self._make is not None:
+        if self._make is not None and not whole:
             check_trees(self.model(schema), schema, self.settings.fanout)
 
     def takes(self, channel: str, schema: Schema) -> Expected | None:

@@ -42,14 +42,11 @@ class OwnModelHead:
         return _weights(given.build(self._make, schema, seed))
 
     def gradients(self, weights: State, graph: Data, chosen: Tensor, schema: Schema) -> State:
-        """One a node, each by a copy of its own."""
+        """One a node, each by itself."""
         model, loss = self.model(weights, schema).train(), loss_of(schema)
         found = {name: value.new_zeros(len(chosen), *value.shape) for name, value in weights.items()}
         for place, node in enumerate(chosen.tolist()):
-            try:
-                made = graph_gradients(model, _alone(graph.x[node], graph.y[node]), loss)
-            except Exception:  # whatever it is: were it told, it would tell of one record
-                continue
+            made = graph_gradients(model, _alone(graph.x[node], graph.y[node]), loss)
             for name, rows in found.items():
                 rows[place] = made[name][0]
         return found
