@@ -60,7 +60,7 @@ class SummedMembers(Attack):
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """Scores of all candidates for each owner whose own sums can be read."""
-        name = self._sums_in(view)
+        name = self._sums_in(view, knowledge)
         seen = view.uploads(name)
         if not seen:
             raise Blind(f"{self.id}: {view.why_unreadable(name)}")
@@ -69,7 +69,7 @@ class SummedMembers(Attack):
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """The same for all owners together, from the opened sums, or from what was handed to an owner."""
-        name = self._sums_in(view)
+        name = self._sums_in(view, knowledge)
         sums = view.sums(name)
         if sums:
             values = self._scores(view, sums[0].values, knowledge)
@@ -80,18 +80,20 @@ class SummedMembers(Attack):
         owners = tuple(view.public["clients"])
         return Guess(TRAINING_NODES, {ALL: self._of_means(handed[0], knowledge)}, {ALL: owners}, len(handed))
 
-    def _sums_in(self, view: View) -> str:
-        """The channel that sums of features are sent on; Blind where there is none."""
+    def _sums_in(self, view: View, knowledge: Knowledge) -> str:
+        """The channel that sums of features are sent on; Blind where there is none, or no candidate."""
         names = [one for one in (self.channel, *CENTRED) if one in view.public.get("channels", {})]
         if not names:
             raise Blind(f"{self.id}: {view.why_unreadable(self.channel)}")
+        if not len(knowledge.facts[POOL]):
+            raise Blind(f"{self.id}: channel {names[0]!r} has no sums of nodes' features, so no candidates")
         return names[0]
 
     def _scores(self, view: View, values: Mapping[str, Any], knowledge: Knowledge) -> np.ndarray:
         settings = view.public["settings"]
         sums = np.asarray(values["classes"], dtype=np.float64)
         sums = sums.reshape(-1, *sums.shape[-2:])[0].T * float(settings["records"])
-        name = self._sums_in(view)
+        name = self._sums_in(view, knowledge)
         if name == self.channel:
             return self._solved(sums[:, :-1] / np.sqrt(1 - COUNT**2), knowledge)
         sums *= np.sqrt(1 - 1 / len(sums)) / (settings.get("target_norm") or CENTRED[name])
@@ -106,8 +108,8 @@ class SummedMembers(Attack):
     def _solved(self, sums: np.ndarray, knowledge: Knowledge) -> np.ndarray:
         """Scores ``[candidates]``, of sums of directions ``[classes, features]``."""
         pool = np.asarray(knowledge.facts[POOL], dtype=np.float64)
-        if not len(pool) or pool.shape[1] != sums.shape[1]:
-            raise Blind(f"{self.id}: the sums are not of nodes' features, so no node is a candidate")
+        if pool.shape[1] != sums.shape[1]:
+            raise Blind(f"{self.id}: the sums are of a public map of features, which no candidate is")
         lengths = np.linalg.norm(pool, axis=1, keepdims=True)
         pool = np.divide(pool, lengths, out=np.zeros_like(pool), where=lengths > 0)
         best = np.zeros(len(pool))

@@ -53,9 +53,7 @@ def readers(experiment: Experiment, attacks: Iterable[type[Attack]]) -> list[typ
     """
     declared, taken = declared_channels(experiment), algorithm_named(experiment.algorithm).partitions
     return [
-        attack
-        for attack in attacks
-        if declared & set(attack.reads()) and attack.partition in ("", *taken)
+        attack for attack in attacks if declared & set(attack.reads()) and attack.partition in ("", *taken)
     ]
 
 
@@ -202,10 +200,14 @@ def _why_not(experiment: Experiment, kind: type[Algorithm], control: Control) ->
     lacking = [k for k in control.settings if k.startswith("training.") and k[9:] not in known]
     if lacking:
         return f"the control sets {' and '.join(lacking)}, which {runs.name} does not have"
+    if kind is algorithm_named(experiment.algorithm).of_kind(experiment.kind):
+        return ""
+    if control.settings.keys() == {"rounds"}:
+        return f"{kind.name}, which a budget puts in its place, has rounds of its own"
     own = {key[9:]: value for key, value in control.settings.items() if key.startswith("training.")}
     set_by_hand = experiment.model_copy(update={"training": {**experiment.training, **own}})
-    if runs is kind and type(set_by_hand.make_algorithm()) is not kind:
-        return f"the control sets {', '.join(own)} by hand, so {kind.name} would not run in its place"
+    if type(set_by_hand.make_algorithm()) is not kind:
+        return f"the control sets {' and '.join(own)} by hand, so {kind.name} would not run in its place"
     return ""
 
 
