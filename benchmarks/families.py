@@ -1,7 +1,7 @@
 """The families under a budget, beside the best that owners do alone, no privacy and no graph.
 
     python benchmarks/families.py [--seeds 3] [--first 20] [--only "FedSage, Cora"] [--out DIR] [--json]
-    python benchmarks/families.py --attacks [--only "FedSage, Cora"]
+    python benchmarks/families.py --attacks [--only "FedSage, Cora"] [--attack g3,g4]
     python benchmarks/families.py --check
 
 Each score is of ``secure-fedgraph run`` as typed, at the defaults of the family and its form, one run a seed.
@@ -198,9 +198,9 @@ def _shown(point: dict[str, Any], key: str) -> str:
     return f"{mean} ± {f'{error:.3f}'.removeprefix('0')}"
 
 
-def attacked(name: str, row: Row, out: Path) -> dict[str, Any]:
+def attacked(name: str, row: Row, attack: str, out: Path) -> dict[str, Any]:
     """The cells of a family's form at epsilon 4, and of what it sends without noise."""
-    asked = dict(row.asked())["4"]
+    asked = f"{dict(row.asked())['4']} --attack {attack}"
     found = {"code": of_rooms(*ROOMS), "form": _audited(asked, out / name)}
     if row.unnoised:
         only = f"{row.unnoised} --policy masked --attack c7,a7-class-shares"
@@ -285,12 +285,13 @@ def main() -> None:
     asked.add_argument("--out", type=Path, default=Path("runs/families"))
     asked.add_argument("--json", action="store_true")
     asked.add_argument("--attacks", action="store_true", help="attack the forms in place of scoring them")
+    asked.add_argument("--attack", default="all", help="with --attacks: these only, as audit takes them")
     asked.add_argument("--check", action="store_true")
     given = asked.parse_args()
     if given.attacks:
         for name, row in ROWS.items():
             if name.startswith(given.only or "") and not name.startswith(UNATTACKED):
-                cells = attacked(name, row, given.out / "attacks")
+                cells = attacked(name, row, given.attack, given.out / "attacks")
                 kept = json.loads(ATTACKS.read_text()) if ATTACKS.is_file() else {}
                 ATTACKS.write_text(json.dumps({**kept, name: cells}, indent=1) + "\n")
         print("\n".join(attack_lines(json.loads(ATTACKS.read_text()))))
