@@ -46,7 +46,7 @@ class ModelCompletion(Attack):
     summary = "the labels of training nodes, from embeddings at the top and a few labelled nodes"
     adversaries: ClassVar[tuple[str, ...]] = (LAST, SERVER)
     channel = STEP
-    also_reads = (TAKE,)
+    also_reads: ClassVar[tuple[str, ...]] = (TAKE,)
     partition = "vertical"
     grants = (WHICH, "the labels of four training nodes of each class")
     needs = (TRAINING, NODES, LABELLED)

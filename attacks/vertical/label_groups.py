@@ -96,9 +96,9 @@ def embeddings(attack: str, view: View, knowledge: Knowledge, latest: float = 1.
     Raises:
         Blind: where none was handed out.
     """
-    if (rows := taken(view)) is not None:
+    if (handed_home := taken(view)) is not None:
         training = knowledge.facts[TRAINING]
-        return Rows(training, rows[training])
+        return Rows(training, handed_home[training])
     if STEP not in view.public["channels"]:
         raise Blind(f"{attack}: the algorithm has no channel {STEP!r}")
     handed = {seen.exchange: seen.values for seen in view.asked(STEP) if "aggregate" in seen.values}
