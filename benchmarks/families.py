@@ -256,13 +256,19 @@ def attack_lines(rows: dict[str, Any]) -> Iterator[str]:
                 and r["data"] in row.data
             ]  # fmt: skip
             yield _line(
-                name if not number else "", row.unit, f"`{cell['attack']}`, {cell['aim']}", cell["adversary"],
+                name if not number else "", row.unit, f"`{cell['attack']}`, {_aim(cell)}", cell["adversary"],
                 cell["metric"], f"{cell['score']:.3f}", f"{cell['low']:.3f} to {cell['high']:.3f}",
                 f"{bare['score']:.3f}" if bare else "",
                 f"{statistics.fmean(open_[0]):.3f}" if open_ else "",
                 f"{cell['baseline']:.3f}", "**yes**" if cell["leaks"] else "no",
                 f"{(cell['accuracy'] or {}).get(row.measure, float('nan')):.3f}",
             )  # fmt: skip
+
+
+def _aim(cell: dict[str, Any]) -> str:
+    """What of the owners an attack aims at, and in which setting where that is a control's."""
+    variant = cell["variant"]
+    return cell["aim"] if variant == "as configured" else f"{cell['aim']}; {variant}"
 
 
 def _same(cells: Iterable[dict[str, Any]], cell: dict[str, Any]) -> dict[str, Any] | None:
