@@ -135,6 +135,8 @@ class Attack(ABC):
     channel: ClassVar[str]
     also_reads: ClassVar[tuple[str, ...]] = ()
     """Further channels that must be kept in full for it."""
+    partition: ClassVar[str] = ""
+    """A partition that its algorithms take, where others have channels of the same names; empty for any."""
     first_rounds: ClassVar[int | None] = None
     """How many rounds it reads, from the first in which a channel is used; all of them where None."""
     reads_sums: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""C7 on FedSage+: which known nodes are in the released sums of features by class."""
+"""C7: which known nodes are in sums of features by class: FedSage+'s, and those of forms under a budget."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ STEPS = 600
 """Of the solution of one system."""
 LEAST = 0.5
 """The noised count below which a class is taken to have nobody."""
+CENTRED = {"class_sums": 1.0, "moments": 0.5}
+"""Channels with sums of directions times centred classes, and how long these are by default."""
 
 
 class SummedMembers(Attack):
@@ -28,6 +30,9 @@ class SummedMembers(Attack):
     Each class is one system: a value for each feature, and each candidate in it with a share of 0 or 1.
     Least squares with shares from 0 to 1 is solved for it; a candidate is scored by its largest share, and
     beneath that by how well it fits the sum.
+
+    Sums for a regression have a share of all classes' sum taken off. Features are 0 or more and words are in
+    few classes, so the least entry of a feature over the classes is what was taken off.
 
     References:
         Carlini et al., Is Private Learning Possible with Instance Encoding?, S&P 2021, for mixtures and a
@@ -41,7 +46,7 @@ class SummedMembers(Attack):
     summary = "which nodes of a known pool an owner trains on, from its sums of features by class"
     adversaries: ClassVar[tuple[str, ...]] = (SERVER, CLIENT)
     channel = "feature_sums"
-    also_reads: ClassVar[tuple[str, ...]] = ("pretrain",)
+    also_reads: ClassVar[tuple[str, ...]] = ("pretrain", *CENTRED)
     first_rounds = 1
     grants: ClassVar[tuple[str, ...]] = (GRANT,)
     needs: ClassVar[tuple[str, ...]] = (POOL,)
@@ -55,30 +60,44 @@ class SummedMembers(Attack):
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """Scores of all candidates for each owner whose own sums can be read."""
-        seen = self.single_uploads(view)
-        values = {one.clients[0]: self._scores(view, one.values, 1, knowledge) for one in seen}
+        name = self._sums_in(view, knowledge)
+        seen = view.uploads(name)
+        if not seen:
+            raise Blind(f"{self.id}: {view.why_unreadable(name)}")
+        values = {one.clients[0]: self._scores(view, one.values, knowledge) for one in seen}
         return Guess(TRAINING_NODES, values, {name: (name,) for name in values}, len(seen))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """The same for all owners together, from the opened sums, or from what was handed to an owner."""
-        known = self.channel in view.public.get("channels", {})
-        sums = view.sums(self.channel) if known else []
+        name = self._sums_in(view, knowledge)
+        sums = view.sums(name)
         if sums:
-            values = self._scores(view, sums[0].values, len(sums[0].clients), knowledge)
+            values = self._scores(view, sums[0].values, knowledge)
             return Guess(TRAINING_NODES, {ALL: values}, {ALL: sums[0].clients}, len(sums))
-        handed = view.asked("pretrain") if known else []
+        handed = view.asked("pretrain") if name == self.channel else []
         if not handed:
-            raise Blind(
-                f"{self.id}: no sum of channel {self.channel!r} was opened or handed out in this view"
-            )
+            raise Blind(f"{self.id}: no sum of channel {name!r} was opened or handed out in this view")
         owners = tuple(view.public["clients"])
         return Guess(TRAINING_NODES, {ALL: self._of_means(handed[0], knowledge)}, {ALL: owners}, len(handed))
 
-    def _scores(self, view: View, values: Mapping[str, Any], owners: int, knowledge: Knowledge) -> np.ndarray:
-        records = float(view.public["settings"]["records"])
+    def _sums_in(self, view: View, knowledge: Knowledge) -> str:
+        """The channel that sums of features are sent on; Blind where there is none, or no candidate."""
+        names = [one for one in (self.channel, *CENTRED) if one in view.public.get("channels", {})]
+        if not names:
+            raise Blind(f"{self.id}: {view.why_unreadable(self.channel)}")
+        if not len(knowledge.facts[POOL]):
+            raise Blind(f"{self.id}: channel {names[0]!r} has no sums of nodes' features, so no candidates")
+        return names[0]
+
+    def _scores(self, view: View, values: Mapping[str, Any], knowledge: Knowledge) -> np.ndarray:
+        settings = view.public["settings"]
         sums = np.asarray(values["classes"], dtype=np.float64)
-        sums = sums.reshape(-1, *sums.shape[-2:])[0].T * records
-        return self._solved(sums[:, :-1] / np.sqrt(1 - COUNT**2), knowledge)
+        sums = sums.reshape(-1, *sums.shape[-2:])[0].T * float(settings["records"])
+        name = self._sums_in(view, knowledge)
+        if name == self.channel:
+            return self._solved(sums[:, :-1] / np.sqrt(1 - COUNT**2), knowledge)
+        sums *= np.sqrt(1 - 1 / len(sums)) / (settings.get("target_norm") or CENTRED[name])
+        return self._solved(sums - sums.min(0), knowledge)
 
     def _of_means(self, handed: Any, knowledge: Knowledge) -> np.ndarray:
         rows, counts = (
@@ -89,6 +108,8 @@ class SummedMembers(Attack):
     def _solved(self, sums: np.ndarray, knowledge: Knowledge) -> np.ndarray:
         """Scores ``[candidates]``, of sums of directions ``[classes, features]``."""
         pool = np.asarray(knowledge.facts[POOL], dtype=np.float64)
+        if pool.shape[1] != sums.shape[1]:
+            raise Blind(f"{self.id}: the sums are of a public map of features, which no candidate is")
         lengths = np.linalg.norm(pool, axis=1, keepdims=True)
         pool = np.divide(pool, lengths, out=np.zeros_like(pool), where=lengths > 0)
         best = np.zeros(len(pool))

@@ -19,6 +19,8 @@ def train_again(
 ) -> Run:
     """The audited run once more, over another federation: same algorithm, policy and seed.
 
+    With the noise that it was planned with, where it is known; else as much as a plan makes of its budget.
+
     It is the audit's own, so it is charged to no ledger that runs share.
 
     Args:
@@ -31,7 +33,9 @@ def train_again(
         return train(
             finished.algorithm,
             federation,
-            protect(experiment, finished.algorithm, federation).policy,
+            finished.policy.policy
+            if finished.policy is not None
+            else protect(experiment, finished.algorithm, federation).policy,
             rounds=experiment.rounds if rounds is None else rounds,
             seed=finished.seed,
             keep=keep,

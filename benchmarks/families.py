@@ -1,12 +1,16 @@
 """The families under a budget, beside the best that owners do alone, no privacy and no graph.
 
     python benchmarks/families.py [--seeds 3] [--first 20] [--only "FedSage, Cora"] [--out DIR] [--json]
+    python benchmarks/families.py --attacks [--only "FedSage, Cora"] [--attack g3,g4]
     python benchmarks/families.py --check
 
 Each score is of ``secure-fedgraph run`` as typed, at the defaults of the family and its form, one run a seed.
 A run that has finished under the same code is not made again, so a call that was stopped goes on with the
 same command. The scores are kept in ``benchmarks/results/families.json``, from which the table of
 ``docs/budgets.md`` is written; ``--check`` changes nothing and ends with status 1 where the page has another.
+
+``--attacks`` audits each family's form at epsilon 4 as typed, seed 0, and writes the page's table of what
+attacks reach; the cells are kept in ``benchmarks/results/family_attacks.json``.
 """
 
 from __future__ import annotations
@@ -17,19 +21,24 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from written_pages import with_part, write_or_check
 
+from secure_fedgraph.audits.grid.planned_runs import ROOMS
 from secure_fedgraph.experiment.code_digest import of_rooms
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT, PAGE = ROOT / "benchmarks" / "results" / "families.json", ROOT / "docs" / "budgets.md"
+ATTACKS, UNDEFENDED = KEPT.with_name("family_attacks.json"), KEPT.with_name("attacks.json")
 BEGIN = "<!-- written by benchmarks/families.py -->"
+ATTACKED = "<!-- attacks, written by benchmarks/families.py -->"
 EPSILONS, ANY = ("1", "2", "4", "8"), ("4",)
+UNATTACKED = ("FedSage, PubMed", "FedAvg", "`auto`")
+"""Rows whose forms are other rows'."""
 FREE, BLIND = "no noise", "no graph"
 OF_BLIND = "--algorithm fedridge --set training.steps=0 --epsilon 4"
 
@@ -47,6 +56,7 @@ class Row:
         free: whether the run without a budget is made too: it takes minutes of most families, and stands on
             their pages.
         blind: whether the same budget without a link is run: of nodes.
+        unnoised: arguments of the form with what it sends and no noise, which is attacked beside it.
     """
 
     unit: str
@@ -57,6 +67,7 @@ class Row:
     epsilons: tuple[str, ...] = EPSILONS
     free: bool = False
     blind: bool = False
+    unnoised: str = ""
 
     def asked(self) -> Iterator[tuple[str, str]]:
         """Names of points, and the arguments of ``run``."""
@@ -68,16 +79,19 @@ class Row:
             yield BLIND, f"{OF_BLIND} {self.data} --unit {self.unit}"
 
 
-def _nodes(algorithm: str, data: str, free: bool = False) -> Row:
-    return Row("node", algorithm, f"--data {data} --clients 3", free=free, blind=True)
+def _nodes(algorithm: str, data: str, free: bool = False, unnoised: str = "") -> Row:
+    return Row("node", algorithm, f"--data {data} --clients 3", free=free, blind=True, unnoised=unnoised)
 
 
 def _columns(unit: str) -> Row:
     return Row(unit, "glasu", "--data cora --clients 3", epsilons=ANY)
 
 
+SUMS = "--data cora --clients 3 --set training.sums=sent --rounds 1"
+"""Class sums and one step; attacks read sums of the first round alone."""
+EGOS = "--algorithm fedego-sums --data cora --set training.second_moments=own"
 ROWS = {
-    "FedSage, Cora, 3": _nodes("fedsage", "cora", free=True),
+    "FedSage, Cora, 3": _nodes("fedsage", "cora", True, f"--algorithm fedsage-steps {SUMS}"),
     "FedSage, PubMed, 3": _nodes("fedsage", "pubmed", free=True),
     "FedSage+, Cora, 3": Row("node", "fedsage+", "--data cora --clients 3"),
     "FedGCN, Cora, 3": Row("node", "fedgcn", "--data cora --clients 3"),
@@ -86,6 +100,7 @@ ROWS = {
     "GLASU, Cora, 3, features": _columns("feature"),
     "GLASU, Cora, 3, links": _columns("edge"),
     "GLASU, Cora, 3, labels": _columns("label"),
+    "GLASU, Cora, 3, nodes": _columns("node"),
     "APFLGate, BBBP, 16 (AUC)": Row("graph", "apflgate", "--data bbbp", "auc", own=""),
     "APFLGate, Ciao, 28 (MAE)": Row("edge", "apflgate", "--data ciao", "mae", own=""),
     "FairGraphFL, PROTEINS, 10": Row("graph", "fairgraphfl", "--data proteins", own="local"),
@@ -183,9 +198,88 @@ def _shown(point: dict[str, Any], key: str) -> str:
     return f"{mean} ± {f'{error:.3f}'.removeprefix('0')}"
 
 
+def attacked(name: str, row: Row, attack: str, out: Path) -> dict[str, Any]:
+    """The cells of a family's form at epsilon 4, and of what it sends without noise."""
+    asked = f"{dict(row.asked())['4']} --attack {attack}"
+    found = {"code": of_rooms(*ROOMS), "form": _audited(asked, out / name)}
+    if row.unnoised:
+        only = f"{row.unnoised} --policy masked --attack c7,a7-class-shares"
+        found["unnoised"] = _audited(only, out / f"{name}, no noise")
+    return found
+
+
+def _audited(asked: str, out: Path) -> dict[str, Any]:
+    """The cells of an audit as typed; finished ones of the same code are not made again."""
+    started = time.perf_counter()
+    typed = ["audit", *asked.split(), "--seed", "0"]
+    arguments = [sys.executable, "-m", "secure_fedgraph", *typed, "--out", str(out), "--quiet"]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(typed)}: {done.stderr.strip()[-600:]}")
+    seconds = round(time.perf_counter() - started)
+    print(f"{out.name}: {seconds} s", file=sys.stderr)
+    cells = json.loads((out / "audit.json").read_text())["cells"]
+    keys = (
+        "attack",
+        "adversary",
+        "subject",
+        "metric",
+        "score",
+        "low",
+        "high",
+        "baseline",
+        "leaks",
+        "accuracy",
+    )
+    scored = [c for c in cells if c["outcome"] == "score"]
+    return {
+        "command": " ".join(["secure-fedgraph", *typed]),
+        "seconds": seconds,
+        "cells": [{key: c[key] for key in keys} | c["settings"] for c in scored],
+        "blind": sorted({c["attack"] for c in cells} - {c["attack"] for c in scored}),
+    }
+
+
+def attack_lines(rows: dict[str, Any]) -> Iterator[str]:
+    """What attacks reach against each form, one row a family and attack, as Markdown."""
+    yield _line("family, data, owners", "budget for", "attack", "by", "measure", "at epsilon 4", "95 %",
+                "same sums, no noise", "no budget", "guessing", "told apart", "accuracy at 4")  # fmt: skip
+    yield f"|{'---|' * 12}"
+    open_rows = json.loads(UNDEFENDED.read_text())["attacks"]
+    for name, row in ROWS.items():
+        for number, cell in enumerate(rows.get(name, {}).get("form", {}).get("cells", ())):
+            bare = _same(rows[name].get("unnoised", {}).get("cells", ()), cell)
+            open_ = [
+                r["score"] for r in open_rows
+                if (r["algorithm"], r["attack"], r["aim"], r["adversary"], r["figure"])
+                == (row.algorithm, cell["attack"], cell["aim"], cell["adversary"], cell["metric"])
+                and r["data"] in row.data
+            ]  # fmt: skip
+            yield _line(
+                name if not number else "", row.unit, f"`{cell['attack']}`, {_aim(cell)}", cell["adversary"],
+                cell["metric"], f"{cell['score']:.3f}", f"{cell['low']:.3f} to {cell['high']:.3f}",
+                f"{bare['score']:.3f}" if bare else "",
+                f"{statistics.fmean(open_[0]):.3f}" if open_ else "",
+                f"{cell['baseline']:.3f}", "**yes**" if cell["leaks"] else "no",
+                f"{(cell['accuracy'] or {}).get(row.measure, float('nan')):.3f}",
+            )  # fmt: skip
+
+
+def _aim(cell: dict[str, Any]) -> str:
+    """What of the owners an attack aims at, and in which setting where that is a control's."""
+    variant = cell["variant"]
+    return cell["aim"] if variant == "as configured" else f"{cell['aim']}; {variant}"
+
+
+def _same(cells: Iterable[dict[str, Any]], cell: dict[str, Any]) -> dict[str, Any] | None:
+    keys = ("attack", "adversary", "aim")
+    return next((c for c in cells if all(c[key] == cell[key] for key in keys)), None)
+
+
 def page() -> str:
-    """The page as the kept file makes it."""
-    return with_part(PAGE.read_text(encoding="utf-8"), BEGIN, lines(json.loads(KEPT.read_text())))
+    """The page as the kept files make it."""
+    text = with_part(PAGE.read_text(encoding="utf-8"), BEGIN, lines(json.loads(KEPT.read_text())))
+    return with_part(text, ATTACKED, attack_lines(json.loads(ATTACKS.read_text())))
 
 
 def main() -> None:
@@ -196,9 +290,18 @@ def main() -> None:
     asked.add_argument("--only", help="rows whose names start so")
     asked.add_argument("--out", type=Path, default=Path("runs/families"))
     asked.add_argument("--json", action="store_true")
+    asked.add_argument("--attacks", action="store_true", help="attack the forms in place of scoring them")
+    asked.add_argument("--attack", default="all", help="with --attacks: these only, as audit takes them")
     asked.add_argument("--check", action="store_true")
     given = asked.parse_args()
-    if not given.check:
+    if given.attacks:
+        for name, row in ROWS.items():
+            if name.startswith(given.only or "") and not name.startswith(UNATTACKED):
+                cells = attacked(name, row, given.attack, given.out / "attacks")
+                kept = json.loads(ATTACKS.read_text()) if ATTACKS.is_file() else {}
+                ATTACKS.write_text(json.dumps({**kept, name: cells}, indent=1) + "\n")
+        print("\n".join(attack_lines(json.loads(ATTACKS.read_text()))))
+    elif not given.check:
         for name, row in ROWS.items():
             if name.startswith(given.only or ""):
                 scores = made(name, row, range(given.first, given.first + given.seeds), given.out)

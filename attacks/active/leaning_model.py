@@ -32,6 +32,7 @@ class LeaningCompletion(ModelCompletion):
     subject = "labels by an owner that trains faster"
     summary = "the labels of training nodes, by an owner that trains its layers faster than was agreed"
     adversaries = (LAST,)
+    also_reads: ClassVar[tuple[str, ...]] = ()
     behaviour = "malicious"
     cost = "as D8; and a larger learning rate"
     controls = (

@@ -20,6 +20,6 @@ class OnReleased(Attack):
     family = "released"
     adversaries = (OUTSIDER,)
     channel = "update"
-    also_reads = ("moments", "personal_model")
+    also_reads = ("moments", "class_sums", "personal_model")
     first_rounds = 0
     depends_on = ("rounds", "training.learning_rate", "training.epochs")

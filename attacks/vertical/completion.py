@@ -11,6 +11,7 @@ from secure_fedgraph.attacks.attack import LAST, Attack, Blind, Guess, Knowledge
 from secure_fedgraph.attacks.regression import fitted
 from secure_fedgraph.attacks.vertical.label_groups import STEP, TRAINED, directions, embeddings
 from secure_fedgraph.attacks.vertical.lists import NODES, TRAINING, WHICH
+from secure_fedgraph.attacks.vertical.rows import TAKE
 from secure_fedgraph.attacks.weights import ALL
 from secure_fedgraph.protocol import View
 from secure_fedgraph.protocol.transcript import SERVER
@@ -45,6 +46,8 @@ class ModelCompletion(Attack):
     summary = "the labels of training nodes, from embeddings at the top and a few labelled nodes"
     adversaries: ClassVar[tuple[str, ...]] = (LAST, SERVER)
     channel = STEP
+    also_reads: ClassVar[tuple[str, ...]] = (TAKE,)
+    partition = "vertical"
     grants = (WHICH, "the labels of four training nodes of each class")
     needs = (TRAINING, NODES, LABELLED)
     cost = "eleven ridge regressions"

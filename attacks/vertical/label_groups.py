@@ -11,6 +11,7 @@ from scipy.cluster.vq import kmeans2
 from secure_fedgraph.attacks.attack import LAST, Blind, Control, Guess, Knowledge
 from secure_fedgraph.attacks.vertical.labels import GradientLabels, Rows, _Gradients
 from secure_fedgraph.attacks.vertical.lists import NODES, TRAINING, WHICH, centres_of
+from secure_fedgraph.attacks.vertical.rows import TAKE, taken
 from secure_fedgraph.attacks.weights import ALL
 from secure_fedgraph.protocol import View
 from secure_fedgraph.protocol.transcript import SERVER
@@ -57,7 +58,8 @@ class BlindGroups(_Gradients):
     subject = "labels with zero knowledge"
     summary = "which training nodes share a label, from gradients or embeddings, with zero knowledge"
     about = GROUPS
-    also_reads = (*GradientLabels.also_reads, STEP)
+    also_reads = (*GradientLabels.also_reads, STEP, TAKE)
+    partition = "vertical"
     grants = (WHICH,)
     needs = (TRAINING, NODES)
     first_rounds = 20  # gradients say all in the first; embeddings only what was learned since
@@ -86,12 +88,17 @@ class BlindGroups(_Gradients):
 def embeddings(attack: str, view: View, knowledge: Knowledge, latest: float = 1.0) -> Rows:
     """The aggregates at the top, as the order to update hands them out; each exchange once.
 
+    Where owners learn at home, the rows that they are handed for it.
+
     Args:
         latest: the share of the exchanges that are read, the last ones.
 
     Raises:
         Blind: where none was handed out.
     """
+    if (handed_home := taken(view)) is not None:
+        training = knowledge.facts[TRAINING]
+        return Rows(training, handed_home[training])
     if STEP not in view.public["channels"]:
         raise Blind(f"{attack}: the algorithm has no channel {STEP!r}")
     handed = {seen.exchange: seen.values for seen in view.asked(STEP) if "aggregate" in seen.values}

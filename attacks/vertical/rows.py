@@ -26,7 +26,7 @@ _ONE_LAYER = {
     "training.sampler": "full",
     "training.steps": 2,
 }
-_SUMMED, _EACH = "hidden", "hidden_each"
+_SUMMED, _EACH, TAKE = "hidden", "hidden_each", "take"
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class AlikeRows(Attack):
     """D3: nodes whose rows point the same way are linked: an aggregation over links makes neighbours alike.
 
     Rows of the first aggregated layer, of all iterations of the first round; each node's directions are
-    added up.
+    added up. Where owners learn at home, the sum that they are handed for it.
 
     :meth:`run` reads each owner's rows (the server), or those of the one other owner, by subtraction;
     :meth:`residual` the mean that the server opened, or the mean of the others.
@@ -118,7 +118,7 @@ class AlikeRows(Attack):
     summary = "links, from the likeness of the rows that owners send for a layer"
     adversaries = (SERVER, "client")
     channel = _SUMMED
-    also_reads = (_EACH,)
+    also_reads = (_EACH, TAKE)
     first_rounds = 1
     grants = (WHICH, _OWN + " (an owner)")
     needs = (TRAINING, NODES, OWN_ROWS)
@@ -150,6 +150,8 @@ class AlikeRows(Attack):
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """The same from the mean over all owners, or over the others."""
+        if (handed := taken(view)) is not None:
+            return _alike({ALL: tuple(view.public["clients"])}, {ALL: [(np.arange(len(handed)), handed)]}, 1)
         if SERVER not in view.parties:
             return self._of_others(view, knowledge, OTHERS)
         sums, nodes = self.opened_sums(view), _sets(view, knowledge)
@@ -163,6 +165,13 @@ class AlikeRows(Attack):
         first = min(_sets(view, knowledge).items())[1]
         rows = {target: [(first, _less_own(handed, knowledge))]}
         return _alike({target: _others(view)}, rows, 1)
+
+
+def taken(view: View) -> np.ndarray | None:
+    """``[nodes, width]``: what owners who learn at home were handed last; None where nothing was."""
+    asked = view.asked(TAKE) if TAKE in view.public.get("channels", {}) else []
+    rows = [np.asarray(seen.values["rows"], dtype=np.float64) for seen in asked if "rows" in seen.values]
+    return rows[-1] if rows else None
 
 
 def handed_out(attack: str, view: View) -> Handed:

@@ -59,7 +59,7 @@ class UpdateClassShares(Attack):
     summary = "the share of each class in an owner's training data, from its first update and shadow owners'"
     adversaries = (SERVER,)
     channel = "update"
-    also_reads = ("moments",)
+    also_reads = ("moments", "class_sums")
     first_rounds = 1
     cost = "one round of 60 shadow owners: ten seconds on Cora"
     grants = (

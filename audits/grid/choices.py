@@ -51,13 +51,20 @@ def readers(experiment: Experiment, attacks: Iterable[type[Attack]]) -> list[typ
     It need not be in use as configured: a control may put it there, and where none does the cell says that
     the attack is blind.
     """
-    declared = declared_channels(experiment)
-    return [attack for attack in attacks if declared & set(attack.reads())]
+    declared, taken = declared_channels(experiment), algorithm_named(experiment.algorithm).partitions
+    return [
+        attack for attack in attacks if declared & set(attack.reads()) and attack.partition in ("", *taken)
+    ]
 
 
 def declared_channels(experiment: Experiment) -> set[str]:
-    """The algorithm's channels by name, and those of owners' scores where the experiment has them sent."""
-    kind = algorithm_named(experiment.algorithm)
+    """The algorithm's channels by name, and those of the form that runs in its place under a budget."""
+    return _channels(experiment, algorithm_named(experiment.algorithm)) | _channels(experiment)
+
+
+def _channels(experiment: Experiment, kind: type[Algorithm] | None = None) -> set[str]:
+    """The channels of what runs, and those of owners' scores where the experiment has them sent."""
+    kind = kind or type(experiment.make_algorithm())
     scores = {kind.METRICS.name, kind.SCORES.name} if experiment.evaluation == "in_band" else set()
     return {channel.name for channel in kind.channels} | scores
 
@@ -133,22 +140,22 @@ def variants(
 ) -> list[Variant]:
     """The configured run, and one for each setting in which attacks show their reach.
 
-    Attacks share the runs of controls of the same name. An attack whose channel the algorithm lacks needs
-    none, and neither does a control that the configured run is already.
+    Attacks share the runs of controls of the same name. An attack whose channel the algorithm, or the form
+    that a budget gives it, lacks needs none, and neither does a control that the configured run is already.
 
     Args:
         controls: these only, by name; None: all that the attacks declare.
     """
-    attacks, kind = tuple(attacks), algorithm_named(experiment.algorithm)
-    used = declared_channels(experiment)
-    configured = {"training": experiment.make_algorithm().settings.model_dump()}
+    attacks, made = tuple(attacks), experiment.make_algorithm()
+    kind, used = type(made), _channels(experiment)
+    configured = {"training": made.settings.model_dump()}
     by_name: dict[str, Variant] = {}
     for attack in attacks:
         for control in attack.controls if used & set(attack.reads()) else ():
             if controls is not None and control.name not in controls:
                 continue
             settings, runs = dict(control.settings), _runs(kind, control)
-            if _why_not(kind, control):
+            if _why_not(experiment, kind, control):
                 continue  # the algorithm cannot be put into the attack's best settings: see `left_out`
             if attack.depends_on and all(settings.get(k) == at(configured, k) for k in attack.depends_on):
                 continue  # the configured run shows it
@@ -170,17 +177,17 @@ def left_out(
     experiment: Experiment, attacks: Iterable[type[Attack]], controls: Collection[str] | None = None
 ) -> list[tuple[type[Attack], str, str]]:
     """Attacks, the controls that :func:`variants` made no run for, and why not: a setting is not there."""
-    kind, omitted = algorithm_named(experiment.algorithm), []
-    used = declared_channels(experiment)
+    kind, omitted = type(experiment.make_algorithm()), []
+    used = _channels(experiment)
     for attack in (one for one in attacks if used & set(one.reads())):
         for control in attack.controls:
-            reason = _why_not(kind, control)
+            reason = _why_not(experiment, kind, control)
             if reason and (controls is None or control.name in controls):
                 omitted.append((attack, _played(control.name, attack)[0], reason))
     return omitted
 
 
-def _why_not(kind: type[Algorithm], control: Control) -> str:
+def _why_not(experiment: Experiment, kind: type[Algorithm], control: Control) -> str:
     """Why a control cannot be run beside an algorithm; empty where it can.
 
     A control may name another algorithm, which has to be a variant of the one that is audited: settings that
@@ -191,7 +198,17 @@ def _why_not(kind: type[Algorithm], control: Control) -> str:
         return f"the control runs {control.settings['algorithm']}, which is no variant of {kind.name}"
     known = runs.Settings.model_fields
     lacking = [k for k in control.settings if k.startswith("training.") and k[9:] not in known]
-    return f"the control sets {' and '.join(lacking)}, which {runs.name} does not have" if lacking else ""
+    if lacking:
+        return f"the control sets {' and '.join(lacking)}, which {runs.name} does not have"
+    if kind is algorithm_named(experiment.algorithm).of_kind(experiment.kind):
+        return ""
+    if control.settings.keys() == {"rounds"}:
+        return f"{kind.name}, which a budget puts in its place, has rounds of its own"
+    own = {key[9:]: value for key, value in control.settings.items() if key.startswith("training.")}
+    set_by_hand = experiment.model_copy(update={"training": {**experiment.training, **own}})
+    if type(set_by_hand.make_algorithm()) is not kind:
+        return f"the control sets {' and '.join(own)} by hand, so {kind.name} would not run in its place"
+    return ""
 
 
 def _runs(kind: type[Algorithm], control: Control) -> type[Algorithm] | None:

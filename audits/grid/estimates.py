@@ -59,9 +59,13 @@ def kind_of(planned: PlannedRun) -> Kind:
 
 
 def timed_trial(experiment: Experiment) -> TimedTrial:
-    """Two rounds in plaintext, with nothing kept and nobody attacking."""
+    """Two rounds in plaintext of what runs, with nothing kept and nobody attacking."""
     stamps = [time.perf_counter()]
-    short = experiment.with_policy(PLAIN).model_copy(update={"rounds": 2})
+    short, runs = experiment.with_policy(PLAIN).model_copy(update={"rounds": 2}), experiment.make_algorithm()
+    if type(short.make_algorithm()) is not type(runs):  # plaintext has no budget, and so no form for it
+        set_by_it = {} if runs.form is None else dict(runs.form.settings)
+        changed = {"algorithm": runs.name, "training": {**set_by_it, **runs.by_hand}}
+        short = short.model_copy(update=changed)
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         run = execute(short, None, on_round=lambda row: stamps.append(time.perf_counter()))

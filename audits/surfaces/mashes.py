@@ -40,8 +40,8 @@ def candidates(finished: FinishedRun) -> np.ndarray:
     the referee's graph. Empty where an algorithm sends neither mashes nor sums of features.
     """
     federation = finished.federation
-    sums = any(one.name == SummedMembers.channel for one in finished.algorithm.in_use)
-    if not sums and not isinstance(finished.algorithm, FedEgo):
+    sums = any(one.name in SummedMembers.reads() for one in finished.algorithm.in_use)
+    if federation.schema.kind != "node" or not (sums or isinstance(finished.algorithm, FedEgo)):
         return np.zeros((0, federation.schema.features))
     if federation.pool is not None:
         everybody = federation.pool.x.numpy()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import secure_fedgraph as sfg
+from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.attacks import ATTACKS, Blind, Knowledge
 from secure_fedgraph.attacks.feature_sums import SummedMembers, shares_in
 from secure_fedgraph.audits.finished_run import FinishedRun
@@ -81,3 +82,18 @@ def test_without_the_channel_it_is_blind() -> None:
     for aim in ("run", "residual"):
         with pytest.raises(Blind):
             getattr(ATTACKS["c7-summed-members"](), aim)(run.transcript.view("server"), Knowledge())
+
+
+@pytest.mark.parametrize("channel", ["class_sums", "moments"])
+def test_members_of_a_forms_class_sums_are_read_without_noise_and_not_with_it(channel: str) -> None:
+    federation = sfg.federate("synthetic-citation", clients=3, seed=0, nodes=300, features=200)
+    name, settings = ("fedsage-steps", {"sums": "sent"}) if channel == "class_sums" else ("fedego-sums", {})
+    found = []
+    for policy in (sfg.policies.masked(), sfg.policies.distributed_dp(1.0, 8.0)):
+        algorithm = ALGORITHMS[name](**settings, **({} if settings else {"second_moments": "own"}))
+        run = sfg.train(algorithm, federation, policy, rounds=1, seed=0, keep=everything)
+        one, attack = FinishedRun.of(run, seed=0), SummedMembers()
+        guess = attack.residual(run.transcript.view("server"), knowledge(attack, one))
+        found.append(JUDGES[guess.about](guess, one).score)
+    assert found[0].value > 0.8 and found[0].leaks
+    assert found[1].value < 0.65

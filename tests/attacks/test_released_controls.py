@@ -238,3 +238,10 @@ def test_on_cora(seed: int) -> None:
     member = judged(case, NodeMembership())
     assert member.low > 0.7
     assert member.details["tpr_low"] > 0.05
+
+
+def test_the_model_of_a_budgets_form_is_asked_and_its_members_are_hardly_told() -> None:
+    case = made(GENERATED, "masked", "epsilon=4", "unit=node", "rounds=2")
+    assert case.algorithm.name == "fedsage-steps"
+    assert judged(case, LinkStealing()).value > 0.5  # the model answers
+    assert judged(case, NodeLikelihoodRatio()).low < 0.6

@@ -9,7 +9,15 @@ import pytest
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
-from secure_fedgraph.attacks import Attack, Blind, BlindGroups, Guess, LeaningCompletion, ModelCompletion
+from secure_fedgraph.attacks import (
+    AlikeRows,
+    Attack,
+    Blind,
+    BlindGroups,
+    Guess,
+    LeaningCompletion,
+    ModelCompletion,
+)
 from secure_fedgraph.attacks.active.leaning_model import FASTER, playing
 from secure_fedgraph.attacks.attack import LAST
 from secure_fedgraph.attacks.vertical.completion import COMPLETED
@@ -125,3 +133,26 @@ def test_the_judges_find_nothing_right_where_nothing_was_guessed(about: str) -> 
         score = JUDGES[about](guess, case).score
         assert (score.value, score.low, score.high) == (0, 0, 1)
         assert not score.leaks
+
+
+@pytest.mark.parametrize("sends", ["columns", "labels", "nothing"])
+def test_what_owners_who_learn_at_home_are_handed(sends: str) -> None:
+    federation = sfg.federate(
+        "synthetic-citation", clients=3, seed=0, partition="vertical", nodes=200, features=60
+    )
+    algorithm = ALGORITHMS["glasu-at-home"](sends=sends, width=60)
+    case = FinishedRun.of(sfg.train(algorithm, federation, "masked", keep=lambda channel, round: True), 0)
+    if sends == "nothing":
+        for attack, aim in (
+            (ModelCompletion(), "run"),
+            (BlindGroups(), "residual"),
+            (AlikeRows(), "residual"),
+        ):
+            with pytest.raises(Blind):
+                judged(case, attack, "server", aim)
+        return
+    completed = judged(case, ModelCompletion(), LAST)
+    assert (completed.value > 0.95) == (sends == "labels")  # these are what travels
+    assert judged(case, BlindGroups(), "server", "residual").leaks == (sends == "labels")
+    alike = judged(case, AlikeRows(), "server", "residual")
+    assert alike.leaks == (sends == "labels")  # labels have travelled over links, columns have not

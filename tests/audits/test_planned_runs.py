@@ -17,9 +17,9 @@ import pytest
 from click.testing import CliRunner
 from in_this_process import InThisProcess
 
-from secure_fedgraph.attacks import GradientLabels, LabelCounts, MashLabels, VocabularySupport
-from secure_fedgraph.audits.grid import grid, planned_runs
-from secure_fedgraph.audits.grid.choices import left_out, variants
+from secure_fedgraph.attacks import ATTACKS, GradientLabels, LabelCounts, MashLabels, VocabularySupport
+from secure_fedgraph.audits.grid import estimates, grid, planned_runs
+from secure_fedgraph.audits.grid.choices import left_out, readers, variants
 from secure_fedgraph.audits.grid.estimates import (
     Costs,
     TimedTrial,
@@ -32,7 +32,7 @@ from secure_fedgraph.audits.grid.pool import Failed, Pool, default_workers, trie
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment import code_digest
-from secure_fedgraph.experiment.config import load
+from secure_fedgraph.experiment.config import Experiment, load
 from secure_fedgraph.experiment.results import execute
 from secure_fedgraph.experiment.schema.score_verdict import RESIDUAL, SINGLE_OWNERS
 
@@ -288,6 +288,34 @@ def test_a_control_of_one_label_holder_runs_the_variant_of_what_is_audited(name:
         [runs] if runs else []
     )
     assert bool(left_out(chosen, [GradientLabels])) == (runs is None)
+
+
+def test_a_budgets_form_is_attacked_by_who_reads_it_and_in_no_setting_that_it_has_not():
+    asked = {"algorithm": "fedsage", "data": "synthetic-citation", "unit": "node", "policy": "masked"}
+    plain, private = (load(None, {**asked, **more}, []) for more in ({}, {"epsilon": 4.0}))
+    chosen = readers(private, ATTACKS.values())
+    names = {attack.id for attack in chosen}
+    assert names >= {attack.id for attack in readers(plain, ATTACKS.values())}  # named as blind
+    assert names >= {"c7-summed-members", "g3-node-membership"} and "d8-model-completion" not in names
+    assert [variant.name for variant in variants(private, chosen)] == ["as configured"]
+    assert len(variants(plain, chosen)) > 10
+    reasons = {attack.id: reason for attack, _, reason in left_out(private, chosen)}
+    assert "fedsage-steps" in reasons["g3-node-membership"] and "a4-label-counts" not in reasons
+
+
+def test_the_rehearsal_plays_the_form_that_a_budget_gives(monkeypatch: pytest.MonkeyPatch):
+    played: list[str] = []
+
+    def stop(experiment: Experiment, *_: object, **__: object) -> None:
+        played.append(type(experiment.make_algorithm()).name)
+        raise BadInput("enough")
+
+    monkeypatch.setattr(estimates, "execute", stop)
+    asked = {"algorithm": "glasu", "data": "synthetic-citation", "unit": "edge", "policy": "masked"}
+    for more in ({}, {"epsilon": 4.0}):
+        with pytest.raises(BadInput):
+            timed_trial(load(None, {**asked, **more}, []))
+    assert played == ["glasu", "glasu-at-home"]
 
 
 def test_cells_of_other_judges_are_not_these(monkeypatch: pytest.MonkeyPatch):

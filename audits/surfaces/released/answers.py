@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from torch import nn
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithms.training.node_classifier import NodeClassifier
+from secure_fedgraph.algorithms.training.records import Kept, OfRecords
 from secure_fedgraph.attacks.released import ANSWERS, EMBEDDED, Answers, Embedded
 from secure_fedgraph.attacks.released.influence import SERVICE, Service
 from secure_fedgraph.audits.finished_run import FinishedRun
@@ -32,14 +34,30 @@ def answers(finished: FinishedRun) -> dict[str, Answers]:
     }
 
 
+class _First(Kept):
+    """The first result, whatever is asked later."""
+
+    def of(self, given: tuple[torch.Tensor, ...], make: Callable[[], torch.Tensor]) -> torch.Tensor:
+        """What the first question was answered with."""
+        if not self:
+            self.append((given, make()))
+        return self[0][1]
+
+
 def service(finished: FinishedRun) -> dict[str, Service]:
-    """Owner -> a service that answers by its links for features that are sent to it."""
+    """Owner -> a service that answers by its links for features that are sent to it.
+
+    Where weights are solved for the graph that is asked about, a service solves them once.
+    """
     models = published(finished)
     if not models:
         return {}
 
     def of(owner: str, graph: Data) -> Service:
-        answering, asked = models.of(owner), copy.copy(graph)
+        settled, asked = copy.copy(finished.algorithm), copy.copy(graph)
+        if isinstance(settled, OfRecords):
+            settled.kept = _First()
+        answering = published(replace(finished, algorithm=settled)).of(owner)
 
         def ask(features: np.ndarray) -> np.ndarray:
             asked.x = torch.from_numpy(features)

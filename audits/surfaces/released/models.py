@@ -64,7 +64,7 @@ def published(finished: FinishedRun) -> Models:
         )
     if finished.released is None or own_models(algorithm, schema):
         return Models()
-    return _models(algorithm, finished.released, {}, schema)
+    return _models(algorithm, {}, finished.released, {}, schema)
 
 
 def rerun(finished: FinishedRun, federation: Federation) -> Models:
@@ -76,7 +76,7 @@ def models_of(run: Run) -> Models:
     """What a run published whose transcript keeps what :func:`keeps` says."""
     algorithm, schema = run.algorithm, run.federation.schema
     sent = _own_models_sent(algorithm, run.transcript) if own_models(algorithm, schema) else {}
-    return _models(algorithm, run.state, sent, schema)
+    return _models(algorithm, run.state, algorithm.released(run.state), sent, schema)
 
 
 def keeps(algorithm: Algorithm) -> Keep:
@@ -105,10 +105,11 @@ def _own_models_sent(algorithm: Algorithm, transcript: Transcript) -> dict[str, 
     return latest
 
 
-def _models(algorithm: Algorithm, state: State, personal: Mapping[str, State], schema: Schema) -> Models:
+def _models(
+    algorithm: Algorithm, state: State, released: State | None, personal: Mapping[str, State], schema: Schema
+) -> Models:
     if schema.kind != GraphDataset.kind or type(algorithm).predict is Algorithm.predict:
         return Models()
-    released = algorithm.released(state)
 
     def shared(graph: Data) -> np.ndarray:
         assert released is not None

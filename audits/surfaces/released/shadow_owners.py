@@ -31,7 +31,7 @@ MODELS_OF = 24
 """Shadow models."""
 SPREAD = 0.7
 """Of the Dirichlet distribution that class shares are drawn from: less than 1 makes some classes rare."""
-READ = ("update", "moments")
+READ = ("update", "moments", "class_sums")
 
 
 def shadow_owners(finished: FinishedRun) -> ShadowOwners | None:

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm
+from secure_fedgraph.algorithms.fedsgd.algorithm import FedSgd
 from secure_fedgraph.algorithms.training.node_classifier import NodeClassifier
 from secure_fedgraph.attacks.released import CANDIDATES, Candidates
 from secure_fedgraph.audits.finished_run import FinishedRun
@@ -39,6 +40,8 @@ from secure_fedgraph.running.loop import train
 
 SHADOWS, STEPS, RATE = 8, 60, 0.01
 """Shadow models, and how each is trained: full batches, whole neighbourhoods, Adam. Half a minute on Cora."""
+STEPPED = 10
+"""Rounds of a shadow model whose algorithm takes one step a round, at most."""
 
 
 def coins(finished: FinishedRun) -> dict[str, np.ndarray]:
@@ -148,9 +151,11 @@ def shadow_models(finished: FinishedRun, graphs: Mapping[str, Data], seed: int) 
 
     A network that classifies nodes is trained on whole neighbourhoods, which is cheaper than the run and not
     the same: of all graphs one, or of each its own where models are personal. Every other algorithm runs as
-    it was configured, without protection.
+    it was configured, without protection; one that takes a step a round, for a few rounds.
     """
-    algorithm = finished.algorithm
+    algorithm, rounds = finished.algorithm, finished.result["config"].get("rounds")
+    if isinstance(algorithm, FedSgd):
+        rounds = min(rounds or algorithm.rounds, STEPPED)
     if isinstance(algorithm, NodeClassifier) and type(algorithm).predict is NodeClassifier.predict:
         if algorithm.personal() is None:
             return Models(shared=_fitted(finished, list(graphs.values()), seed))
@@ -161,9 +166,10 @@ def shadow_models(finished: FinishedRun, graphs: Mapping[str, Data], seed: int) 
             algorithm,
             replace(finished.federation, owners=dict(graphs)),
             plaintext(),
-            rounds=finished.result["config"].get("rounds"),
+            rounds=rounds,
             seed=seed,
             keep=keeps(algorithm),
+            evaluation="at_home" if algorithm.personal() is None else "referee",
             allow_plaintext=True,
         )
     return models_of(run)

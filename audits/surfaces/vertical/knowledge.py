@@ -13,7 +13,7 @@ import torch
 from secure_fedgraph.algorithms import Glasu
 from secure_fedgraph.attacks.vertical.labels import HEADS
 from secure_fedgraph.attacks.vertical.lists import NODES, OWN_LINKS, TRAINING
-from secure_fedgraph.attacks.vertical.rows import OWN_ROWS
+from secure_fedgraph.attacks.vertical.rows import OWN_ROWS, TAKE
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.judgement import Maker
 from secure_fedgraph.policies import plaintext
@@ -73,12 +73,17 @@ _BEGUN: WeakKeyDictionary[Transcript, Begun] = WeakKeyDictionary()
 
 def by_columns(finished: FinishedRun) -> bool:
     """Whether the owners share all nodes: whether there is anything here to grant."""
-    return any(channel.name in ROWS_SENT for channel in finished.algorithm.in_use)
+    return any(channel.name in (*ROWS_SENT, TAKE) for channel in finished.algorithm.in_use)
 
 
 def first_owner(finished: FinishedRun) -> str:
     """Whom the audit puts in the place of a curious owner."""
     return finished.parties("client")[0]
+
+
+def _trains(finished: FinishedRun) -> bool:
+    """Whether owners train layers together, so that there is a first iteration."""
+    return all(channel.name != TAKE for channel in finished.algorithm.in_use)
 
 
 def training_nodes(finished: FinishedRun) -> np.ndarray:
@@ -96,13 +101,15 @@ def own_links(finished: FinishedRun) -> np.ndarray:
 
 def own_rows(finished: FinishedRun) -> np.ndarray | None:
     """The first owner's of the first iteration: it made them, though a masked message does not show them."""
-    return begun(finished).rows.get(first_owner(finished))
+    return begun(finished).rows.get(first_owner(finished)) if _trains(finished) else None
 
 
 def heads(finished: FinishedRun) -> dict[str, np.ndarray]:
     """The classifiers of those who hold labels, as they started."""
-    algorithm, started = finished.algorithm, begun(finished).heads
-    assert isinstance(algorithm, Glasu)
+    algorithm = finished.algorithm
+    if not isinstance(algorithm, Glasu):
+        return {}
+    started = begun(finished).heads
     holders = algorithm.label_holders(finished.federation.names)
     return {name: started[name] for name in holders if name in started}
 
