@@ -19,7 +19,6 @@ from secure_fedgraph.forms import FormWarning
 from secure_fedgraph.graph.schema import Schema
 
 SCHEMA = Schema(features=5, classes=3)
-MARK = 7.0
 
 
 class Attention(nn.Module):
@@ -29,15 +28,6 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         return self.last(self.first(x, edge_index).relu(), edge_index)
-
-
-class Fragile(Attention):
-    """Fails on a node with a mark."""
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        if bool((x == MARK).any()):
-            raise RuntimeError("a record that only one owner has")
-        return super().forward(x, edge_index)
 
 
 class Drawing(Attention):
