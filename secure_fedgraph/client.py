@@ -133,6 +133,8 @@ class Client:
         # before anything is answered: no refusal later may depend on the graph
         check_graph(algorithm, graph, party.name, policy)
         self._algorithm = algorithm
+        self._in_place = not type(algorithm).__module__.startswith("secure_fedgraph.")
+        """Whether answers may change what they keep: those of this package replace it."""
         limits = policy.broadcasts
         self._broadcasts = None if limits is None else BroadcastCheck(limits, self._beginning)
         self._policy = policy
@@ -396,7 +398,7 @@ class Client:
 
     def _save_memory(self) -> None:
         """From here on, what the answer changes can be undone."""
-        self._before = Before(self.memory, self.scratch)
+        self._before = Before(self.memory, self.scratch, deep=self._in_place)
 
     def _answer(self, request: Message) -> wire.Tree:
         given = request.tree()

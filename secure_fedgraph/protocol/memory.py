@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 from typing import Any, TypeVar
 
 from secure_fedgraph.errors import BadInput
@@ -19,18 +20,20 @@ class Before:
     """Memory and scratch as they were.
 
     Guarantees:
-        - going back undoes what an answer added, replaced or removed;
+        - going back undoes what an answer added, replaced, removed or, with ``deep``, changed in place;
         - entries whose names begin with :data:`LASTING` stay as they are.
     Needs:
-        - answers that replace what they keep and change none of it in place: nothing is copied.
+        - without ``deep``: answers that replace what they keep and change none of it in place, as those of
+          this package do; then nothing is copied.
 
     Args:
         memory, scratch: as they are now.
+        deep: copy what they hold.
     """
 
-    def __init__(self, memory: dict[str, Any], scratch: dict[str, Any]) -> None:
-        self._memory = dict(memory)
-        self._scratch = dict(scratch)
+    def __init__(self, memory: dict[str, Any], scratch: dict[str, Any], deep: bool = False) -> None:
+        self._memory = _copied(memory) if deep else dict(memory)
+        self._scratch = _copied(scratch) if deep else dict(scratch)
 
     def restore(self, memory: dict[str, Any], scratch: dict[str, Any]) -> None:
         """Restores both, in place. Values of the scratch that cannot be restored are ended (``abandon``)."""
@@ -94,3 +97,16 @@ def _copy(name: str, value: Any, owner: str) -> Any:
         return copy.deepcopy(value)
     except Exception:
         return nested.unpack(bytes(packed(name, value, owner)))
+
+
+def _copied(values: dict[str, Any]) -> dict[str, Any]:
+    copies = {}
+    for name, value in values.items():
+        try:
+            copies[name] = copy.deepcopy(value)
+        except Exception as error:  # such as a live autograd graph, which could not be kept either
+            logging.getLogger("secure_fedgraph.client").info(
+                "%r cannot be copied (%s): if an answer fails, it stays as that left it", name, error
+            )
+            copies[name] = value
+    return copies
