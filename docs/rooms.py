@@ -1,15 +1,17 @@
 """Prints the tree of the code: every folder, and what its docstring says it is.
 
-    python docs/rooms.py [--modules]
+    python docs/rooms.py [--modules | --count]
 
 ``docs/architecture.md`` holds what this prints without a flag, between two comments; a test compares them.
-A new module changes nothing there, a new folder does.
+A new module changes nothing there, a new folder does. ``--count`` prints lines of code instead: no docstring,
+comment or blank line.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,6 +37,46 @@ def tree(with_modules: bool = False) -> str:
     return "\n".join(line for top in TOPS for line in rooms(ROOT / top, with_modules))
 
 
+def lines_of_code(path: Path) -> int:
+    """Lines of a module without docstrings (of constants too), comments and blank ones.
+
+    Raises:
+        SyntaxError: where it is no Python.
+    """
+    text = path.read_text(encoding="utf-8")
+    said: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        body = getattr(node, "body", None)
+        for one in body if isinstance(body, list) else ():
+            if (
+                isinstance(one, ast.Expr)
+                and isinstance(one.value, ast.Constant)
+                and isinstance(one.value.value, str)
+            ):
+                said |= set(range(one.lineno, (one.end_lineno or one.lineno) + 1))
+    numbered = enumerate(text.splitlines(), 1)
+    return sum(bool(line.strip()) and line.lstrip()[0] != "#" and at not in said for at, line in numbered)
+
+
+def counts() -> Iterator[str]:
+    """A line a room with its code, then tests and benchmarks (all their lines), and words of pages."""
+    code: Counter[str] = Counter()
+    for top in TOPS:
+        for path in (ROOT / top).rglob("*.py"):
+            parts = path.relative_to(ROOT).parts
+            if not any((ROOT.joinpath(*parts[:depth])).is_symlink() for depth in range(1, len(parts))):
+                code["/".join(parts[:2]) if top == "secure_fedgraph" else top] += lines_of_code(path)
+    for room, lines in code.most_common():
+        yield f"{lines:7,}  {room}"
+    yield f"{sum(code.values()):7,}  all code"
+    for folder in ("tests", "benchmarks"):
+        whole = sum(len(path.read_text("utf-8").splitlines()) for path in (ROOT / folder).rglob("*.py"))
+        yield f"{whole:7,}  lines of {folder}"
+    words = sum(len(path.read_text("utf-8").split()) for path in (ROOT / "docs").rglob("*.md"))
+    yield f"{words:7,}  words of pages"
+    yield f"{(ROOT / 'CHANGELOG.md').stat().st_size:7,}  bytes of the changelog"
+
+
 def _first_sentence(path: Path) -> str:
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     return text.split("\n", 1)[0]
@@ -43,4 +85,6 @@ def _first_sentence(path: Path) -> str:
 if __name__ == "__main__":
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     asked.add_argument("--modules", action="store_true", help="also the modules of each folder, and how many")
-    print(tree(asked.parse_args().modules))
+    asked.add_argument("--count", action="store_true", help="lines of code by room instead")
+    given = asked.parse_args()
+    print("\n".join(counts()) if given.count else tree(given.modules))
