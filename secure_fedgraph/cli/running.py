@@ -253,7 +253,8 @@ def _run_seeds(
     keep_schema(experiment, out)
     finish(out)
     page = write_report(out)
-    screen.finish(result, tables.run_tables(as_read(RunResult, result)), page)
+    shown = tables.run_tables if screen.verbose else tables.run_lines
+    screen.finish(result, shown(as_read(RunResult, result)), page)
 
 
 def _foresee(screen: Screen, seeds: int, rest: Outlook) -> None:

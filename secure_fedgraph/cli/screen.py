@@ -65,6 +65,7 @@ class Screen:
 
     def __init__(self, flags: dict[str, Any]) -> None:
         self._json, self._quiet = flags["as_json"], flags["quiet"]
+        self.verbose = bool(flags.get("verbose"))
         self._console = PlainConsole(stderr=True)
 
     @contextmanager

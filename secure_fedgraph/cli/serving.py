@@ -79,7 +79,8 @@ def run(approved: Approved, out: Path, address: Address, how: Serving, flags: di
         finally:
             grid.close()
     page = write_report(out)
-    screen.finish(result, tables.run_tables(as_read(RunResult, result)), page)
+    shown = tables.run_tables if screen.verbose else tables.run_lines
+    screen.finish(result, shown(as_read(RunResult, result)), page)
 
 
 def align(

@@ -24,6 +24,34 @@ from secure_fedgraph.report.measures import MEASURES, NAMES
 Shown = list[Table | Text]
 
 
+def run_lines(run: RunResult) -> Shown:
+    """What a user came for: the score, the budget and what was sent, a line each."""
+    scores = [f"{name.replace('_', ' ')} {value:.4f}" for name, value in run.accuracy.named().items()]
+    spent = [
+        f"{unit} {claim.epsilon} (delta {claim.delta:g}, {claim.against})"
+        for unit, claim in run.privacy.items()
+    ]
+    said = [
+        f"scores: {', '.join(scores)}" if scores else "",
+        f"epsilon: {', '.join(spent)}" if spent else "epsilon: 0, nothing left a client",
+        f"sent: {_bytes(run.bytes.up)} up, {_bytes(run.bytes.down)} down",
+    ]
+    shown: Shown = [_first(run), *(Text(line) for line in said if line)]
+    shown += [owners] if (owners := _owners(run)) is not None else []
+    shown += [Text(one, style="bold") for one in left_out(run.left_out)]
+    if not run.federated:
+        shown.append(Text("Not federated: this baseline pools all data.", style="bold"))
+    if excess := [row.name for row in run.channels if row.excess]:
+        shown.append(Text(f"Shows more than it declares (-v says what): {', '.join(excess)}."))
+    if run.released_exactly:
+        exact = len(run.released_exactly)
+        said_of_it = (
+            f"No epsilon covers accuracy and the other values of result.json ({exact} kinds; -v names them)."
+        )
+        shown.append(Text(said_of_it, style="dim"))
+    return [*shown, *_no_learning(run)]
+
+
 def run_tables(run: RunResult) -> Shown:
     """Accuracy, privacy by unit, how a budget was split, and what each channel sent."""
     accuracy, config = run.accuracy, run.config
@@ -456,6 +484,14 @@ def _leaks(points: Sequence[Point]) -> Shown:
             leaks = leak is not None and leak.leaks
             table.add_row(row.name, attack, score, guess, Text("leaks" if leaks else "", style="red"))
     return [table, *failed]
+
+
+def listing_lines(rows: Sequence[Mapping[str, JsonValue]]) -> list[str]:
+    """A line a name: what it is."""
+    names = [visible(str(next(iter(row.values())))) for row in rows]
+    width = max(map(len, names), default=0)
+    said = (visible(str(row.get("summary", ""))).replace("\n", " ") for row in rows)
+    return [f"{name:{width}}  {text}".rstrip() for name, text in zip(names, said, strict=True)]
 
 
 def listing_table(what: str, rows: Sequence[Mapping[str, JsonValue]]) -> Table:

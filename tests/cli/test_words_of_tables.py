@@ -36,8 +36,15 @@ def call(*words: str) -> Result:
     return CliRunner().invoke(main, [*words, *SMALL])
 
 
+def test_a_run_shows_its_score_its_budget_and_its_page_in_twelve_lines() -> None:
+    lines = call("run", "--policy", "plaintext").stdout.splitlines()
+    shown = next(at for at, line in enumerate(lines) if line.startswith("accuracy"))
+    assert len(lines) - shown <= 12 and lines[-1].startswith("Report: ")
+    assert any(line.startswith("epsilon: client inf") for line in lines)
+
+
 def test_what_a_run_shows_beyond_its_channels_and_its_epsilon() -> None:
-    said = " ".join(call("run", "--policy", "plaintext").output.split())
+    said = " ".join(call("run", "-v", "--policy", "plaintext").output.split())
     assert "Channel `update` shows more than it declares: " in said
     assert "These values of result.json come from the data and no epsilon covers them: " in said
 

@@ -26,9 +26,10 @@ SAYS_WHAT_IT_IS = ("id", "name", "summary", "target", "family", "paper", "packag
 @click.option(
     "--about", "words", multiple=True, metavar="WORD", help="Only what is about this word; repeatable."
 )
+@click.option("--verbose", "-v", is_flag=True, help="All that is known of each.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @click.option("--debug", is_flag=True, hidden=True)
-def list_names(what: str, words: tuple[str, ...], as_json: bool, debug: bool) -> None:
+def list_names(what: str, words: tuple[str, ...], verbose: bool, as_json: bool, debug: bool) -> None:
     """Print what works today: algorithms, policies, attacks, datasets or tables."""
     what = what.lower()
     if what not in names.KINDS:
@@ -38,9 +39,12 @@ def list_names(what: str, words: tuple[str, ...], as_json: bool, debug: bool) ->
         raise BadInput(f"--about {' '.join(words)}: none of the {what} is about it: leave it out to see all")
     if as_json:
         click.echo(json.dumps({what: rows}, indent=1))
-    else:
-        with to_a_pipe():
+        return
+    with to_a_pipe():
+        if verbose:
             PlainConsole().print(tables.listing_table(what, rows))
+        else:
+            click.echo("\n".join(tables.listing_lines(rows)))
 
 
 def _is_about(row: Mapping[str, JsonValue], words: Sequence[str]) -> bool:

@@ -24,6 +24,7 @@ Examples:
 @click.argument("experiment_file", required=False, type=click.Path(path_type=Path))
 @click.option("--policy", callback=known("policies"), help="How uploads are protected; see 'list policies'.")
 @experiment_options
+@click.option("--verbose", "-v", is_flag=True, help="All tables: metrics, privacy, noise, channels.")
 @click.option("--anyway", is_flag=True, help="Run although a budget's noise leaves nothing to learn.")
 def run(**given: Any) -> None:
     """Train under a policy and write result.json, report.html and the privacy ledger."""
@@ -47,6 +48,7 @@ def run(**given: Any) -> None:
 @click.option("--data", metavar="PLACE", help="Your own data, where the run is of them.")
 @silo_option
 @click.option("--quiet", is_flag=True, help="Print nothing but warnings and errors.")
+@click.option("--verbose", "-v", is_flag=True, help="All tables: metrics, privacy, noise, channels.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
 @click.option("--debug", is_flag=True, help="Show a traceback with an error.")
 def resume(**given: Any) -> None:

@@ -39,6 +39,7 @@ def server() -> None:
 )
 @click.option("--patience", type=float, default=3600.0, show_default=True, help="Seconds for one answer.")
 @click.option("--quiet", is_flag=True, help="Print nothing but warnings and errors.")
+@click.option("--verbose", "-v", is_flag=True, help="All tables: metrics, privacy, noise, channels.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
 @debug
 def start(**given: Any) -> None:
