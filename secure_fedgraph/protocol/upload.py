@@ -449,11 +449,6 @@ def _check_plain(values: Mapping[str, torch.Tensor], *more: torch.Tensor) -> Non
             raise WrongType(f"an upload holds tensors of torch itself, not {type(value).__name__}")
 
 
-def _is_dense(value: object, shape: tuple[int, ...]) -> bool:
-    """Whether it is a tensor of real numbers, of this shape, that holds every value."""
-    return isinstance(value, torch.Tensor) and tuple(value.shape) == shape and not unlike_real_numbers(value)
-
-
 def _check_text(layout: Layout) -> None:
     try:
         carried = Layout.from_text(layout.to_text()) == layout
