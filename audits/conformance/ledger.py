@@ -21,6 +21,7 @@ from secure_fedgraph.privacy.accounting.epsilon import (
     SampledGaussian,
     SamplingError,
 )
+from secure_fedgraph.privacy.input_dp.labels import DividedLabels
 from secure_fedgraph.privacy.spending.ledger import EVERYBODY, OF_NODES, OF_ONE_GRAPH, Charge
 from secure_fedgraph.protocol.channel import Reveal
 from secure_fedgraph.protocol.guarantee import LARGER, Reader, Unit
@@ -129,7 +130,7 @@ def _steps(record: Record) -> Iterator[Finding]:
             yield Finding(
                 "ledger", one.kind, f"each client pays once for its {one.kind}; the payments are {dict(paid)}"
             )
-    divided = {one.kind for one in run.policy.randomizers if one.divided}
+    divided = {one.kind for one in run.policy.randomizers if one.divided or isinstance(one, DividedLabels)}
     for charge in run.charges:
         alone = any(isinstance(e, OneHolderRelease) for events in charge.steps.values() for e in events)
         if alone and charge.channel not in divided:

@@ -12,9 +12,10 @@ import secure_fedgraph as sfg
 from secure_fedgraph.algorithm import Form
 from secure_fedgraph.algorithms.fedego.class_mashes import FedEgoSums
 from secure_fedgraph.algorithms.fedridge.algorithm import NOISE
+from secure_fedgraph.audits.conformance.rows import conformance_rows
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment.config import Experiment
-from secure_fedgraph.experiment.results import in_form, lead, make_federation
+from secure_fedgraph.experiment.results import execute, in_form, lead, make_federation
 from secure_fedgraph.forms import FormWarning
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models import ridge
@@ -24,6 +25,7 @@ from secure_fedgraph.privacy.input_dp.labels import DividedLabels
 from secure_fedgraph.privacy.input_dp.registry import randomizer_of
 from secure_fedgraph.privacy.spending.ledger import Ledger
 from secure_fedgraph.protocol import Channel, Reveal, Unit
+from secure_fedgraph.protocol.transcript import everything
 
 SPLIT = {"local_tests": 20}
 LARGE = {"nodes": 300, "features": 150}
@@ -143,6 +145,14 @@ def test_the_command_says_the_form_in_its_first_line(policy: str, unit: str) -> 
     made = experiment.make_policy()
     assert made.steps is None
     assert [type(one) for one in made.randomizers] == ([DividedLabels] if unit == "label" else [])
+
+
+def test_labels_that_a_nodes_home_alone_tells_are_no_broken_ledger() -> None:
+    asked = {"algorithm": "fedego", "data": "synthetic-citation", "dataset": LARGE, "split": SPLIT}
+    asked |= {"partition": "label_skew", "clients": 3, "policy": "masked", "epsilon": 4, "unit": "label"}
+    run = execute(Experiment(**asked), None, keep=everything)
+    assert any(isinstance(one, DividedLabels) for one in run.policy.policy.randomizers)
+    assert [row["findings"] for row in conformance_rows(run) if row["outcome"] == "failed"] == []
 
 
 def test_the_referees_copies_share_what_was_solved_and_doubles_are_read_as_floats(
