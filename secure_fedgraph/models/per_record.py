@@ -233,7 +233,7 @@ def graph_gradients(model: nn.Module, packed: Data, loss_of_each: Loss = cross_e
         return linear_graph_gradients(model, packed, loss_of_each)
     gradients: Gradients = {n: p.new_zeros(len(packed.y), *p.shape) for n, p in model.named_parameters()}
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    before = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    before = {name: value.detach().clone() for name, value in model.state_dict(keep_vars=True).items()}
     with _drawn_apart():
         for number in range(len(packed.y)):
             one = select_graphs(packed, torch.tensor([number]))
@@ -242,10 +242,10 @@ def graph_gradients(model: nn.Module, packed: Data, loss_of_each: Loss = cross_e
             for name, back in zip(trained, backs, strict=True):
                 if back is not None:
                     gradients[name][number] = back
-    for name, buffer in model.named_buffers():
-        if name in before and not torch.equal(buffer, before[name]):
+    for name, value in model.state_dict().items():
+        if name in before and not torch.equal(value, before[name]):
             raise BadInput(
-                f"buffer {name!r} of model {type(model).__name__} changes while it computes, so one graph's "
+                f"{name!r} of model {type(model).__name__} changes while it computes, so one graph's "
                 "gradient depends on the others: under noise let it keep nothing (track_running_stats=False)"
             )
     return gradients

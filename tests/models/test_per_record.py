@@ -234,7 +234,7 @@ class Counting(Attention):
 
 
 def test_a_buffer_that_changes_is_refused_by_name():
-    with pytest.raises(BadInput, match="buffer 'seen' of model Counting changes"):
+    with pytest.raises(BadInput, match="'seen' of model Counting changes"):
         graph_gradients(Counting(), pack(graphs()))
 
 
