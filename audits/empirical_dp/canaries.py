@@ -91,7 +91,7 @@ class Planting:
     def noised(self) -> dict[str, Bound]:
         """The channels that the server reads under noise."""
         bounds = self.bound.bounds.items()
-        channels = {n: b for n, b in bounds if b.channel.to == SERVER and not b.channel.kept}
+        channels = {n: b for n, b in bounds if b.channel.to == SERVER}
         return {n: b for n, b in channels.items() if (stage := noise_of(b)) and stage.by != SERVER}
 
     @property

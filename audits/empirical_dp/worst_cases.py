@@ -14,7 +14,6 @@ from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.privacy.pooling_trees import parents
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol.channel import (
-    UnitContributionLinks,
     UnitContributionMoments,
     UnitContributionSampled,
     UnitContributionTrees,
@@ -22,7 +21,6 @@ from secure_fedgraph.protocol.channel import (
 from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.upload import (
     AnyUpload,
-    ContributionLinks,
     ContributionMoments,
     ContributionRows,
     ContributionSample,
@@ -45,14 +43,12 @@ class Neighbours:
         present, absent: client -> upload, in the one world and in the other.
         trials: independent trials in one call, where blocks of as many rows each hold a unit of their own and
             the mechanism treats all rows alike.
-        own_rows: rows of each block that no claim covers, and that are not looked at.
     """
 
     target: str
     present: Uploads
     absent: Uploads
     trials: int = 1
-    own_rows: tuple[int, ...] = ()
 
 
 def client_rows(
@@ -164,50 +160,7 @@ def sums_apart(bound: Bound, width: int = 4, answering: int = 0) -> Neighbours:
         return long_record(bound, width, answering=answering)
     if isinstance(contribution, UnitContributionSampled):
         return sampled_part(bound, width, answering=answering)
-    if isinstance(contribution, UnitContributionLinks):
-        return linked_hub(bound)
     return pooled_parts(bound, width=width, answering=answering)
-
-
-def linked_hub(bound: Bound, trials: int = 50) -> Neighbours:
-    """A node that goes with its links, its part far beyond the norm; a crowd counts for more then.
-
-    It has four times as many neighbours as count whole. A crowd of them have one neighbour too many, and all
-    others in common: without the node they count for a little more in the same rows. Where the node is
-    replaced, it moves from all of one side to all of another, and crowds of both sides are linked to all of
-    the other: what they gain and lose falls into the rows that it enters and leaves. Its own row is not
-    looked at.
-
-    Args:
-        bound: on a channel of sums over links.
-        trials: as many graphs of this kind, side by side.
-    """
-    contribution = bound.channel.unit_contribution
-    if not isinstance(contribution, UnitContributionLinks):
-        raise BadInput(f"channel {bound.channel.name!r} declares no sums over links")
-    replaced, most = bound.bind_context.relation == "replace", contribution.rows
-    # with more of them their common neighbours would be many each, too
-    crowd = min(contribution.crowd, most) if most < contribution.degree else 0
-    near = torch.arange(1, 1 + (most if replaced else min(4 * most, contribution.degree)))
-    far = torch.arange(len(near) + 1, len(near) + 1 + most)
-    size = 1 + len(near) + most
-    crossing = [
-        torch.cartesian_prod(near[:crowd], far),
-        *[torch.cartesian_prod(far[:crowd], near)] * replaced,
-    ]
-    parts = torch.zeros(size, 1)
-    for heavy in (torch.zeros(1, dtype=torch.int64), near[:crowd], far[:crowd] if replaced else far[:0]):
-        parts[heavy] = BEYOND * contribution.norm
-
-    def graphs(hub_to: torch.Tensor) -> ContributionLinks:
-        of_hub = torch.stack([torch.zeros_like(hub_to), hub_to])
-        one = torch.cat([of_hub, *(pairs.T for pairs in crossing)], dim=1)
-        shifted = torch.cat([one + trial * size for trial in range(trials)], dim=1)
-        return ContributionLinks({"sums": parts.repeat(trials, 1)}, shifted)
-
-    target = bound.bind_context.clients[0]
-    absent = graphs(far if replaced else far[:0])
-    return Neighbours(target, {target: graphs(near)}, {target: absent}, trials, own_rows=(0,))
 
 
 def sampled_part(bound: Bound, width: int = 4, answering: int = 0) -> Neighbours:

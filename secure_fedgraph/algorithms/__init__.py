@@ -39,7 +39,6 @@ from secure_fedgraph.algorithms.glasu.variants.one_label_holder import GlasuOneL
 from secure_fedgraph.algorithms.glasu.variants.simulated import GlasuSimulated
 from secure_fedgraph.algorithms.graphfl import GraphFL
 from secure_fedgraph.algorithms.local import Local
-from secure_fedgraph.algorithms.progap.algorithm import ProGap
 from secure_fedgraph.algorithms.training.gin_classifier import GinFedAvg, GinLocal
 from secure_fedgraph.registry import Registry, check_subclass, classes_below
 
@@ -108,5 +107,4 @@ __all__ = [
     "LocSage",
     "LocSagePlus",
     "Local",
-    "ProGap",
 ]

@@ -17,7 +17,6 @@ from secure_fedgraph.errors import HostileMessage, WrongType
 from secure_fedgraph.privacy.accounting.epsilon import Event
 from secure_fedgraph.privacy.contracts import Ask, BindContext, Carrier, Chain, Scope, Sensitivity, Stage
 from secure_fedgraph.privacy.dp_sgd import secret_coins
-from secure_fedgraph.privacy.linked_sums import linked_sums
 from secure_fedgraph.privacy.moments import moment_sums
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.pooling import pooled, sampled_sum
@@ -26,15 +25,13 @@ from secure_fedgraph.protocol.channel import (
     Channel,
     Reveal,
     UnitContribution,
-    UnitContributionLinks,
     UnitContributionMoments,
     UnitContributionSampled,
     UnitContributionTrees,
 )
-from secure_fedgraph.protocol.guarantee import Reader, Relation, Unit
+from secure_fedgraph.protocol.guarantee import Reader, Unit
 from secure_fedgraph.protocol.upload import (
     AnyUpload,
-    ContributionLinks,
     ContributionMoments,
     ContributionRows,
     ContributionSample,
@@ -57,7 +54,6 @@ _UPLOAD_OF: Mapping[type[UnitContribution] | type[None], type[AnyUpload]] = {
     UnitContributionTrees: ContributionTrees,
     UnitContributionMoments: ContributionMoments,
     UnitContributionSampled: ContributionSample,
-    UnitContributionLinks: ContributionLinks,
 }
 """What an answer returns, by what its channel declares of a unit's contribution."""
 
@@ -246,28 +242,6 @@ class Bound:
         """An upload of zeros in a public layout."""
         return Upload({}).laid_out(layout, self.channel.unit)
 
-    def smaller_and_larger(self, width: int) -> dict[str, tuple[Event, ...]]:
-        """What sums that stay in the client cost other units than theirs; nothing on every other channel.
-
-        A client pays nothing, since nothing is sent. A link moves them less far than a node does.
-        """
-        contribution = self.channel.unit_contribution
-        if not isinstance(contribution, UnitContributionLinks):
-            return {}
-        moved = contribution.edge * (2 if self.bind_context.relation == Relation.REPLACE else 1)
-        less = self.sensitivity.l2 / moved
-        noise = self.releases(width).get(Reader.SERVER, ())
-        of_a_link = {Unit.EDGE.value: tuple(one.with_noise_scaled(less) for one in noise)} if noise else {}
-        return {Unit.CLIENT.value: (), **of_a_link}
-
-    def kept(self, sums: ContributionLinks, scope: Scope) -> torch.Tensor:
-        """Noised sums over links, ``[nodes, width]`` (float32), for the client itself: they never leave."""
-        self.check(sums)
-        layout, matrix = self._matrix(sums)
-        for stage in self.stages:
-            matrix = stage.apply(matrix, scope)
-        return torch.from_numpy(matrix).reshape(layout.rows, layout.width).float()
-
     def seal_to_send(self, upload: AnyUpload, scope: Scope, party: Party) -> Tree:
         """The body that leaves the client, for a caller that encodes it at once.
 
@@ -329,9 +303,6 @@ class Bound:
         elif isinstance(upload, ContributionRows):
             assert channel.unit_contribution is not None
             layout, matrix = pooled(upload, channel.unit_contribution, channel.unit, grid)
-        elif isinstance(upload, ContributionLinks):
-            assert isinstance(channel.unit_contribution, UnitContributionLinks)
-            layout, matrix = linked_sums(upload, channel.unit_contribution, channel.unit, grid)
         else:
             layout, matrix = upload.packed(channel.unit)
         return layout, matrix

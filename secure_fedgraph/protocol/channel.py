@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from enum import Enum, StrEnum
-from functools import cached_property
 from inspect import isfunction
 from typing import Any, TypeVar
 
@@ -298,85 +297,6 @@ class UnitContributionSampled(UnitContribution):
         return self.norm * max(self.rate * self.records, 1.0)
 
 
-WEIGHTS = 2**8
-"""Weights of links are whole parts of one in so many."""
-
-
-@dataclass(frozen=True)
-class UnitContributionLinks(UnitContribution):
-    """The same where a row is the sum of a node's neighbours' parts, and the rows stay in the client.
-
-    A node of ``d`` neighbours is part of ``d`` rows, each time with the weight ``c(d)``: 1 up to ``rows`` of
-    them, about ``sqrt(rows / d)`` beyond. Without the node, those of its neighbours that have more than
-    ``rows`` neighbours count for a little more in the rows of the others (``spill``).
-
-    The client enforces all of it on :class:`~secure_fedgraph.protocol.upload.ContributionLinks`: it takes the
-    links from its own graph, cuts parts below 0, clips and weighs them. A node's own row is not covered
-    by the bound: the algorithm promises to use it for that node alone.
-
-    Args:
-        rows: how many neighbours a node may have before it counts for less in each row.
-        norm: the L2 norm of its part.
-        crowd: how many neighbours with more than ``rows`` of their own a node has at most; public.
-        degree: how many neighbours it has at most; public.
-        hops: how often such rows are made in a run.
-
-    Raises:
-        BadInput: as :class:`UnitContribution`, and for a crowd below 0, a degree below 1 or no hop.
-
-    References:
-        Sajadmanesh et al., GAP, USENIX Security 2023 (equation 4: noise on sums of neighbours);
-        ``docs/guarantees.md`` has the proof, which is not the paper's.
-
-    >>> of = UnitContributionLinks(rows=16, norm=1.0, crowd=8, degree=256, hops=1)
-    >>> of.weight(16), of.weight(64), round(of.zeroed, 2), round(of.edge, 2)
-    (256, 128, 4.12, 1.44)
-    """
-
-    crowd: int = field(kw_only=True)
-    degree: int = field(kw_only=True)
-    hops: int = field(kw_only=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name, least in (("crowd", 0), ("degree", 1), ("hops", 1)):
-            if getattr(self, name) < least:
-                raise BadInput(f"sums over links: {name} = {getattr(self, name)}: give {least} or more")
-
-    def weight(self, degree: int) -> int:
-        """The weight of a node of so many neighbours, in parts of :data:`WEIGHTS`."""
-        return WEIGHTS if degree <= self.rows else math.isqrt(WEIGHTS**2 * self.rows // degree)
-
-    @cached_property
-    def spill(self) -> float:
-        """How far one node moves the rows of its other neighbours in L2 where it loses one."""
-        grown = (
-            math.sqrt(d - 1) * (self.weight(d - 1) - self.weight(d))
-            for d in range(self.rows + 1, self.degree + 1)
-        )
-        return self.norm * max(grown, default=0) / WEIGHTS
-
-    @property
-    def zeroed(self) -> float:
-        """How far the other nodes' rows move where a node goes with all its links."""
-        return math.hypot(super().zeroed, self.crowd * self.spill)
-
-    @property
-    def replaced(self) -> float:
-        """How far they move where it becomes another: what it takes away and what it brings go apart in sign.
-
-        Rows lose the old node's parts, and what others counted for more before the new one came; they gain
-        the new one's, and what others count for more since the old one went. Each of both is 0 or more.
-        """
-        one_way = math.sqrt(self.rows) * self.norm + self.crowd * self.spill
-        return min(2 * self.zeroed, math.sqrt(2) * one_way)
-
-    @property
-    def edge(self) -> float:
-        """How far all rows move where a link goes."""
-        return math.hypot(math.sqrt(2) * self.norm, 2 * self.spill)
-
-
 @dataclass(frozen=True)
 class Channel:
     """One kind of upload, declared once by an algorithm and protected by a policy.
@@ -493,12 +413,6 @@ class Channel:
                 f"channel {self.name!r}: nodes have a home, and links lead out of it: declare Unit.NODE and "
                 "links=False, or one_holder=False"
             )
-        of_links = (self.reveal, self.unit) == (Reveal.NOTHING, Unit.NODE)
-        if self.kept and not of_links:
-            raise BadInput(
-                f"channel {self.name!r}: sums over links stay in the client, one a node: declare "
-                "Reveal.NOTHING and Unit.NODE"
-            )
 
     @property
     def unread(self) -> tuple[Unit, ...]:
@@ -538,11 +452,6 @@ class Channel:
             f"sums over fewer than {self.min_clients} clients go back to their contributors and protect "
             "nobody: run it with more clients, or declare a smaller min_clients"
         )
-
-    @property
-    def kept(self) -> bool:
-        """Whether it carries nothing: what it declares is noised in the client, and stays there."""
-        return isinstance(self.unit_contribution, UnitContributionLinks)
 
     def answer(self, work: Work) -> Work:
         """Marks a method as the client's half of this channel (found by ``Algorithm``).

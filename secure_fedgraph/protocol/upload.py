@@ -407,73 +407,7 @@ class ContributionSample:
         return ContributionSample(_in_layout(self.values, layout, rows), self.units)
 
 
-@dataclass(frozen=True)
-class ContributionLinks:
-    """The parts of a client's nodes, and its links: a row a node adds up its neighbours' parts.
-
-    Args:
-        values: names to floating-point tensors, one row a node first.
-        links: ``[2, E]``, of either direction or both; loops and repeated ones count for nothing.
-
-    Raises:
-        BadInput: as :class:`Upload`, and for links that are no pairs of these nodes.
-    """
-
-    values: Mapping[str, torch.Tensor]
-    links: torch.Tensor
-
-    @property
-    def size(self) -> int:
-        """How many numbers the sums hold."""
-        return sum(value.numel() for value in self.values.values())
-
-    def check_types(self) -> None:
-        """As :meth:`Upload.check_types`."""
-        _check_plain(self.values, self.links)
-
-    def of_the_first(self, units: int) -> ContributionLinks:
-        """Without the parts of what stands behind so many nodes. Links that name them are no valid ones."""
-        return ContributionLinks({n: v[:units] for n, v in self.values.items()}, self.links)
-
-    def packed(self, unit: Unit) -> tuple[Layout, np.ndarray, torch.Tensor]:
-        """The layout of the sums, the parts ``[nodes, width]`` (float32), and links, each once."""
-        layout, matrix = Upload(self.values).packed(unit)
-        links = self.links
-        if links.dim() != 2 or len(links) != 2 or links.is_floating_point():
-            raise BadInput(f"sums over links {list(links.shape)}: give pairs of {unit.value}s, [2, links]")
-        if links.numel() and (int(links.min()) < 0 or int(links.max()) >= len(matrix)):
-            raise BadInput(f"links of {len(matrix)} {unit.value}s name others")
-        return layout, matrix, each_once(links)
-
-    def laid_out(self, layout: Layout, unit: Unit) -> ContributionLinks:
-        """As :meth:`ContributionRows.laid_out`; links have to be pairs of these nodes."""
-        if unlike_real_numbers(self.links):
-            raise WrongType(f"links are {unlike_real_numbers(self.links)}")
-        laid_out = ContributionLinks(_in_layout(self.values, layout, layout.rows), self.links)
-        laid_out.packed(unit)
-        return laid_out
-
-
-def each_once(links: torch.Tensor) -> torch.Tensor:
-    """Every pair of linked nodes once, ``[2, links]`` (int64), whatever directions are given; without loops.
-
-    >>> each_once(torch.tensor([[0, 1, 2, 2], [1, 0, 2, 0]])).tolist()
-    [[0, 0], [1, 2]]
-    """
-    low, high = links.min(0).values.to(torch.int64), links.max(0).values.to(torch.int64)
-    nodes = int(high.max()) + 1 if high.numel() else 1
-    once = torch.unique((low * nodes + high)[low != high])  # many times as fast as pairs of columns
-    return torch.stack([once // nodes, once % nodes])
-
-
-AnyUpload = (
-    Upload
-    | ContributionRows
-    | ContributionTrees
-    | ContributionMoments
-    | ContributionSample
-    | ContributionLinks
-)
+AnyUpload = Upload | ContributionRows | ContributionTrees | ContributionMoments | ContributionSample
 
 
 def all_finite(values: np.ndarray) -> bool:

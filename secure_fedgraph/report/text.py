@@ -52,7 +52,6 @@ ALGORITHMS = {
     "fedsgc": "FedSGC",
     "fedsgd": "FedSGD",
     "fedsgd-graphs": "FedSGD of graphs",
-    "progap": "ProGAP",
     "gin-fedavg": "GIN with FedAvg",
     "gin-local": "GIN, local training",
 }

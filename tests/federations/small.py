@@ -49,7 +49,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "fedridge": {},
     "fedsgc": {},
     "fedsgd": {"hidden": 8, "rate": 0.5},
-    "progap": {"hidden": 8, "rate": 0.5, "stage": 1, "neighbours": 4, "crowd": 64},
     "fedridge-graphs": {},
     **{name: {"map_width": 16} for name in ("fedavg-moments", "apflgate-moments", "fairgraphfl-moments")},
     "fedego-sums": {},
