@@ -47,8 +47,8 @@ UNIT_OF = {
     TRAINED_GRAPHS: Unit.GRAPH,
 }
 """What a guess is about -> the unit of one of its parts, where that is smaller than a client. Nodes that a
-coin left out (G3) are not listed: such a node is out with its links, unlike zero-out on a frozen table, and
-the audited model has charges of its own."""
+coin left out (G3) are not listed: such a node is out with its links, and the
+audited model has charges of its own."""
 ACROSS_OWNERS = (MEMBERS,)
 """Guesses whose ranks are over all owners: a pair may be of two owners, so both count."""
 BEYOND: Mapping[str, tuple[Unit, ...]] = {

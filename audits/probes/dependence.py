@@ -19,7 +19,7 @@ from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.privacy.input_dp.links import DividedLinks
 from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
 from secure_fedgraph.protocol.transcript import REFEREE
-from secure_fedgraph.protocol.upload import ContributionRows, ContributionTrees
+from secure_fedgraph.protocol.upload import ContributionRows
 from secure_fedgraph.seams import ClientContext
 
 Key = tuple[int, str, str, str]
@@ -100,7 +100,7 @@ class _Listening:
         if isinstance(made, Answer):
             for name, value in tensors_of(made).items():
                 self.answers[client.round, channel, client.name, name] = value.detach().clone()
-            if isinstance(made, ContributionRows | ContributionTrees):
+            if isinstance(made, ContributionRows):
                 self.answers[client.round, channel, client.name, "places"] = made.places.clone()
 
 

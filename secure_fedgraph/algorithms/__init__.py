@@ -14,7 +14,6 @@ from secure_fedgraph.algorithms.fairgraphfl.moments import FairGraphFLMoments
 from secure_fedgraph.algorithms.fedavg import FedAvg, FedProx
 from secure_fedgraph.algorithms.fedego.algorithm import FedEgo
 from secure_fedgraph.algorithms.fedego.class_mashes import FedEgoSums
-from secure_fedgraph.algorithms.fedego.node import FedEgoNode
 from secure_fedgraph.algorithms.fedego.released import FedEgoReleased
 from secure_fedgraph.algorithms.fedgcn.algorithm import FedGcn
 from secure_fedgraph.algorithms.fedridge.algorithm import FedRidge
@@ -72,7 +71,6 @@ __all__ = [
     "FedBCD",
     "FedBCDOneLabelHolder",
     "FedEgo",
-    "FedEgoNode",
     "FedEgoReleased",
     "FedEgoSums",
     "FedGate",

@@ -20,14 +20,12 @@ from secure_fedgraph.privacy.dp_sgd import secret_coins
 from secure_fedgraph.privacy.moments import moment_sums
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.pooling import pooled, sampled_sum
-from secure_fedgraph.privacy.pooling_trees import check_table, tree_sums
 from secure_fedgraph.protocol.channel import (
     Channel,
     Reveal,
     UnitContribution,
     UnitContributionMoments,
     UnitContributionSampled,
-    UnitContributionTrees,
 )
 from secure_fedgraph.protocol.guarantee import Reader, Unit
 from secure_fedgraph.protocol.upload import (
@@ -35,7 +33,6 @@ from secure_fedgraph.protocol.upload import (
     ContributionMoments,
     ContributionRows,
     ContributionSample,
-    ContributionTrees,
     Layout,
     Upload,
 )
@@ -44,14 +41,10 @@ from secure_fedgraph.protocol.wire import Pieces, Tree, Value
 NEARLY = 1 - 1e-6
 """The share of a carrier's longest norm above which an opened length counts as cut: opening adds noise."""
 
-FROZEN = " on the frozen table"
-"""The end of a relation's name where the other units' places stay as they were with the unit."""
-
 
 _UPLOAD_OF: Mapping[type[UnitContribution] | type[None], type[AnyUpload]] = {
     type(None): Upload,
     UnitContribution: ContributionRows,
-    UnitContributionTrees: ContributionTrees,
     UnitContributionMoments: ContributionMoments,
     UnitContributionSampled: ContributionSample,
 }
@@ -164,8 +157,7 @@ class Bound:
     @property
     def relation(self) -> str:
         """The relation that its sensitivity holds under, as charges name it."""
-        frozen = isinstance(self.channel.unit_contribution, UnitContributionTrees)
-        return self.bind_context.relation + FROZEN * frozen
+        return self.bind_context.relation
 
     def releases(self, width: int = 1) -> dict[str, tuple[Event, ...]]:
         """For each reader what one upload of so many values costs :attr:`unit`; without noise no entry.
@@ -228,15 +220,10 @@ class Bound:
 
         Raises:
             WrongType: for sums over units in another layout.
-            BadInput: for a table of trees that breaks its declaration.
         """
         if isinstance(upload, Upload):
             return upload.laid_out(layout, self.channel.unit)
-        fitted = upload.of_the_first(units).laid_out(layout, self.channel.unit)
-        if isinstance(fitted, ContributionTrees):
-            assert isinstance(self.channel.unit_contribution, UnitContributionTrees)
-            check_table(fitted.packed(self.channel.unit)[2], self.channel.unit_contribution)
-        return fitted
+        return upload.of_the_first(units).laid_out(layout, self.channel.unit)
 
     def zeros(self, layout: Layout) -> Upload:
         """An upload of zeros in a public layout."""
@@ -291,10 +278,7 @@ class Bound:
         """An upload before any stage, with the parts of units clipped and added up."""
         channel = self.channel
         grid = next((stage.grid for stage in self.stages if stage.grid), 0.0)
-        if isinstance(upload, ContributionTrees):
-            assert isinstance(channel.unit_contribution, UnitContributionTrees)
-            layout, matrix = tree_sums(upload, channel.unit_contribution, channel.unit, grid)
-        elif isinstance(upload, ContributionMoments):
+        if isinstance(upload, ContributionMoments):
             assert isinstance(channel.unit_contribution, UnitContributionMoments)
             layout, matrix = moment_sums(upload, channel.unit_contribution, channel.unit, grid)
         elif isinstance(upload, ContributionSample):

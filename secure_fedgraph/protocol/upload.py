@@ -222,57 +222,6 @@ class ContributionRows:
         return ContributionRows(_in_layout(self.values, layout, units), self.places)
 
 
-@dataclass(frozen=True)
-class ContributionTrees:
-    """The parts of a client's units in sums over trees, by position; the client adds them up.
-
-    Args:
-        values: names to floating-point tensors, one row a unit first.
-        places: ``[batches, trees, positions]``: which unit stands where, -1 for none. The rows of
-            the sums are the positions of the first batch, then those of the second, and so on.
-
-    Raises:
-        BadInput: as :class:`Upload`, and for places that name no unit.
-    """
-
-    values: Mapping[str, torch.Tensor]
-    places: torch.Tensor
-
-    @property
-    def size(self) -> int:
-        """How many numbers the sums hold."""
-        batches, positions = self.places.shape[0], self.places.shape[-1]
-        return batches * positions * sum(math.prod(value.shape[1:]) for value in self.values.values())
-
-    def check_types(self) -> None:
-        """As :meth:`Upload.check_types`."""
-        _check_plain(self.values, self.places)
-
-    def of_the_first(self, units: int) -> ContributionTrees:
-        """Without the rows of what stands behind so many units. A table that names them is no valid one."""
-        return ContributionTrees({n: v[:units] for n, v in self.values.items()}, self.places)
-
-    def packed(self, unit: Unit) -> tuple[Layout, np.ndarray, np.ndarray]:
-        """The layout of the sums, the units' rows ``[units, width]`` (float32), and the places."""
-        layout, matrix = Upload(self.values).packed(unit)
-        places = self.places
-        if places.dim() != 3 or places.is_floating_point() or not places.numel():
-            raise BadInput(
-                f"an upload of trees has places {list(places.shape)}: give a table of {unit.value}s"
-            )
-        if int(places.min()) < -1 or int(places.max()) >= len(matrix):
-            raise BadInput(f"an upload of trees of {len(matrix)} {unit.value}s names others")
-        rows = places.shape[0] * places.shape[2]
-        return replace(layout, rows=rows), matrix, places.to(torch.int64).cpu().numpy()
-
-    def laid_out(self, layout: Layout, unit: Unit) -> ContributionTrees:
-        """As :meth:`ContributionRows.laid_out`; the channel says how many rows there are."""
-        if unlike_real_numbers(self.places):
-            raise WrongType(f"places are {unlike_real_numbers(self.places)}")
-        units = max((len(value) for value in self.values.values() if value.dim()), default=0)
-        return ContributionTrees(_in_layout(self.values, layout, units), self.places)
-
-
 SECOND, CLASSES = "second", "classes"
 """The tensors of an upload of moments: ``z z^T``, its upper triangle row by row, and ``z t^T``."""
 
@@ -407,7 +356,7 @@ class ContributionSample:
         return ContributionSample(_in_layout(self.values, layout, rows), self.units)
 
 
-AnyUpload = Upload | ContributionRows | ContributionTrees | ContributionMoments | ContributionSample
+AnyUpload = Upload | ContributionRows | ContributionMoments | ContributionSample
 
 
 def all_finite(values: np.ndarray) -> bool:

@@ -31,7 +31,6 @@ ALGORITHMS = {
     "locsage": "LocSage",
     "locsage+": "LocSage+",
     "fedego": "FedEgo",
-    "fedego-node": "FedEgo, node-level",
     "fedego-released": "FedEgo, as released",
     "glasu": "GLASU",
     "glasu-centralized": "GLASU, centralized",

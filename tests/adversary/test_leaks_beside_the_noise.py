@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from types import MethodType
 from typing import Any
 
@@ -16,15 +15,15 @@ import torch
 import secure_fedgraph as sfg
 from secure_fedgraph import Channel, Reveal, Upload
 from secure_fedgraph.client import is_foreign
-from secure_fedgraph.errors import BadInput, Refused
+from secure_fedgraph.errors import Refused
 from secure_fedgraph.models.parameters import difference
 from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
-from secure_fedgraph.privacy.spending.ledger import Ledger, read_ledger
+from secure_fedgraph.privacy.spending.ledger import Ledger
 from secure_fedgraph.protocol import wire
-from secure_fedgraph.protocol.channel import UnitContribution, UnitContributionTrees
+from secure_fedgraph.protocol.channel import UnitContribution
 from secure_fedgraph.protocol.message import ANSWER, Message
 from secure_fedgraph.protocol.transcript import SERVER
-from secure_fedgraph.protocol.upload import ContributionRows, ContributionTrees, Layout
+from secure_fedgraph.protocol.upload import ContributionRows, Layout
 from secure_fedgraph.running.options import RunOptions
 from secure_fedgraph.running.preparation import prepare
 from secure_fedgraph.running.rehearsal import with_layouts
@@ -176,28 +175,6 @@ class SharesSelf(Base):
         others = len(set(self.seen) - {client.name})
         self.seen.append(client.name)
         return Upload({"v": torch.full((1,), float(others))})
-
-
-class BreaksItsTable(Base):
-    """Where features are negative, a node stands twice in a batch, which the declaration excludes."""
-
-    name = "breaks-its-table"
-    TREES = Channel(
-        "trees",
-        Reveal.SUM,
-        unit=sfg.Unit.NODE,
-        unit_contribution=UnitContributionTrees(norm=1.0, batches=1, trees=2, fanout=(1,), most=(1, 1)),
-    )
-
-    def round(self, round: Any, state: Any) -> Any:
-        round.reduce(self.TREES)
-        return state
-
-    @TREES.answer
-    def trees(self, client: Any, given: Any) -> ContributionTrees:
-        second = 0 if bool(client.graph.x[0].sum() < 0) and client.name == "owner-1" else 2
-        places = torch.tensor([[[0, 1], [second, -1]]])
-        return ContributionTrees({"v": torch.ones(len(client.graph.x), 1)}, places)
 
 
 def is_stand_in(graph: Any) -> bool:
@@ -495,19 +472,6 @@ def test_a_method_replaced_on_an_object_makes_it_somebody_elses():
 def test_a_model_whose_shapes_change_in_training_sends_the_shapes_that_it_was_given():
     before = {"w": torch.ones(2), "seen": torch.zeros(1)}
     assert difference({"w": torch.ones(2) * 3, "seen": torch.zeros(7)}, before)["seen"].shape == (1,)
-
-
-def test_a_table_that_breaks_its_declaration_is_charged_as_without_noise(
-    federation: sfg.Federation, tmp_path: Path
-):
-    """Noise for one node does not cover that all nodes' parts are zero because of one."""
-    graphs = {name: graph.clone() for name, graph in federation.owners.items()}
-    graphs["owner-1"].x = graphs["owner-1"].x - 100.0
-    data = sfg.Federation(federation.schema, federation.referee, federation.facts, graphs)
-    with pytest.raises(BadInput, match="stand twice in a batch"):
-        sfg.train(BreaksItsTable(), data, NOISE, rounds=1, out=tmp_path)
-    charges = {charge.client: charge for charge in read_ledger(tmp_path / "ledger.jsonl")}
-    assert not charges["owner-1"].releases and charges["owner-0"].releases
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,6 @@ FORMS: dict[str, list[dict[str, Any]]] = {
         {"feedback": "prototypes"},
     ],
     "fedego": [{}, {"mash": "client"}, {"mixing": 0.5, "average_reduction": False, "mash": "client"}],
-    "fedego-node": [{}, {"mash": "client", "reduction": "trained"}],
     "fedego-released": [{}, {"mash": "client"}],
     "glasu": [
         {},

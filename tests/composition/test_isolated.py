@@ -66,7 +66,7 @@ PAIRS = [
     # secret coins, which no two runs toss alike
     if not name.startswith("fedsgd") and not name.endswith("-steps")
     # mix in secret: test_fedego has a row, and test_glasu_at_home
-    if name not in ("fedego", "fedego-node", "glasu-at-home")
+    if name not in ("fedego", "glasu-at-home")
 ]
 
 

@@ -59,7 +59,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "fedsage+": GENERATORS,
     "locsage+": GENERATORS,
     "fedego": EGO,
-    "fedego-node": EGO,
     "fedego-released": EGO,
     "glasu": {**GLASU, "sampler": "public"},
     "glasu-simulated": {**GLASU, "sampler": "public"},
