@@ -108,11 +108,6 @@ CASES = (
         ),
     ),
     Case(
-        "bounded-prototypes",
-        {"algorithm": "fairgraphfl-bounded", "data": "proteins", "rounds": 1},
-        (Asked("e3-round-differencing", "bounded sums of a frozen model"),),
-    ),
-    Case(
         "vertical",
         {"algorithm": "glasu", **FREE, "rounds": 4},
         (

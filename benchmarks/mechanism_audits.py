@@ -27,7 +27,6 @@ from secure_fedgraph.audits.empirical_dp.mechanisms import audit
 from secure_fedgraph.audits.empirical_dp.worst_cases import (
     Neighbours,
     client_rows,
-    linked_hub,
     long_record,
     pooled_parts,
     sampled_part,
@@ -40,7 +39,6 @@ from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.protocol import Channel, Reveal
 from secure_fedgraph.protocol.channel import (
     UnitContribution,
-    UnitContributionLinks,
     UnitContributionMoments,
     UnitContributionSampled,
 )
@@ -71,13 +69,6 @@ MOMENTS, CLASS_SUMS = (
     )
     for name, second in (("moments", True), ("class_sums", False))
 )
-OVER_LINKS = Channel(
-    "sums_over_links",
-    Reveal.NOTHING,
-    unit=Unit.NODE,
-    unit_contribution=UnitContributionLinks(8, 0.7, crowd=4, degree=128, hops=1),
-)
-"""Kept in the client: what is looked at are the rows of all nodes but the one that goes."""
 Worst = Callable[[Bound], Neighbours]
 
 
@@ -94,7 +85,6 @@ def noised_paths(multiplier: float) -> list[tuple[str, Policy, Channel, Worst, s
             (f"local_dp, {relation}, all others collude", local, SUMS, pooled_parts, "peers", CLIENTS[1:]),
             (f"local_dp, {relation}, nobody colludes", local, SUMS, pooled_parts, "peers", ()),
             *((f"local_dp, {relation}", local, c, long_record, "server", ()) for c in (MOMENTS, CLASS_SUMS)),
-            (f"local_dp, {relation}", local, OVER_LINKS, linked_hub, "server", ()),
             (f"local_dp, {relation}", local, SAMPLED, sampled_part, "server", ()),
             (f"central_dp, {relation}", central, SAMPLED, sampled_part, "outsider", ()),
             (f"central_dp, {relation}", central, MOMENTS, long_record, "outsider", ()),

@@ -34,16 +34,16 @@ from secure_fedgraph.audits.empirical_dp.empirical import BROKEN, empirical_or_w
 from secure_fedgraph.audits.probes.rows import probe_rows
 from secure_fedgraph.client import Client
 from secure_fedgraph.errors import Refused
-from secure_fedgraph.privacy import dp_sgd, linked_sums, pooling
+from secure_fedgraph.privacy import dp_sgd, pooling
 from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps, Training, multiplied_out
 from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol import Channel, Reveal
-from secure_fedgraph.protocol.channel import WEIGHTS, UnitContribution, UnitContributionLinks
+from secure_fedgraph.protocol.channel import UnitContribution
 from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.transcript import everything
-from secure_fedgraph.protocol.upload import ContributionLinks, ContributionRows, Upload
+from secure_fedgraph.protocol.upload import ContributionRows, Upload
 from secure_fedgraph.seams import ClientContext, RoundApi
 
 P = sfg.policies
@@ -178,11 +178,6 @@ SCENES: dict[str, Scene] = {
     "sums over nodes": Scene(NodeSums, lambda: P.local_dp(1.0, 2.0), nodes=1_200),
     "noisy steps": Scene(sfg.FedSage, lambda: replace(P.masked(), steps=STEPS)),
     "noisy steps and means": Scene(RawMeans, lambda: replace(P.masked(), steps=STEPS)),
-    "sums kept at home": Scene(
-        sfg.algorithms.ProGap,
-        lambda: P.local_dp(1.0, 2.0),
-        settings={"hidden": 8, "rate": 0.5, "stage": 1, "neighbours": 8, "crowd": 4, "degree": 64},
-    ),
     "randomised labels": Scene(
         sfg.FedSage, lambda: replace(P.plaintext(), randomizers=(RandomisedLabels(1.0),))
     ),
@@ -210,7 +205,6 @@ DRAW, APPLY, COINS, RUN, SEAL = (
     Training.run,
     Bound.seal,
 )
-KEPT, LINKED_SUMS, CHARGE_KEPT = Bound.kept, Client.linked_sums, Client._charge_kept
 NOISE_OF_STEPS, CLIPPED, DOOR_DRAWS, UPLOAD = (
     dp_sgd.rounded_gaussian,
     pooling.clipped,
@@ -442,46 +436,6 @@ def refusal_by_data(set_: Set) -> None:
     set_(Bound, "seal", seal)
 
 
-def whole_hubs(set_: Set) -> None:
-    set_(linked_sums, "_weights", lambda degrees, contribution: np.full(len(degrees), float(WEIGHTS)))
-
-
-def noise_for_one_row(set_: Set) -> None:
-    set_(UnitContributionLinks, "zeroed", property(lambda self: self.norm))
-
-
-def rows_noised_again(set_: Set) -> None:
-    def again(self: Client, channel: Channel, hop: int, parts: torch.Tensor) -> torch.Tensor:
-        rows = LINKED_SUMS(self, channel, hop, parts)
-        del self.memory[f"drawn {channel.name} {hop}"]
-        charge, self._charge_kept = self._charge_kept, lambda *_: None  # type: ignore[method-assign]
-        try:
-            rows = LINKED_SUMS(self, channel, hop, parts)
-        finally:
-            self._charge_kept = charge  # type: ignore[method-assign]
-        return rows
-
-    def charge_once(self: Client, bound: Bound, scope: Any, width: int) -> None:
-        if not any(
-            one.channel == bound.channel.name and one.client == self.name for one in self._ledger.charges
-        ):
-            CHARGE_KEPT(self, bound, scope, width)
-
-    set_(Client, "linked_sums", again)
-    set_(Client, "_charge_kept", charge_once)
-
-
-def rows_by_a_seed(set_: Set) -> None:
-    def kept(self: Bound, sums: ContributionLinks, scope: Any) -> torch.Tensor:
-        draw = np.random.default_rng(scope.round).normal
-        with mock.patch.object(
-            Gaussian, "_draw", lambda stage, shape: np.rint(draw(0.0, stage.sigma, shape)).astype(np.int64)
-        ):
-            return KEPT(self, sums, scope)
-
-    set_(Bound, "kept", kept)
-
-
 @dataclass(frozen=True)
 class Mutant:
     """One bug.
@@ -628,39 +582,7 @@ FURTHER: dict[str, Mutant] = {
 }
 """Ten that were written down before any audit was run on them."""
 
-KEPT_AT_HOME: dict[str, Mutant] = {
-    "whole hubs": Mutant(
-        "in sums over links a node counts whole in the row of each neighbour, however many it has",
-        whole_hubs,
-        "sums kept at home",
-        "epsilon of channel sums",
-        "with the sums",
-    ),
-    "noise for one row": Mutant(
-        "noise on sums over links is for one row, and a node is in many",
-        noise_for_one_row,
-        "sums kept at home",
-        "epsilon of channel sums",
-        "with the sums",
-    ),
-    "rows noised again": Mutant(
-        "sums over links are noised again before every step and charged once",
-        rows_noised_again,
-        "sums kept at home",
-        "kept sums",
-        "with the sums",
-    ),
-    "rows by a seed": Mutant(
-        "noise on sums over links comes from a public seed",
-        rows_by_a_seed,
-        "sums kept at home",
-        "predictable",
-        "with the sums",
-    ),
-}
-"""Four of sums over links that clients noise once and keep."""
-
-MUTANTS = {**MISSED, **FURTHER, **KEPT_AT_HOME}
+MUTANTS = {**MISSED, **FURTHER}
 
 
 @contextmanager

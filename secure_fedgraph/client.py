@@ -25,20 +25,19 @@ from secure_fedgraph.privacy.input_dp.labels import HOME, RandomisedLabels
 from secure_fedgraph.privacy.input_dp.links import CROSS_LINKS
 from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
 from secure_fedgraph.privacy.link_priorities import fresh_key, link_priorities
-from secure_fedgraph.privacy.linked_sums import check_links
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import BoundPolicy
 from secure_fedgraph.privacy.spending.ledger import Charge, Ledger
 from secure_fedgraph.protocol import given as declared
 from secure_fedgraph.protocol import history, wire
-from secure_fedgraph.protocol.channel import Channel, Domain, Reveal, UnitContributionLinks
+from secure_fedgraph.protocol.channel import Channel, Domain, Reveal
 from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.history import History, split_given_and_carrier
 from secure_fedgraph.protocol.memory import Before, copied_memory
 from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message, digest
 from secure_fedgraph.protocol.parcel import OFFER, READ, Bundle, Parcel
 from secure_fedgraph.protocol.transcript import PEER, REFEREE, SERVER
-from secure_fedgraph.protocol.upload import AnyUpload, ContributionLinks, ContributionSample, Upload
+from secure_fedgraph.protocol.upload import AnyUpload, ContributionSample, Upload
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -151,10 +150,6 @@ class Client:
         self._rounds = last
         self._offered = 0
         self._coins: torch.Tensor | None = None
-        self._answering_in: Scope | None = None
-        """Where the upload that is being computed belongs; None outside of answers to server and peers."""
-        self._linked: Data | None = None
-        """Its graph with links, while an answer sees it without them."""
         self._last: tuple[str, bytes] = ("", b"")
         bounds = policy.bounds.values()
         self._alike = frozenset(b.channel.name for b in bounds if b.channel.alike and b.channel.to != REFEREE)
@@ -232,52 +227,6 @@ class Client:
         if LINK_KEY not in self.memory:
             self.memory[LINK_KEY] = fresh_key()
         return link_priorities(self.memory[LINK_KEY], links)
-
-    def linked_sums(self, channel: Channel, hop: int, parts: torch.Tensor) -> torch.Tensor:
-        """Sums of neighbours' parts over its own links, noised once and kept in its memory: nothing leaves.
-
-        Guarantees:
-            - the ledger is charged before the rows exist, once a hop; every later call gives the same rows,
-              whatever became of the answer that asked first. A run that is killed before its checkpoint
-              holds them makes them anew when it is resumed, and pays again;
-            - parts are clipped and weighed here, whatever an algorithm hands in;
-
-        Args:
-            channel: one that keeps sums over links.
-            hop: from 1.
-            parts: ``[nodes, width]``.
-
-        Returns:
-            ``[nodes, width]``.
-
-        Raises:
-            HostileMessage: for a hop that is not declared.
-            BadInput: for other shapes, and where no upload is being computed.
-            Refused: where the budget does not hold it; nothing is made then.
-        """
-        bound, scope = self._policy[channel.name], self._answering_in
-        contribution = bound.channel.unit_contribution
-        if scope is None or not isinstance(contribution, UnitContributionLinks):
-            raise BadInput(
-                f"channel {channel.name!r}: sums over links are for answers to the server or a peer"
-            )
-        if not 1 <= hop <= contribution.hops:
-            raise HostileMessage(
-                f"channel {channel.name!r}: {self.name} makes {contribution.hops} hops and was asked for "
-                f"hop {hop}"
-            )
-        entry = f"drawn {channel.name} {hop}"
-        if entry not in self.memory:
-            graph = self.graph if self._linked is None else self._linked
-            if parts.dim() != 2 or len(parts) != graph.num_nodes:
-                raise BadInput(
-                    f"channel {channel.name!r}: give a part for each node, not {list(parts.shape)}"
-                )
-            sums = ContributionLinks({"sums": parts.detach()}, graph.edge_index)
-            self._charge_kept(bound, scope, sums.size)
-            self.memory[entry] = bound.kept(sums, scope)
-        kept: torch.Tensor = self.memory[entry]
-        return kept.clone()
 
     def save(self, label: str, committed: str = "") -> None:
         """Saves its memory to its own store. Nothing leaves the client: the folder is its own.
@@ -406,8 +355,6 @@ class Client:
         if request.channel.startswith(CARRIER):
             return self._set_up(request, given, scope)
         bound = self._policy[request.channel]
-        if bound.channel.kept:
-            raise HostileMessage(f"{self.name} keeps {request.channel!r}, and answers nobody about it")
         self._check_reader(request, bound)
         if request.step == READ and bound.channel.to == PEER:
             return self._read(bound, given, request)
@@ -474,7 +421,6 @@ class Client:
             holds(channel.name, scope.round, values, self.memory)
         self._randomize_inputs(scope)
         self._save_memory()  # randomised inputs and their charge stay, even if this answer fails
-        self._answering_in = scope if channel.to != REFEREE else None
         try:
             upload = self._computed(bound, answer, values)
         except HostileMessage as error:  # the sender's fault, by what everybody can check
@@ -484,8 +430,6 @@ class Client:
         except BaseException:
             self._charge_failure(bound, scope)
             raise
-        finally:
-            self._answering_in = None
         if upload is None:
             return {}
         if channel.to == REFEREE:
@@ -526,13 +470,6 @@ class Client:
         )
         if self.training is not None and bound.channel.trained:
             self.training.paid()
-
-    def _charge_kept(self, bound: Bound, scope: Scope, width: int) -> None:
-        """Charges what stays here, and what all later uploads are computed from."""
-        blank = self._blank_charge(bound.channel.name, bound.unit.value, bound.relation, scope)
-        free: dict[str, tuple[Event, ...]] = {one.unit: () for one in self._policy.randomizers}
-        noised = bound.smaller_and_larger(width)
-        self._ledger.charge(replace(blank, releases=bound.releases(width), steps={**noised, **free}))
 
     def _blank_charge(self, channel: str, unit: str, relation: str, scope: Scope) -> Charge:
         """A charge that says who spends, when and for what, but not yet how much."""
@@ -646,7 +583,7 @@ class Client:
         if not channel.unread:
             yield
             return
-        self._linked = graph = self.graph
+        graph = self.graph
         self.graph = copy.copy(graph)
         for key in () if channel.links else graph.edge_attrs():
             value = graph[key]
@@ -666,7 +603,7 @@ class Client:
         try:
             yield
         finally:
-            self.graph, self._linked = graph, None
+            self.graph = graph
 
     def _counts_once(self, channel: Channel) -> bool:
         """Whether no other client counts what an upload is of."""
@@ -827,15 +764,6 @@ def check_graph(algorithm: Algorithm, graph: Data, name: str, policy: BoundPolic
     algorithm.check_own(graph, name)
     if policy.steps:
         algorithm.check_touched(graph, policy.steps.unit)
-    _check_kept(graph, name, policy)
-
-
-def _check_kept(graph: Data, name: str, policy: BoundPolicy) -> None:
-    """Checks that a client's links are within what noise on sums over them is planned for."""
-    for bound in policy.bounds.values():
-        contribution = bound.channel.unit_contribution
-        if isinstance(contribution, UnitContributionLinks) and bound.releases():
-            check_links(graph.edge_index, int(graph.num_nodes or 0), contribution, name)
 
 
 def is_noised(bound: Bound, policy: BoundPolicy) -> bool:

@@ -11,6 +11,7 @@ from secure_fedgraph.errors import BadInput, LeftInPlaintext, Refused
 from secure_fedgraph.privacy.policies import RECIPES, needs_multiplier
 from secure_fedgraph.privacy.policy import BoundPolicy, PlaintextWarning, Policy
 from secure_fedgraph.protocol.channel import Channel, Recipient, Reveal
+from secure_fedgraph.protocol.guarantee import Unit
 
 Channels = Callable[[Algorithm], Sequence[Channel]]
 """What an algorithm sends, and so a policy has to bind."""
@@ -194,9 +195,24 @@ def _refusal(
         mends.append(in_the_way)
     elif recipe := _that_fits(first, clients, channels, check, policy.name):
         mends.append(f"--policy {recipe} works for {first.name}")
+    mends += [
+        f"--epsilon with --unit {unit} works under {policy.name}, as {summed.name}"
+        for unit in (Unit.NODE, Unit.GRAPH)
+        if (summed := _on_sums(first, unit, check)) and _try(summed, policy, clients, False, channels).fits
+    ]
     if isinstance(refusal, LeftInPlaintext):
         mends.append("--allow-plaintext accepts it")
     return type(refusal)("; ".join([reason, *mends]))
+
+
+def _on_sums(algorithm: Algorithm, unit: Unit, check: Callable[[Algorithm], None]) -> Algorithm | None:
+    """The form for a budget of such units, where there is another that fits the data."""
+    made = algorithm.on_sums(unit)
+    try:
+        check(made)
+    except BadInput:
+        return None
+    return None if made is algorithm else made
 
 
 def _without_by_hand(

@@ -153,29 +153,6 @@ class ClientContext(Protocol):
             ``[E]``, int64.
         """
 
-    def linked_sums(self, channel: Channel, hop: int, parts: torch.Tensor) -> torch.Tensor:
-        """Sums of neighbours' parts, a row a node, noised once as the policy has it: they stay in the client.
-
-        The client takes the links from its own graph, also where the answer sees none. The first call for a
-        hop makes its rows and charges the ledger; every later one of the run gives the same rows, whatever
-        ``parts`` are.
-
-        Args:
-            channel: one of its algorithm that declares
-                :class:`~secure_fedgraph.protocol.channel.UnitContributionLinks`.
-            hop: from 1 to the declared number of hops.
-            parts: ``[nodes, width]``, row i made of node i's own data and row of earlier hops; 0 or more
-                everywhere (values below are cut), of the declared length (longer ones are clipped).
-
-        Returns:
-            ``[nodes, width]``. Row i may be used for node i alone.
-
-        Raises:
-            HostileMessage: for a hop that is not declared.
-            BadInput: for other shapes, and for the referee's questions.
-            Refused: where the budget does not hold it.
-        """
-
 
 class Total(Protocol):
     """What :meth:`RoundApi.reduce` opens: the sum of the contributors' uploads."""

@@ -40,11 +40,7 @@ def ledger(record: Record) -> Iterator[Finding]:
         if s.channel not in run.policy.bounds
         or run.policy.bounds[s.channel].channel.reveal is not Reveal.NOTHING
     )
-    charged = Counter(
-        (c.client, c.exchange, c.channel)
-        for c in record.charged()
-        if not run.policy.bounds[c.channel].channel.kept  # nothing is sent on it
-    )
+    charged = Counter((c.client, c.exchange, c.channel) for c in record.charged())
     excused = {(one.client, one.exchange, one.channel) for one in transcript.left_out}
     # charged for, and stopped before the replies were noted
     stopped = {one.exchange for one in transcript.stopped}
@@ -60,9 +56,11 @@ def ledger(record: Record) -> Iterator[Finding]:
     }
     for charge in record.charged():
         bound = run.policy.bounds[charge.channel]
-        due: dict[str, str | bool] = {"unit": bound.unit.value, "relation": bound.relation}
-        if not bound.channel.kept:  # what stays at home rests on no masks
-            due["computational"] = bound.computational
+        due: dict[str, str | bool] = {
+            "unit": bound.unit.value,
+            "relation": bound.relation,
+            "computational": bound.computational,
+        }
         for key, value in due.items():
             if (said := getattr(charge, key)) != value:
                 yield Finding(

@@ -17,7 +17,7 @@ from secure_fedgraph.privacy.accounting.epsilon import (
 )
 from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.stages.clip import Clip
-from secure_fedgraph.protocol.channel import Domain, UnitContributionLinks, UnitContributionMoments
+from secure_fedgraph.protocol.channel import Domain, UnitContributionMoments
 from secure_fedgraph.protocol.transcript import REFEREE
 from secure_fedgraph.protocol.wire import decode
 
@@ -137,8 +137,6 @@ def _moves(bound: Bound) -> float | None:
         cosines = np.linspace(0, 1, 10_001)
         squares = 2 + 2 * contribution.targets**2 - 2 * cosines**2 + 2 * cosines * contribution.targets**2
         return float(np.sqrt(squares.max())) / contribution.records
-    if isinstance(contribution, UnitContributionLinks):
-        return contribution.replaced if twice == 2 else contribution.zeroed
     if contribution is not None:
         twice = 2 if contribution.removal_may_replace else twice
         return twice * math.sqrt(contribution.rows) * contribution.norm

@@ -41,10 +41,8 @@ from secure_fedgraph.privacy.policy import BoundPolicy
 from secure_fedgraph.privacy.pooling import first
 from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.protocol.channel import (
-    UnitContribution,
     UnitContributionMoments,
     UnitContributionSampled,
-    UnitContributionTrees,
 )
 from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.transcript import SERVER, Seen, View
@@ -52,9 +50,7 @@ from secure_fedgraph.protocol.upload import (
     CLASSES,
     SECOND,
     ContributionMoments,
-    ContributionRows,
     ContributionSample,
-    ContributionTrees,
     Upload,
 )
 from secure_fedgraph.seams import ClientContext
@@ -91,7 +87,7 @@ class Planting:
     def noised(self) -> dict[str, Bound]:
         """The channels that the server reads under noise."""
         bounds = self.bound.bounds.items()
-        channels = {n: b for n, b in bounds if b.channel.to == SERVER and not b.channel.kept}
+        channels = {n: b for n, b in bounds if b.channel.to == SERVER}
         return {n: b for n, b in channels.items() if (stage := noise_of(b)) and stage.by != SERVER}
 
     @property
@@ -169,11 +165,12 @@ class Planting:
         opposite = opposite or contribution.removal_may_replace
         width = sum(math.prod(value.shape[1:]) for value in made.values.values())
         room = self.room(client, width)
-        rows = _units_present(made)[: len(room)]
+        rows = torch.nonzero(made.places.any(1)).reshape(-1).tolist()[: len(room)]
         flat = torch.zeros(len(next(iter(made.values.values()))), width)
         for number, row in enumerate(rows):
             flat[row, room[number]] = BEYOND * contribution.norm * self.sign((client, number), opposite)
-        self._places.setdefault((bound.channel.name, round), {})[client] = _table(made, contribution), rows
+        table = first(made.places.bool().numpy(), contribution.rows).astype(np.float64)
+        self._places.setdefault((bound.channel.name, round), {})[client] = table, rows
         names, sizes = list(made.values), [math.prod(v.shape[1:]) for v in made.values.values()]
         parts = torch.split(flat, sizes, dim=1)
         values = {
@@ -372,25 +369,3 @@ def _shaped(flat: torch.Tensor, like: Mapping[str, torch.Tensor]) -> dict[str, t
 def _flat(values: Mapping[str, Any]) -> torch.Tensor:
     """Tensor after tensor, as :func:`_shaped` cuts them."""
     return torch.cat([torch.as_tensor(np.array(v), dtype=torch.float64).reshape(-1) for v in values.values()])
-
-
-def _units_present(made: ContributionRows | ContributionTrees) -> list[int]:
-    """The units that are in some row or tree."""
-    if isinstance(made, ContributionTrees):
-        return sorted({int(unit) for unit in made.places.reshape(-1).tolist() if unit >= 0})
-    return list(torch.nonzero(made.places.any(1)).reshape(-1).tolist())
-
-
-def _table(
-    made: ContributionRows | ContributionTrees, contribution: UnitContribution | UnitContributionTrees
-) -> np.ndarray:
-    """``[units, rows]``: how often a unit is in each row of the sums."""
-    if isinstance(made, ContributionRows):
-        return first(made.places.bool().numpy(), contribution.rows).astype(np.float64)
-    batches, _, positions = made.places.shape
-    table = np.zeros((len(next(iter(made.values.values()))), batches * positions))
-    units = made.places.numpy()
-    batch, _, position = np.meshgrid(*(np.arange(n) for n in units.shape), indexing="ij")
-    present = units >= 0
-    np.add.at(table, (units[present], (batch * positions + position)[present]), 1.0)
-    return table

@@ -195,11 +195,7 @@ def view(
                 matrix -= sent(replies[name], name, len(replies))
         else:
             matrix = opened(transparent.open_each(replies, scope)[target], rows)
-        blocks = matrix.astype(np.float64).reshape(neighbours.trials, -1)
-        if not neighbours.own_rows:
-            return blocks
-        rows_each = blocks.reshape(neighbours.trials, rows // neighbours.trials, -1)
-        return np.delete(rows_each, neighbours.own_rows, axis=1).reshape(neighbours.trials, -1)
+        return matrix.astype(np.float64).reshape(neighbours.trials, -1)
 
     return call
 

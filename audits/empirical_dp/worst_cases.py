@@ -11,22 +11,17 @@ import torch
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
-from secure_fedgraph.privacy.pooling_trees import parents
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol.channel import (
-    UnitContributionLinks,
     UnitContributionMoments,
     UnitContributionSampled,
-    UnitContributionTrees,
 )
 from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.upload import (
     AnyUpload,
-    ContributionLinks,
     ContributionMoments,
     ContributionRows,
     ContributionSample,
-    ContributionTrees,
     Upload,
 )
 
@@ -45,14 +40,12 @@ class Neighbours:
         present, absent: client -> upload, in the one world and in the other.
         trials: independent trials in one call, where blocks of as many rows each hold a unit of their own and
             the mechanism treats all rows alike.
-        own_rows: rows of each block that no claim covers, and that are not looked at.
     """
 
     target: str
     present: Uploads
     absent: Uploads
     trials: int = 1
-    own_rows: tuple[int, ...] = ()
 
 
 def client_rows(
@@ -158,56 +151,11 @@ def sums_apart(bound: Bound, width: int = 4, answering: int = 0) -> Neighbours:
         answering: how many clients answer; all where 0.
     """
     contribution = bound.channel.unit_contribution
-    if isinstance(contribution, UnitContributionTrees):
-        return grown_trees(bound, answering=answering)
     if isinstance(contribution, UnitContributionMoments):
         return long_record(bound, width, answering=answering)
     if isinstance(contribution, UnitContributionSampled):
         return sampled_part(bound, width, answering=answering)
-    if isinstance(contribution, UnitContributionLinks):
-        return linked_hub(bound)
     return pooled_parts(bound, width=width, answering=answering)
-
-
-def linked_hub(bound: Bound, trials: int = 50) -> Neighbours:
-    """A node that goes with its links, its part far beyond the norm; a crowd counts for more then.
-
-    It has four times as many neighbours as count whole. A crowd of them have one neighbour too many, and all
-    others in common: without the node they count for a little more in the same rows. Where the node is
-    replaced, it moves from all of one side to all of another, and crowds of both sides are linked to all of
-    the other: what they gain and lose falls into the rows that it enters and leaves. Its own row is not
-    looked at.
-
-    Args:
-        bound: on a channel of sums over links.
-        trials: as many graphs of this kind, side by side.
-    """
-    contribution = bound.channel.unit_contribution
-    if not isinstance(contribution, UnitContributionLinks):
-        raise BadInput(f"channel {bound.channel.name!r} declares no sums over links")
-    replaced, most = bound.bind_context.relation == "replace", contribution.rows
-    # with more of them their common neighbours would be many each, too
-    crowd = min(contribution.crowd, most) if most < contribution.degree else 0
-    near = torch.arange(1, 1 + (most if replaced else min(4 * most, contribution.degree)))
-    far = torch.arange(len(near) + 1, len(near) + 1 + most)
-    size = 1 + len(near) + most
-    crossing = [
-        torch.cartesian_prod(near[:crowd], far),
-        *[torch.cartesian_prod(far[:crowd], near)] * replaced,
-    ]
-    parts = torch.zeros(size, 1)
-    for heavy in (torch.zeros(1, dtype=torch.int64), near[:crowd], far[:crowd] if replaced else far[:0]):
-        parts[heavy] = BEYOND * contribution.norm
-
-    def graphs(hub_to: torch.Tensor) -> ContributionLinks:
-        of_hub = torch.stack([torch.zeros_like(hub_to), hub_to])
-        one = torch.cat([of_hub, *(pairs.T for pairs in crossing)], dim=1)
-        shifted = torch.cat([one + trial * size for trial in range(trials)], dim=1)
-        return ContributionLinks({"sums": parts.repeat(trials, 1)}, shifted)
-
-    target = bound.bind_context.clients[0]
-    absent = graphs(far if replaced else far[:0])
-    return Neighbours(target, {target: graphs(near)}, {target: absent}, trials, own_rows=(0,))
 
 
 def sampled_part(bound: Bound, width: int = 4, answering: int = 0) -> Neighbours:
@@ -244,76 +192,6 @@ def surely_taken(bound: Bound) -> Bound:
         replace(stage, rate=1.0) if isinstance(stage, Gaussian) else stage for stage in bound.stages
     )
     return replace(bound, stages=stages)
-
-
-def grown_trees(bound: Bound, width: int = 2, answering: int = 0, times: int = 1) -> Neighbours:
-    """One unit in every place that it may have, with full trees below it, against none of it.
-
-    All rows lie far beyond the norm and point the same way (where the unit is replaced, the rows that it
-    reached point the other way). A trial is as many batches as a unit has places.
-
-    Args:
-        bound: on a channel of sums over trees.
-        width: values in a row.
-        answering: how many clients answer; all where 0.
-        times: use so many times the declared places; sealing refuses more than 1.
-    """
-    contribution = bound.channel.unit_contribution
-    if not isinstance(contribution, UnitContributionTrees):
-        raise BadInput(f"channel {bound.channel.name!r} declares no sums over trees")
-    clients = bound.bind_context.clients[: answering or None]
-    levels = [level for level, most in enumerate(contribution.most) for _ in range(most * times)]
-    if contribution.batches % len(levels):
-        raise BadInput(f"{contribution.batches} batches are no whole number of trials of {len(levels)}")
-    trials, positions = contribution.batches // len(levels), contribution.below[0]
-    # the first position of each level, and every position's parent
-    first = [0]
-    for children in contribution.fanout:
-        first.append(first[-1] * children + 1)
-    above = [-1, *parents(contribution.fanout).tolist()]
-    reached = torch.zeros(len(levels), positions, dtype=torch.bool)
-    used = torch.zeros_like(reached)
-    for batch, level in enumerate(levels):
-        place = first[level]
-        for position in range(positions):
-            line = _upwards(position, above)
-            reached[batch, position] = place in line
-            used[batch, position] = place in line or position in _upwards(place, above)
-    units = torch.where(used, torch.arange(used.numel()).view(used.shape), -1)
-    target = units.max() + 1
-    for batch, level in enumerate(levels):
-        units[batch, first[level]] = target
-    shift = torch.arange(trials)[:, None, None] * (target + 1)
-    places = torch.full((contribution.batches, contribution.trees, positions), -1)
-    rows = torch.where(used, units + shift, -1).reshape(-1, positions)
-    places[: len(rows), 0] = rows
-    gone = reached.repeat(trials, 1)
-    far = torch.zeros(int(places.max()) + 1, dtype=torch.bool)
-    far[rows[gone]] = True
-
-    def trees(size: float, other: float, table: torch.Tensor) -> ContributionTrees:
-        values = torch.zeros(len(far), width)
-        values[:, 0] = torch.where(far, other, size)
-        return ContributionTrees({"rows": values}, table)
-
-    size, zeroed = BEYOND * contribution.norm, places.clone()
-    zeroed[: len(rows), 0] = torch.where(gone, -1, rows)
-    replaced = bound.bind_context.relation == "replace"
-    others = {name: trees(0.1 * contribution.norm, 0.1 * contribution.norm, places) for name in clients[1:]}
-    return Neighbours(
-        clients[0],
-        {clients[0]: trees(size, size, places), **others},
-        {clients[0]: trees(size, -size if replaced else size, places if replaced else zeroed), **others},
-        trials,
-    )
-
-
-def _upwards(position: int, above: list[int]) -> list[int]:
-    """A position and all positions above it."""
-    path = [position]
-    while above[path[-1]] >= 0:
-        path.append(above[path[-1]])
-    return path
 
 
 def held_by(bound: Bound, norm: float, holders: int, width: int = 2) -> Neighbours:

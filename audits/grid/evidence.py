@@ -141,7 +141,7 @@ def owes(run: Run) -> bool:
     uploading = {
         name
         for name, one in run.policy.bounds.items()
-        if one.channel.to != REFEREE and (one.channel.reveal is not Reveal.NOTHING or one.channel.kept)
+        if one.channel.to != REFEREE and one.channel.reveal is not Reveal.NOTHING
     }
     return bool(run.policy.randomizers) or any(
         sent.step == ANSWER and sent.recipient == SERVER and sent.channel in uploading

@@ -143,7 +143,7 @@ def _as_run(
 def _planned_noise(folder: Path, result: Mapping[str, Any]) -> dict[str, float] | None:
     """The noise that a run was planned with; None for one without a plan.
 
-    What is noised and kept at home has no row in the result's plan: the note of before the run has it.
+    What costs the budget's unit nothing has no row in the result's plan: the note of before the run has it.
     """
     rows = result.get("plan") or []
     named = ((str(row["channel"]), _planned(row)) for row in rows)

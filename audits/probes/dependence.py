@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,7 +19,7 @@ from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.privacy.input_dp.links import DividedLinks
 from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
 from secure_fedgraph.protocol.transcript import REFEREE
-from secure_fedgraph.protocol.upload import ContributionRows, ContributionTrees
+from secure_fedgraph.protocol.upload import ContributionRows
 from secure_fedgraph.seams import ClientContext
 
 Key = tuple[int, str, str, str]
@@ -101,7 +100,7 @@ class _Listening:
         if isinstance(made, Answer):
             for name, value in tensors_of(made).items():
                 self.answers[client.round, channel, client.name, name] = value.detach().clone()
-            if isinstance(made, ContributionRows | ContributionTrees):
+            if isinstance(made, ContributionRows):
                 self.answers[client.round, channel, client.name, "places"] = made.places.clone()
 
 
@@ -206,30 +205,6 @@ def _first_differences(one: Answers, other: Answers) -> dict[str, str]:
             round, channel, client, name = key
             differences.setdefault(channel, f"{name!r} of {client} in round {round}")
     return differences
-
-
-def kept_sums(rehearsal: Rehearsal, rounds: int = 3) -> list[Finding]:
-    """That sums over links are noised once: the same rows at every ask, and one payment for them."""
-    kept = [channel for channel in rehearsal.algorithm.in_use if channel.kept]
-    rows: dict[tuple[str, str], list[torch.Tensor]] = {}
-
-    def look(client: Client) -> None:
-        for channel in kept:
-            parts = torch.full((int(client.graph.num_nodes or 0), client.schema.classes), float(client.round))
-            rows.setdefault((client.name, channel.name), []).append(client.linked_sums(channel, 1, parts))
-
-    run = rehearsal.play(rounds, look, policy=rehearsal.policy)
-    paid = Counter((charge.client, charge.channel) for charge in run.charges)
-    findings = []
-    for (client, channel), seen in rows.items():
-        if any(not torch.equal(one, seen[0]) for one in seen):
-            times = f"and paid {paid[client, channel]} times"
-            findings.append(
-                Finding("kept sums", channel, f"{client} got rows of one hop that differ, {times}")
-            )
-        elif not paid[client, channel]:
-            findings.append(Finding("kept sums", channel, f"{client} got rows and did not pay"))
-    return findings[:1]
 
 
 def randomised_data(rehearsal: Rehearsal, rounds: int = 3) -> list[Finding]:

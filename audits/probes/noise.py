@@ -33,7 +33,6 @@ from secure_fedgraph.protocol.upload import (
     ContributionMoments,
     ContributionRows,
     ContributionSample,
-    ContributionTrees,
     Layout,
     Upload,
 )
@@ -87,9 +86,7 @@ def known_upload(
     """
     stage = noise_of(bound)
     assert stage is not None
-    if isinstance(example, ContributionTrees):
-        made: Any = replace(example, values={k: torch.zeros_like(v) for k, v in example.values.items()})
-        return made, np.zeros(made.size)
+    made: Any
     if isinstance(example, ContributionRows):
         made, known = _known_sum(bound, example, units, stage.step)
     elif isinstance(example, ContributionSample):

@@ -6,14 +6,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import torch
 
 from secure_fedgraph.audits.conformance.calls import own_links, records, written_ahead
 from secure_fedgraph.audits.conformance.rows import FAILED, NOTHING, PASSED, row
 from secure_fedgraph.audits.conformance.steps import coins_of
 from secure_fedgraph.audits.conformance.steps import steps as steps_at_rest
 from secure_fedgraph.audits.probes.dependence import (
-    kept_sums,
     linkless_channels,
     randomised_data,
     trained_channels,
@@ -36,10 +34,8 @@ from secure_fedgraph.audits.rehearsal import Answer, Rehearsal
 from secure_fedgraph.audits.rng_state import frozen_state
 from secure_fedgraph.errors import SecureFedGraphError
 from secure_fedgraph.privacy.bound import Bound
-from secure_fedgraph.privacy.contracts import Scope
 from secure_fedgraph.protocol.channel import Reveal
 from secure_fedgraph.protocol.transcript import REFEREE
-from secure_fedgraph.protocol.upload import ContributionLinks
 from secure_fedgraph.running.run import Run
 
 SAYS = {
@@ -49,7 +45,6 @@ SAYS = {
     "clip": "what is sent is the clipped upload and noise, however long it is and of however many units",
     "predictable": "noise, coins and randomised data differ between two copies of one process",
     "coins": "coins at the rate that is charged decide which units are part of an upload",
-    "kept sums": "sums over links that stay in a client are noised once, paid for, and the same ever after",
     "randomised data": "data are randomised once, and the owner's own values are not used",
     "own links": "clients train on as few of their own links as randomised response leaves",
     "records": "a record's gradient depends on it alone, and a unit is in no more records than are charged",
@@ -92,7 +87,6 @@ def probe_rows(run: Run, only: Collection[str] = ()) -> list[dict[str, Any]]:
         "answer alone": hidden,
         "any answer": hidden,
         "behaviour": hidden,
-        "kept sums": any(b.channel.kept and noise_of(b) for b in bounds.values()),
         "randomised data": bool(randomizers),
         "own links": any(one.kind == "links" for one in randomizers),
         "records": stepped,
@@ -158,9 +152,6 @@ class _Probes:
         return [
             finding for bound in self._bounds().values() for finding in coins_of(bound, LEVEL / SMALL_SAMPLE)
         ]
-
-    def kept_sums(self) -> list[Finding]:
-        return kept_sums(self._rehearsal.fresh())
 
     def randomised_data(self) -> list[Finding]:
         return randomised_data(self._rehearsal.fresh())
@@ -239,13 +230,6 @@ class _Probes:
             for name, by_client in examples.items():
                 for noise in noises(bounds[name], by_client, SAMPLED):
                     made[f"noise of {noise.party} on channel {name!r}"] = np.rint(noise.values * 4096)
-            for name, bound in bounds.items():
-                if bound.channel.kept and noise_of(bound):
-                    nothing = ContributionLinks(
-                        {"sums": torch.zeros(SMALL_SAMPLE, 2)}, torch.zeros(2, 0, dtype=torch.int64)
-                    )
-                    rows = bound.kept(nothing, Scope("probe", 1, 1, name, tuple(examples)))
-                    made[f"noise of channel {name!r}"] = rows.numpy().astype(np.float64)
             if how is not None:
                 watched = taken(how, {"weights": (SMALL_SAMPLE,)})
                 made["noise of steps"] = np.rint(watched.noise.values * 4096)

@@ -186,8 +186,6 @@ class Algorithm:
             if isinstance(channel, Channel):
                 declared[channel.name] = channel
                 answers[channel.name] = attribute
-            if isinstance(value, Channel) and value.kept:  # nobody is asked on it
-                declared[value.name] = value
             read = getattr(value, "__reads__", None)
             if isinstance(read, Channel):
                 readers[read.name] = attribute

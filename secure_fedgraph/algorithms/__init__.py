@@ -10,12 +10,10 @@ from secure_fedgraph.algorithms.apflgate.ratings import ApflGateRatings
 from secure_fedgraph.algorithms.d_fedgnn import DFedGnn
 from secure_fedgraph.algorithms.fairgraphfl.algorithm import FairGraphFL
 from secure_fedgraph.algorithms.fairgraphfl.baselines.rewarded import Cffl, Cgsv, Dw, Eu
-from secure_fedgraph.algorithms.fairgraphfl.bounded import FairGraphFLBounded
 from secure_fedgraph.algorithms.fairgraphfl.moments import FairGraphFLMoments
 from secure_fedgraph.algorithms.fedavg import FedAvg, FedProx
 from secure_fedgraph.algorithms.fedego.algorithm import FedEgo
 from secure_fedgraph.algorithms.fedego.class_mashes import FedEgoSums
-from secure_fedgraph.algorithms.fedego.node import FedEgoNode
 from secure_fedgraph.algorithms.fedego.released import FedEgoReleased
 from secure_fedgraph.algorithms.fedgcn.algorithm import FedGcn
 from secure_fedgraph.algorithms.fedridge.algorithm import FedRidge
@@ -39,7 +37,6 @@ from secure_fedgraph.algorithms.glasu.variants.one_label_holder import GlasuOneL
 from secure_fedgraph.algorithms.glasu.variants.simulated import GlasuSimulated
 from secure_fedgraph.algorithms.graphfl import GraphFL
 from secure_fedgraph.algorithms.local import Local
-from secure_fedgraph.algorithms.progap.algorithm import ProGap
 from secure_fedgraph.algorithms.training.gin_classifier import GinFedAvg, GinLocal
 from secure_fedgraph.registry import Registry, check_subclass, classes_below
 
@@ -68,14 +65,12 @@ __all__ = [
     "Dw",
     "Eu",
     "FairGraphFL",
-    "FairGraphFLBounded",
     "FairGraphFLMoments",
     "FedAvg",
     "FedAvgMoments",
     "FedBCD",
     "FedBCDOneLabelHolder",
     "FedEgo",
-    "FedEgoNode",
     "FedEgoReleased",
     "FedEgoSums",
     "FedGate",
@@ -108,5 +103,4 @@ __all__ = [
     "LocSage",
     "LocSagePlus",
     "Local",
-    "ProGap",
 ]

@@ -170,8 +170,7 @@ def choose(asked: Experiment, federation: Federation, policy: str | None = None)
     if not asked.silos:
         fitting = [one for one in fitting if asked.partition in one.partitions]
     under = [policy] if policy else [ON_SUMS, *([IN_STEPS] if asked.unit in RECORDS else [])]
-    # noise on sums that owners keep is no noise on what is opened, so the figure below says nothing of it
-    fitting = [one for one in fitting if _sends(one) and not any(channel.kept for channel in one.channels)]
+    fitting = [one for one in fitting if _sends(one)]
     made = [_candidate(one, asked, public, under) for one in fitting]
     forms = {form.name for one in fitting if not isinstance(form := one().on_sums(asked.unit), one)}
     found = [replace(one, runs_as=one.algorithm) if one.algorithm in forms else one for one in made]
@@ -213,7 +212,7 @@ def _without_links(kind: str) -> Iterator[str]:
         return
     for name, made in ALGORITHMS.items():
         if kind in made.kinds and not made.pools and _sends(made):
-            channels = [channel for channel in made().in_use if channel.kept] + opened(made())
+            channels = opened(made())
             if channels and not any(channel.links for channel in channels):
                 yield name
 

@@ -17,28 +17,22 @@ from secure_fedgraph.errors import HostileMessage, WrongType
 from secure_fedgraph.privacy.accounting.epsilon import Event
 from secure_fedgraph.privacy.contracts import Ask, BindContext, Carrier, Chain, Scope, Sensitivity, Stage
 from secure_fedgraph.privacy.dp_sgd import secret_coins
-from secure_fedgraph.privacy.linked_sums import linked_sums
 from secure_fedgraph.privacy.moments import moment_sums
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.pooling import pooled, sampled_sum
-from secure_fedgraph.privacy.pooling_trees import tree_sums
 from secure_fedgraph.protocol.channel import (
     Channel,
     Reveal,
     UnitContribution,
-    UnitContributionLinks,
     UnitContributionMoments,
     UnitContributionSampled,
-    UnitContributionTrees,
 )
-from secure_fedgraph.protocol.guarantee import Reader, Relation, Unit
+from secure_fedgraph.protocol.guarantee import Reader, Unit
 from secure_fedgraph.protocol.upload import (
     AnyUpload,
-    ContributionLinks,
     ContributionMoments,
     ContributionRows,
     ContributionSample,
-    ContributionTrees,
     Layout,
     Upload,
 )
@@ -47,17 +41,12 @@ from secure_fedgraph.protocol.wire import Pieces, Tree, Value
 NEARLY = 1 - 1e-6
 """The share of a carrier's longest norm above which an opened length counts as cut: opening adds noise."""
 
-FROZEN = " on the frozen table"
-"""The end of a relation's name where the other units' places stay as they were with the unit."""
-
 
 _UPLOAD_OF: Mapping[type[UnitContribution] | type[None], type[AnyUpload]] = {
     type(None): Upload,
     UnitContribution: ContributionRows,
-    UnitContributionTrees: ContributionTrees,
     UnitContributionMoments: ContributionMoments,
     UnitContributionSampled: ContributionSample,
-    UnitContributionLinks: ContributionLinks,
 }
 """What an answer returns, by what its channel declares of a unit's contribution."""
 
@@ -168,8 +157,7 @@ class Bound:
     @property
     def relation(self) -> str:
         """The relation that its sensitivity holds under, as charges name it."""
-        frozen = isinstance(self.channel.unit_contribution, UnitContributionTrees)
-        return self.bind_context.relation + FROZEN * frozen
+        return self.bind_context.relation
 
     def releases(self, width: int = 1) -> dict[str, tuple[Event, ...]]:
         """For each reader what one upload of so many values costs :attr:`unit`; without noise no entry.
@@ -220,28 +208,6 @@ class Bound:
         """Whether an upload adds up parts of units, which are less than all of a client's data."""
         return self.channel.unit_contribution is not None
 
-    def smaller_and_larger(self, width: int) -> dict[str, tuple[Event, ...]]:
-        """What sums that stay in the client cost other units than theirs; nothing on every other channel.
-
-        A client pays nothing, since nothing is sent. A link moves them less far than a node does.
-        """
-        contribution = self.channel.unit_contribution
-        if not isinstance(contribution, UnitContributionLinks):
-            return {}
-        moved = contribution.edge * (2 if self.bind_context.relation == Relation.REPLACE else 1)
-        less = self.sensitivity.l2 / moved
-        noise = self.releases(width).get(Reader.SERVER, ())
-        of_a_link = {Unit.EDGE.value: tuple(one.with_noise_scaled(less) for one in noise)} if noise else {}
-        return {Unit.CLIENT.value: (), **of_a_link}
-
-    def kept(self, sums: ContributionLinks, scope: Scope) -> torch.Tensor:
-        """Noised sums over links, ``[nodes, width]`` (float32), for the client itself: they never leave."""
-        self.check(sums)
-        layout, matrix = self._matrix(sums)
-        for stage in self.stages:
-            matrix = stage.apply(matrix, scope)
-        return torch.from_numpy(matrix).reshape(layout.rows, layout.width).float()
-
     def seal_to_send(self, upload: AnyUpload, scope: Scope, party: Party) -> Tree:
         """The body that leaves the client, for a caller that encodes it at once.
 
@@ -291,10 +257,7 @@ class Bound:
         """An upload before any stage, with the parts of units clipped and added up."""
         channel = self.channel
         grid = next((stage.grid for stage in self.stages if stage.grid), 0.0)
-        if isinstance(upload, ContributionTrees):
-            assert isinstance(channel.unit_contribution, UnitContributionTrees)
-            layout, matrix = tree_sums(upload, channel.unit_contribution, channel.unit, grid)
-        elif isinstance(upload, ContributionMoments):
+        if isinstance(upload, ContributionMoments):
             assert isinstance(channel.unit_contribution, UnitContributionMoments)
             layout, matrix = moment_sums(upload, channel.unit_contribution, channel.unit, grid)
         elif isinstance(upload, ContributionSample):
@@ -303,9 +266,6 @@ class Bound:
         elif isinstance(upload, ContributionRows):
             assert channel.unit_contribution is not None
             layout, matrix = pooled(upload, channel.unit_contribution, channel.unit, grid)
-        elif isinstance(upload, ContributionLinks):
-            assert isinstance(channel.unit_contribution, UnitContributionLinks)
-            layout, matrix = linked_sums(upload, channel.unit_contribution, channel.unit, grid)
         else:
             layout, matrix = upload.packed(channel.unit)
         return layout, matrix

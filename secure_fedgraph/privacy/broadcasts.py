@@ -36,7 +36,7 @@ class BroadcastLimits:
     Needs:
         - an algorithm that gives clients its model on a channel that says so (``Channel.gives_model``), and
           the same model to be scored in band. What it gives on other channels is not checked. A mean of
-          several rounds' models that is scored in band (``fedsgd``, ``progap``) lags by several steps, so it
+          several rounds' models that is scored in band (``fedsgd``) lags by several steps, so it
           needs a wider ``change`` than training does.
 
     A server that knows the limits still plants weights, in steps that fit, and needs more rounds for it

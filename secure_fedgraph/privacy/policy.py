@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -28,8 +27,6 @@ NO_UPLOAD = Protection(Plain(), name="nothing is sent")
 """The protection of a channel on which nothing comes back; the client enforces that."""
 SCORES = "scores"
 """The channel on which clients' test items are counted (``Algorithm.SCORES``)."""
-KEPT = "noised and kept at home"
-"""The name of the protection of what a client noises once and computes from, and never sends."""
 
 
 class PlaintextWarning(UserWarning):
@@ -120,34 +117,12 @@ class Policy:
     def _bind(self, channel: Channel, clients: tuple[str, ...]) -> Bound:
         if channel.to == "referee":
             return REFEREE_PROTECTION.bind(channel, clients, self.relation)
-        if channel.reveal is Reveal.NOTHING and not channel.kept:
+        if channel.reveal is Reveal.NOTHING:
             return NO_UPLOAD.bind(channel, clients, self.relation)
         protection = self.exceptions.get(channel.name) or self.recipe(channel)
         if self.scores_noise is not None and channel.name == SCORES:
             protection = _with_noise(protection, self.scores_noise)
-        if channel.kept:
-            return self._kept(protection, channel, clients)
         return protection.bind(channel, clients, self.relation)
-
-    def _kept(self, protection: Protection, channel: Channel, clients: tuple[str, ...]) -> Bound:
-        """What stays in the client is noised there, all of it, whoever adds the noise of uploads.
-
-        Raises:
-            BadInput: for links that are randomised too.
-        """
-        stages = tuple(
-            replace(stage, by="client", limit=math.inf)
-            for stage in protection.stages
-            if isinstance(stage, Gaussian)
-        )
-        if not stages:
-            return NO_UPLOAD.bind(channel, clients, self.relation)
-        if any(one.place == "edge_index" for one in self.randomizers):
-            raise BadInput(
-                f"links are randomised, and {channel.name!r} are noised sums over links for one node: which "
-                "links are kept depends on all nodes together; leave links out, or use a policy without noise"
-            )
-        return Protection(Plain(), stages, name=KEPT).bind(channel, clients, self.relation)
 
 
 def _with_noise(protection: Protection, multiplier: float) -> Protection:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
         UnitContribution,
         UnitContributionMoments,
         UnitContributionSampled,
-        UnitContributionTrees,
     )
     from secure_fedgraph.protocol.guarantee import Reader, Relation, Unit
     from secure_fedgraph.protocol.message import Message
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
         ContributionMoments,
         ContributionRows,
         ContributionSample,
-        ContributionTrees,
         Layout,
         Upload,
     )
@@ -35,7 +33,6 @@ __all__ = [
     "ContributionMoments",
     "ContributionRows",
     "ContributionSample",
-    "ContributionTrees",
     "DirectCalls",
     "Domain",
     "Layout",
@@ -52,7 +49,6 @@ __all__ = [
     "UnitContribution",
     "UnitContributionMoments",
     "UnitContributionSampled",
-    "UnitContributionTrees",
     "Upload",
     "View",
 ]
@@ -66,7 +62,6 @@ _DEFINED_IN = {
         "UnitContribution",
         "UnitContributionMoments",
         "UnitContributionSampled",
-        "UnitContributionTrees",
     ),
     "guarantee": ("Reader", "Relation", "Unit"),
     "message": ("Message",),
@@ -77,7 +72,6 @@ _DEFINED_IN = {
         "ContributionMoments",
         "ContributionRows",
         "ContributionSample",
-        "ContributionTrees",
         "Upload",
     ),
 }

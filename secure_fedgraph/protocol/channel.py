@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from enum import Enum, StrEnum
-from functools import cached_property
 from inspect import isfunction
 from typing import Any, TypeVar
 
@@ -109,79 +108,6 @@ class UnitContribution:
     def largest(self) -> float:
         """The largest absolute value that a sum can hold, where that is bounded."""
         return math.inf
-
-
-@dataclass(frozen=True)
-class UnitContributionTrees(UnitContribution):
-    """The same where units stand in trees, which are added up in batches, position by position.
-
-    A unit that is removed from a tree takes away all units below it, which are reached through it. So a unit
-    touches as many sums (cells) as its places have positions below them, itself counted. That holds on a
-    **frozen** table of places: the units that are left stay in their places.
-
-    The client enforces all of it on :class:`~secure_fedgraph.protocol.upload.ContributionTrees`.
-
-    Args:
-        norm: the L2 norm of a unit's part, wherever it stands.
-        fanout: children a level, as in ``graph.sample.ego_graphs``.
-        most: how often at most one unit stands at each level, over all batches: as a centre first.
-        batches: how many; one unit stands at most once in each.
-        trees: in a batch.
-        filled: places that one tree fills at most; 0 is all of them.
-
-    Raises:
-        BadInput: as :class:`UnitContribution`, and for impossible shapes.
-
-    >>> UnitContributionTrees(0.5, fanout=(6, 6), most=(1, 6, 36), batches=100, trees=256).rows
-    121
-    >>> UnitContributionTrees(0.5, fanout=(6, 6), most=(1, 6, 36), batches=3, trees=256).rows
-    57
-    >>> UnitContributionTrees(0.5, fanout=(6, 6), most=(1, 6, 36), batches=3, trees=256, filled=5).rows
-    13
-    """
-
-    rows: int = field(init=False)
-    fanout: tuple[int, ...] = field(kw_only=True)
-    most: tuple[int, ...] = field(kw_only=True)
-    batches: int = field(kw_only=True)
-    trees: int = field(kw_only=True)
-    filled: int = field(default=0, kw_only=True)
-
-    def __post_init__(self) -> None:
-        shaped = self.fanout and min(self.fanout) >= 1 and min(self.batches, self.trees) >= 1
-        if not shaped or len(self.most) != len(self.fanout) + 1 or min(*self.most, self.filled) < 0:
-            raise BadInput(
-                f"{self.batches} batches of {self.trees} trees of {self.fanout} children, with a unit at "
-                f"most {self.most} times at each level: give positive numbers, and a level more than children"
-            )
-        object.__setattr__(self, "rows", self._cells())
-        super().__post_init__()
-
-    def _cells(self) -> int:
-        """One unit's share of the sums: its places, those with most below them first, one a batch."""
-        left, cells = self.batches, 0
-        for level, (most, size) in enumerate(zip(self.most, self.below, strict=True)):
-            if self.filled:  # the units above it fill as many places as its level
-                size = min(size, max(self.filled - level, 0))
-            cells, left = cells + min(most, left) * size, left - min(most, left)
-        return cells
-
-    @property
-    def below(self) -> tuple[int, ...]:
-        """Positions of the tree below one position of each level, itself counted.
-
-        >>> UnitContributionTrees(1.0, fanout=(6, 6), most=(1, 1, 1), batches=1, trees=1).below
-        (43, 7, 1)
-        """
-        sizes = [1]
-        for children in reversed(self.fanout):
-            sizes.insert(0, 1 + children * sizes[0])
-        return tuple(sizes)
-
-    @property
-    def largest(self) -> float:
-        """A sum adds up one unit a tree."""
-        return self.trees * self.norm
 
 
 @dataclass(frozen=True)
@@ -296,85 +222,6 @@ class UnitContributionSampled(UnitContribution):
     def largest(self) -> float:
         """No sum of so many parts holds a larger value."""
         return self.norm * max(self.rate * self.records, 1.0)
-
-
-WEIGHTS = 2**8
-"""Weights of links are whole parts of one in so many."""
-
-
-@dataclass(frozen=True)
-class UnitContributionLinks(UnitContribution):
-    """The same where a row is the sum of a node's neighbours' parts, and the rows stay in the client.
-
-    A node of ``d`` neighbours is part of ``d`` rows, each time with the weight ``c(d)``: 1 up to ``rows`` of
-    them, about ``sqrt(rows / d)`` beyond. Without the node, those of its neighbours that have more than
-    ``rows`` neighbours count for a little more in the rows of the others (``spill``).
-
-    The client enforces all of it on :class:`~secure_fedgraph.protocol.upload.ContributionLinks`: it takes the
-    links from its own graph, cuts parts below 0, clips and weighs them. A node's own row is not covered
-    by the bound: the algorithm promises to use it for that node alone.
-
-    Args:
-        rows: how many neighbours a node may have before it counts for less in each row.
-        norm: the L2 norm of its part.
-        crowd: how many neighbours with more than ``rows`` of their own a node has at most; public.
-        degree: how many neighbours it has at most; public.
-        hops: how often such rows are made in a run.
-
-    Raises:
-        BadInput: as :class:`UnitContribution`, and for a crowd below 0, a degree below 1 or no hop.
-
-    References:
-        Sajadmanesh et al., GAP, USENIX Security 2023 (equation 4: noise on sums of neighbours);
-        ``docs/guarantees.md`` has the proof, which is not the paper's.
-
-    >>> of = UnitContributionLinks(rows=16, norm=1.0, crowd=8, degree=256, hops=1)
-    >>> of.weight(16), of.weight(64), round(of.zeroed, 2), round(of.edge, 2)
-    (256, 128, 4.12, 1.44)
-    """
-
-    crowd: int = field(kw_only=True)
-    degree: int = field(kw_only=True)
-    hops: int = field(kw_only=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name, least in (("crowd", 0), ("degree", 1), ("hops", 1)):
-            if getattr(self, name) < least:
-                raise BadInput(f"sums over links: {name} = {getattr(self, name)}: give {least} or more")
-
-    def weight(self, degree: int) -> int:
-        """The weight of a node of so many neighbours, in parts of :data:`WEIGHTS`."""
-        return WEIGHTS if degree <= self.rows else math.isqrt(WEIGHTS**2 * self.rows // degree)
-
-    @cached_property
-    def spill(self) -> float:
-        """How far one node moves the rows of its other neighbours in L2 where it loses one."""
-        grown = (
-            math.sqrt(d - 1) * (self.weight(d - 1) - self.weight(d))
-            for d in range(self.rows + 1, self.degree + 1)
-        )
-        return self.norm * max(grown, default=0) / WEIGHTS
-
-    @property
-    def zeroed(self) -> float:
-        """How far the other nodes' rows move where a node goes with all its links."""
-        return math.hypot(super().zeroed, self.crowd * self.spill)
-
-    @property
-    def replaced(self) -> float:
-        """How far they move where it becomes another: what it takes away and what it brings go apart in sign.
-
-        Rows lose the old node's parts, and what others counted for more before the new one came; they gain
-        the new one's, and what others count for more since the old one went. Each of both is 0 or more.
-        """
-        one_way = math.sqrt(self.rows) * self.norm + self.crowd * self.spill
-        return min(2 * self.zeroed, math.sqrt(2) * one_way)
-
-    @property
-    def edge(self) -> float:
-        """How far all rows move where a link goes."""
-        return math.hypot(math.sqrt(2) * self.norm, 2 * self.spill)
 
 
 @dataclass(frozen=True)
@@ -493,12 +340,6 @@ class Channel:
                 f"channel {self.name!r}: nodes have a home, and links lead out of it: declare Unit.NODE and "
                 "links=False, or one_holder=False"
             )
-        of_links = (self.reveal, self.unit) == (Reveal.NOTHING, Unit.NODE)
-        if self.kept and not of_links:
-            raise BadInput(
-                f"channel {self.name!r}: sums over links stay in the client, one a node: declare "
-                "Reveal.NOTHING and Unit.NODE"
-            )
 
     @property
     def unread(self) -> tuple[Unit, ...]:
@@ -538,11 +379,6 @@ class Channel:
             f"sums over fewer than {self.min_clients} clients go back to their contributors and protect "
             "nobody: run it with more clients, or declare a smaller min_clients"
         )
-
-    @property
-    def kept(self) -> bool:
-        """Whether it carries nothing: what it declares is noised in the client, and stays there."""
-        return isinstance(self.unit_contribution, UnitContributionLinks)
 
     def answer(self, work: Work) -> Work:
         """Marks a method as the client's half of this channel (found by ``Algorithm``).

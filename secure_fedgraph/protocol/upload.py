@@ -198,46 +198,6 @@ class ContributionRows:
         return replace(layout, rows=self.places.shape[1]), matrix, self.places.bool().cpu().numpy()
 
 
-@dataclass(frozen=True)
-class ContributionTrees:
-    """The parts of a client's units in sums over trees, by position; the client adds them up.
-
-    Args:
-        values: names to floating-point tensors, one row a unit first.
-        places: ``[batches, trees, positions]``: which unit stands where, -1 for none. The rows of
-            the sums are the positions of the first batch, then those of the second, and so on.
-
-    Raises:
-        BadInput: as :class:`Upload`, and for places that name no unit.
-    """
-
-    values: Mapping[str, torch.Tensor]
-    places: torch.Tensor
-
-    @property
-    def size(self) -> int:
-        """How many numbers the sums hold."""
-        batches, positions = self.places.shape[0], self.places.shape[-1]
-        return batches * positions * sum(math.prod(value.shape[1:]) for value in self.values.values())
-
-    def check_types(self) -> None:
-        """As :meth:`Upload.check_types`."""
-        _check_plain(self.values, self.places)
-
-    def packed(self, unit: Unit) -> tuple[Layout, np.ndarray, np.ndarray]:
-        """The layout of the sums, the units' rows ``[units, width]`` (float32), and the places."""
-        layout, matrix = Upload(self.values).packed(unit)
-        places = self.places
-        if places.dim() != 3 or places.is_floating_point() or not places.numel():
-            raise BadInput(
-                f"an upload of trees has places {list(places.shape)}: give a table of {unit.value}s"
-            )
-        if int(places.min()) < -1 or int(places.max()) >= len(matrix):
-            raise BadInput(f"an upload of trees of {len(matrix)} {unit.value}s names others")
-        rows = places.shape[0] * places.shape[2]
-        return replace(layout, rows=rows), matrix, places.to(torch.int64).cpu().numpy()
-
-
 SECOND, CLASSES = "second", "classes"
 """The tensors of an upload of moments: ``z z^T``, its upper triangle row by row, and ``z t^T``."""
 
@@ -346,61 +306,7 @@ class ContributionSample:
         return replace(layout, rows=1), matrix
 
 
-@dataclass(frozen=True)
-class ContributionLinks:
-    """The parts of a client's nodes, and its links: a row a node adds up its neighbours' parts.
-
-    Args:
-        values: names to floating-point tensors, one row a node first.
-        links: ``[2, E]``, of either direction or both; loops and repeated ones count for nothing.
-
-    Raises:
-        BadInput: as :class:`Upload`, and for links that are no pairs of these nodes.
-    """
-
-    values: Mapping[str, torch.Tensor]
-    links: torch.Tensor
-
-    @property
-    def size(self) -> int:
-        """How many numbers the sums hold."""
-        return sum(value.numel() for value in self.values.values())
-
-    def check_types(self) -> None:
-        """As :meth:`Upload.check_types`."""
-        _check_plain(self.values, self.links)
-
-    def packed(self, unit: Unit) -> tuple[Layout, np.ndarray, torch.Tensor]:
-        """The layout of the sums, the parts ``[nodes, width]`` (float32), and links, each once."""
-        layout, matrix = Upload(self.values).packed(unit)
-        links = self.links
-        if links.dim() != 2 or len(links) != 2 or links.is_floating_point():
-            raise BadInput(f"sums over links {list(links.shape)}: give pairs of {unit.value}s, [2, links]")
-        if links.numel() and (int(links.min()) < 0 or int(links.max()) >= len(matrix)):
-            raise BadInput(f"links of {len(matrix)} {unit.value}s name others")
-        return layout, matrix, each_once(links)
-
-
-def each_once(links: torch.Tensor) -> torch.Tensor:
-    """Every pair of linked nodes once, ``[2, links]`` (int64), whatever directions are given; without loops.
-
-    >>> each_once(torch.tensor([[0, 1, 2, 2], [1, 0, 2, 0]])).tolist()
-    [[0, 0], [1, 2]]
-    """
-    low, high = links.min(0).values.to(torch.int64), links.max(0).values.to(torch.int64)
-    nodes = int(high.max()) + 1 if high.numel() else 1
-    once = torch.unique((low * nodes + high)[low != high])  # many times as fast as pairs of columns
-    return torch.stack([once // nodes, once % nodes])
-
-
-AnyUpload = (
-    Upload
-    | ContributionRows
-    | ContributionTrees
-    | ContributionMoments
-    | ContributionSample
-    | ContributionLinks
-)
+AnyUpload = Upload | ContributionRows | ContributionMoments | ContributionSample
 
 
 def all_finite(values: np.ndarray) -> bool:

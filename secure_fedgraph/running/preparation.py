@@ -371,7 +371,7 @@ def _scores(
         by_item = noised and not whole and budget.unit not in {one.unit for one in policy.randomizers}
     else:
         records = policy.steps is not None or any(
-            one.unit_contribution is not None and not one.kept for one in algorithm.in_use
+            one.unit_contribution is not None for one in algorithm.in_use
         )
         by_item, whole = noised and records, noised and not records
     if whole or (not noised and _adds_noise(policy, algorithm.METRICS, federation.names)):

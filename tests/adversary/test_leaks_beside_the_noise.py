@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,11 +10,8 @@ import torch
 
 import secure_fedgraph as sfg
 from secure_fedgraph import Channel, Reveal, Upload
-from secure_fedgraph.errors import BadInput, WrongType
+from secure_fedgraph.errors import WrongType
 from secure_fedgraph.models.parameters import difference
-from secure_fedgraph.privacy.spending.ledger import read_ledger
-from secure_fedgraph.protocol.channel import UnitContributionTrees
-from secure_fedgraph.protocol.upload import ContributionTrees
 
 NOISE = sfg.policies.local_dp(norm=1.0, multiplier=4.0)
 
@@ -65,28 +61,6 @@ class TrainsOnTests(Base):
         return super().predictions(state, round, inputs, schema)
 
 
-class BreaksItsTable(Base):
-    """Where features are negative, a node stands twice in a batch, which the declaration excludes."""
-
-    name = "breaks-its-table"
-    TREES = Channel(
-        "trees",
-        Reveal.SUM,
-        unit=sfg.Unit.NODE,
-        unit_contribution=UnitContributionTrees(norm=1.0, batches=1, trees=2, fanout=(1,), most=(1, 1)),
-    )
-
-    def round(self, round: Any, state: Any) -> Any:
-        round.reduce(self.TREES)
-        return state
-
-    @TREES.answer
-    def trees(self, client: Any, given: Any) -> ContributionTrees:
-        second = 0 if bool(client.graph.x[0].sum() < 0) and client.name == "owner-1" else 2
-        places = torch.tensor([[[0, 1], [second, -1]]])
-        return ContributionTrees({"v": torch.ones(len(client.graph.x), 1)}, places)
-
-
 class Immune(torch.Tensor):
     """Its values go through no arithmetic."""
 
@@ -119,19 +93,6 @@ def test_what_the_referee_reads_gets_into_no_state(federation: sfg.Federation):
 def test_a_model_whose_shapes_change_in_training_sends_the_shapes_that_it_was_given():
     before = {"w": torch.ones(2), "seen": torch.zeros(1)}
     assert difference({"w": torch.ones(2) * 3, "seen": torch.zeros(7)}, before)["seen"].shape == (1,)
-
-
-def test_a_table_that_breaks_its_declaration_is_charged_as_without_noise(
-    federation: sfg.Federation, tmp_path: Path
-):
-    """Noise for one node does not cover that all nodes' parts are zero because of one."""
-    graphs = {name: graph.clone() for name, graph in federation.owners.items()}
-    graphs["owner-1"].x = graphs["owner-1"].x - 100.0
-    data = sfg.Federation(federation.schema, federation.referee, federation.facts, graphs)
-    with pytest.raises(BadInput, match="stand twice in a batch"):
-        sfg.train(BreaksItsTable(), data, NOISE, rounds=1, out=tmp_path)
-    charges = read_ledger(tmp_path / "ledger.jsonl")
-    assert {charge.client for charge in charges if not charge.releases} == {"owner-1"}
 
 
 def test_a_tensor_of_a_class_of_its_own_does_not_get_past_the_noise(federation: sfg.Federation):

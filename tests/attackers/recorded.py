@@ -65,7 +65,6 @@ FORMS: dict[str, list[dict[str, Any]]] = {
         {"feedback": "prototypes"},
     ],
     "fedego": [{}, {"mash": "client"}, {"mixing": 0.5, "average_reduction": False, "mash": "client"}],
-    "fedego-node": [{}, {"mash": "client", "reduction": "trained"}],
     "fedego-released": [{}, {"mash": "client"}],
     "glasu": [
         {},
@@ -89,14 +88,6 @@ FORMS: dict[str, list[dict[str, Any]]] = {
     "eu": [{}, {"valuation": "encrypted"}],
     "cffl": [{}, {"valuation": "encrypted"}],
     "cgsv": [{}, {"valuation": "encrypted", "first_weights": "equal"}],
-    "fairgraphfl-bounded": [
-        {},
-        {"lists": "chosen"},
-        {"use_diversity": False},
-        {"shared": "conv"},
-        {"valuation": "encrypted", "lists": "valued"},
-        {"weighting": "size"},
-    ],
 }
 """Settings beside an algorithm's small ones, so that every channel that it can declare is in some run."""
 

@@ -17,6 +17,8 @@ import pytest
 from click.testing import CliRunner
 from in_this_process import InThisProcess
 
+import secure_fedgraph as sfg
+from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.attacks import ATTACKS, GradientLabels, LabelCounts, MashLabels, VocabularySupport
 from secure_fedgraph.audits.grid import estimates, grid, planned_runs
 from secure_fedgraph.audits.grid.choices import left_out, readers, variants
@@ -254,18 +256,18 @@ def test_a_control_whose_settings_an_algorithm_lacks_is_named_with_the_reason():
     assert left_out(lacks, [LabelCounts], ["another control"]) == []
 
 
-def test_a_control_may_run_a_variant_of_the_algorithm_and_no_other() -> None:
-    paper, node = (
-        load(None, {"algorithm": name, "training": {"gamma": 0.3}}, []) for name in ("fedego", "fedego-node")
-    )
+def test_a_control_may_run_a_variant_of_the_algorithm_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    paper = load(None, {"algorithm": "fedego", "training": {"gamma": 0.3}}, [])
+    monkeypatch.setitem(ALGORITHMS.own, "mine", type("Mine", (sfg.FedEgo,), {"name": "mine"}))
+    mine = load(None, {"algorithm": "mine"}, [])
     configured, control = grid.planned_runs([paper], ["plaintext"], [MashLabels], [0])
     assert configured.experiment.algorithm == "fedego"
     assert control.experiment.algorithm == "fedego-released"
     settings = control.experiment.make_algorithm().settings.model_dump()
     assert settings["batching"] == "released" and settings["gamma"] == 0.3  # and what was chosen
-    assert len(grid.planned_runs([node], ["plaintext"], [MashLabels], [0])) == 1
-    ((_, name, reason),) = left_out(node, [MashLabels])
-    assert name == control.variant.name and "no variant of fedego-node" in reason
+    assert len(grid.planned_runs([mine], ["plaintext"], [MashLabels], [0])) == 1
+    ((_, name, reason),) = left_out(mine, [MashLabels])
+    assert name == control.variant.name and "no variant of mine" in reason
     assert left_out(paper, [MashLabels]) == []
 
 

@@ -183,7 +183,7 @@ def test_no_cell_of_a_mash_holds_a_single_node(federation: sfg.Federation) -> No
     [
         {"mash": "client"},
         {"mash": "across"},
-        {"mash": "across", "kind": sfg.FedEgoNode},
+        {"mash": "across", "kind": sfg.FedEgoReleased, "mash_rounds": 1},
     ],
 )
 def test_a_resumed_run_ends_as_one_that_was_not_killed(

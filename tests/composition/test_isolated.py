@@ -64,9 +64,9 @@ PAIRS = [
     # masks refuse one client, and values that need every update
     if not (policy == "masked" and (ALGORITHMS[name].pools or name in small.BY_UPDATE))
     # secret coins, which no two runs toss alike
-    if not name.startswith(("fedsgd", "progap")) and not name.endswith("-steps")
+    if not name.startswith("fedsgd") and not name.endswith("-steps")
     # mix in secret: test_fedego has a row, and test_glasu_at_home
-    if name not in ("fedego", "fedego-node", "glasu-at-home")
+    if name not in ("fedego", "glasu-at-home")
 ]
 
 

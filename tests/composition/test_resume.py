@@ -92,7 +92,7 @@ def test_killed_anywhere_and_resumed_is_the_same_run(
     if policy == "masked" and name in small.BY_UPDATE:
         pytest.skip("its values need every update, which masks refuse")
     # no two runs toss the same secret coins: here all fall on heads
-    if name.startswith(("fedsgd", "progap", "fedsage-steps", "fedgcn-steps")):
+    if name.startswith(("fedsgd", "fedsage-steps", "fedgcn-steps")):
         coins = "secure_fedgraph.privacy.bound.secret_coins"
         monkeypatch.setattr(coins, lambda units, _: torch.arange(units))
     if name == "glasu-at-home":  # nor mixes columns alike

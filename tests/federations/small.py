@@ -49,7 +49,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "fedridge": {},
     "fedsgc": {},
     "fedsgd": {"hidden": 8, "rate": 0.5},
-    "progap": {"hidden": 8, "rate": 0.5, "stage": 1, "neighbours": 4, "crowd": 64},
     "fedridge-graphs": {},
     **{name: {"map_width": 16} for name in ("fedavg-moments", "apflgate-moments", "fairgraphfl-moments")},
     "fedego-sums": {},
@@ -60,7 +59,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "fedsage+": GENERATORS,
     "locsage+": GENERATORS,
     "fedego": EGO,
-    "fedego-node": EGO,
     "fedego-released": EGO,
     "glasu": {**GLASU, "sampler": "public"},
     "glasu-simulated": {**GLASU, "sampler": "public"},
@@ -88,9 +86,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "fedgcn": {"epochs": 2, "hidden": (8,)},
     "graphfl": {**SAGE, "meta_rounds": 2, "support": 4, "query": 6, "batch": 4, "inner_steps": 2},
     "d-fedgnn": SAGE,
-    "fairgraphfl-bounded": GIN,
 }
-BY_UPDATE = ("fairgraphfl", "fairgraphfl-bounded", "dw", "eu", "cffl", "cgsv", "gcfl", "gcfl+")
+BY_UPDATE = ("fairgraphfl", "dw", "eu", "cffl", "cgsv", "gcfl", "gcfl+")
 """Algorithms whose server reads every update, which masks refuse."""
 SPLITS: dict[str, dict[str, Any]] = {
     "label_skew": {"local_tests": 5, "local_share": 0.4},

@@ -25,7 +25,6 @@ def go(**values: Any) -> Run:
     ("algorithm", "data", "unit", "error"),
     [
         ("fedsgd", NODES, "client", BudgetExhausted),
-        ("progap", NODES, "client", BudgetExhausted),
         ("fedsgc", NODES, "node", BadInput),
         ("fedbcd-one-label-holder", NODES, "node", BadInput),
         ("fedbcd-one-label-holder", NODES, "client", BudgetExhausted),

@@ -30,7 +30,7 @@ from secure_fedgraph.models.ego.free import EgoFree
 from secure_fedgraph.models.ego.mash import LEAST, drop_sparse_cells
 from secure_fedgraph.models.ego.model import EgoSage
 from secure_fedgraph.models.parameters import difference, load, parameters_of, total
-from secure_fedgraph.protocol import Channel, ContributionTrees, Reveal, Unit, Upload
+from secure_fedgraph.protocol import Channel, Reveal, Unit, Upload
 from secure_fedgraph.protocol.given import NOTHING, Entries, Expected, Numbers, Whole, like
 from secure_fedgraph.seams import ClientContext, RoundApi
 
@@ -71,12 +71,9 @@ class FedEgo(NodeClassifier):
     settings: FedEgoSettings
     class_sums: ClassVar[bool] = True
     """Whether :class:`FedEgoSums` stands for it under a budget; a subclass says so itself."""
-    settings_elsewhere: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(
-            ("rules", "caps", "filled", "clip", "label_clip", "reduction", "mash_rounds"), "fedego-node"
-        ),
-        **dict.fromkeys(("batching", "profile"), "fedego-released"),
-    }
+    settings_elsewhere: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("batching", "profile", "reduction", "mash_rounds"), "fedego-released"
+    )
     forms = (
         Form(
             {"mash": "across"},
@@ -127,16 +124,16 @@ class FedEgo(NodeClassifier):
         return Upload(difference(client.memory[clients.MODEL], averaged))
 
     @EGOS.answer
-    def egos(self, client: ClientContext, given: State) -> Upload | ContributionTrees:
+    def egos(self, client: ClientContext, given: State) -> Upload:
         """This client's mashes."""
         return self.mash(client, self.model_of(client, given.get(SEED)))
 
     @EGOS_ACROSS.answer
-    def egos_across(self, client: ClientContext, given: State) -> Upload | ContributionTrees:
+    def egos_across(self, client: ClientContext, given: State) -> Upload:
         """As many mashes as everybody makes, to be added up."""
         return self.mash(client, self.model_of(client, given.get(SEED)))
 
-    def mash(self, client: ClientContext, model: EgoModel) -> Upload | ContributionTrees:
+    def mash(self, client: ClientContext, model: EgoModel) -> Upload:
         """Mixes ego-graphs, ``n`` at a time (Eq. 8)."""
         # it was asked for nothing yet this round, or dropped out of the sum that it trained for
         if not self.averages or clients.EGO_GRAPHS not in client.memory:
@@ -223,7 +220,7 @@ class FedEgo(NodeClassifier):
         """A client's training in a round; it keeps the model."""
         clients.train(client, model, self.settings)
 
-    def mixture(self, client: ClientContext, model: EgoModel) -> Upload | ContributionTrees:
+    def mixture(self, client: ClientContext, model: EgoModel) -> Upload:
         """A client's mashes, of batches that nobody can foresee."""
         rows = clients.ego_graphs(client, self.centres(client), model.positions, self.settings)
         rows = (

@@ -11,7 +11,7 @@ from secure_fedgraph.algorithms.fedego.settings import KeptMashesSettings
 from secure_fedgraph.algorithms.fedego.state import EgoModel, Mashes, mashes_in, with_mashes
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.models.ego.model import REDUCTION
-from secure_fedgraph.protocol import Channel, ContributionTrees, Upload
+from secure_fedgraph.protocol import Channel, Upload
 from secure_fedgraph.seams import ClientContext, RoundApi
 
 ASKED = "released mashes"
@@ -59,7 +59,7 @@ class KeptMashes(FedEgo):
                 p.requires_grad_(not name.startswith(REDUCTION))
         super().train(client, model)
 
-    def mash(self, client: ClientContext, model: EgoModel) -> Upload | ContributionTrees:
+    def mash(self, client: ClientContext, model: EgoModel) -> Upload:
         """Counts: another upload than the promised ones would cost as the first.
 
         Raises:

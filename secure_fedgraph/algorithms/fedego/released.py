@@ -13,7 +13,7 @@ from secure_fedgraph.algorithms.fedego.kept_mashes import KeptMashes
 from secure_fedgraph.algorithms.fedego.settings import FedEgoReleasedSettings
 from secure_fedgraph.algorithms.fedego.state import EgoModel
 from secure_fedgraph.graph.sample.ego_graphs import level_sizes
-from secure_fedgraph.protocol import ContributionTrees, Upload
+from secure_fedgraph.protocol import Upload
 from secure_fedgraph.seams import ClientContext
 
 ORDER = "mash batches"
@@ -41,7 +41,7 @@ class FedEgoReleased(KeptMashes):
         """Whether the averaged reduction is evaluated, as in the paper."""
         return super().hands_reduction_out and self.settings.profile == "paper"
 
-    def mixture(self, client: ClientContext, model: EgoModel) -> Upload | ContributionTrees:
+    def mixture(self, client: ClientContext, model: EgoModel) -> Upload:
         """Mashes of batches that can be foreseen; a short one is divided by its own size."""
         s = self.settings
         if s.batching == "secret":

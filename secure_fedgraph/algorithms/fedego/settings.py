@@ -113,53 +113,6 @@ class KeptMashesSettings(FedEgoSettings):
         return value
 
 
-class FedEgoNodeSettings(KeptMashesSettings):
-    """How FedEgo trains where one node moves a known part of the mashes.
-
-    ``once`` has no effect on these mashes, and ``slots`` on training alone: their table has both rules.
-
-    Args:
-        reduction: ``frozen``: the reduction layer is random, public and never trained, so that a node's
-            reduced features depend on nobody else (rule R4). Under ``trained`` the noise bounds no node, and
-            epsilon is ``inf``.
-        mash_rounds: mashes are uploaded in the first so many rounds, and used again in the later ones at no
-            cost; 0 is every round.
-        caps: how often a node occurs as a neighbour, as a neighbour's neighbour ... in all mashes of a round;
-            by default what the fan-out makes of it, 6 and 36.
-        filled: how many places of an ego-graph are filled at most, its centre counted; 0 is all. Stable slots
-            fill few on sparse graphs, and the bound counts what could be.
-        clip: the L2 norm that reduced features are shortened to, in training too.
-        label_clip: the length of a node's label beside them: labels are noised as much as features, and count
-            for this much of the bound.
-    """
-
-    reduction: Literal["trained", "frozen"] = "frozen"
-    mash_rounds: int = Field(1, ge=0)
-    caps: tuple[int, ...] = ()
-    filled: int = Field(0, ge=0)
-    clip: float = Field(1.0, gt=0, allow_inf_nan=False)
-    label_clip: float = Field(1.0, gt=0, allow_inf_nan=False)
-
-    @field_validator("ego", "mixup", "mixing")
-    @classmethod
-    def _check_mashes(cls, value: bool | float | str) -> bool | float | str:
-        if not value:
-            raise PydanticCustomError("mashes", "what is bounded is a mash of ego-graphs: leave it out")
-        return value
-
-    @field_validator("caps")
-    @classmethod
-    def _check_caps(cls, value: tuple[int, ...], info: ValidationInfo) -> tuple[int, ...]:
-        levels = len(info.data.get("fanout", value))
-        if value and (len(value) != levels or min(value) < 0):
-            raise PydanticCustomError(
-                "caps",
-                "give one number a level of fanout, which has {levels}, each 0 or more",
-                {"levels": levels},
-            )
-        return value
-
-
 class FedEgoReleasedSettings(KeptMashesSettings):
     """How FedEgo trains as its authors' code does, for audits.
 

@@ -11,7 +11,6 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph.sample.occurrences import Priorities
 from secure_fedgraph.graph.sample.trees import MISSING, NeighbourTable
 
 SLOTS = ("sampled", "stable")
@@ -33,7 +32,6 @@ def ego_table(
     *,
     generator: torch.Generator,
     slots: str = "sampled",
-    priorities: Priorities | None = None,
 ) -> Tensor:
     """The ego-graph of every node as one row of node indices.
 
@@ -52,8 +50,6 @@ def ego_table(
         slots: ``sampled``, uniformly with replacement as in the paper: only isolated nodes leave slots
             empty; or ``stable``, neighbour ``u`` of ``w`` in slot ``PRF(w, u) mod fanout``, which leaves most
             slots empty on sparse graphs and is what a bound on one node's influence needs.
-        priorities: of links, for ``stable`` slots under a key of the caller; by default the key comes from
-            the generator.
 
     Returns:
         ``[nodes, positions]`` int64, ``MISSING`` (-1) in empty slots.
@@ -77,10 +73,7 @@ def ego_table(
         tree = NeighbourTable.of(graph.edge_index, len(centres)).sample_tree(centres, fanout, generator)
     else:
         links = graph.edge_index
-        if priorities is None:
-            mixed = _mixed(links, int(torch.randint(2**62, (1,), generator=generator)))
-        else:
-            mixed = priorities(links).numpy().view(np.uint64)
+        mixed = _mixed(links, int(torch.randint(2**62, (1,), generator=generator)))
         tree = [centres]
         for hop in fanout:
             table = _stable_slots(links, len(centres), hop, mixed)

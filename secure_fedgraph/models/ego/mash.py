@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-
-from secure_fedgraph.graph.sample.ego_graphs import drop_repeats, level_sizes
 
 LEAST = 4
 """The fewest nodes that a cell of a mash mixes: a cell with fewer is emptied."""
@@ -28,55 +24,6 @@ def drop_sparse_cells(rows: Tensor, least: int = LEAST) -> Tensor:
     """
     underfilled = (rows >= 0).sum(1, keepdim=True) < least
     return torch.where(underfilled, -1, rows)
-
-
-def cap_occurrences(
-    rows: Tensor, fanout: Sequence[int], most: Sequence[int], least: int = LEAST, filled: int = 0
-) -> Tensor:
-    """The same ego-graphs, thinned out so that one node moves a bounded part of their mashes (rules R2, R3).
-
-    From the centres outwards: a node that is reached through an empty place is dropped; a node stays once in
-    a batch, as a centre rather than as a neighbour; and at most ``most`` times at its level, over all
-    batches. Cells that fewer than ``least`` nodes fill are emptied.
-
-    All of this depends on which nodes are present. So the bound holds for a node that is zeroed out in the
-    finished table, and not for a node that is removed before the table is made.
-
-    Args:
-        rows: ``[batches, n, positions]`` node indices; -1 in empty slots.
-        fanout: children a level.
-        most: a number a level, centres first.
-        filled: places that one ego-graph fills at most, from the centre outwards; 0 is all.
-
-    >>> table = torch.tensor([[[0, 1, 2], [1, 0, 3]], [[2, 3, 0], [-1, -1, -1]]])
-    >>> cap_occurrences(table, (2,), (1, 1), least=1).tolist()
-    [[[0, -1, 2], [1, -1, 3]], [[2, -1, 0], [-1, -1, -1]]]
-    """
-    sizes = level_sizes(fanout)
-    kept, above = rows[..., :0], rows[..., :0]
-    for level, (part, times) in enumerate(zip(rows.split(sizes, dim=2), most, strict=True)):
-        if level:
-            part = torch.where(above.repeat_interleave(fanout[level - 1], dim=2) < 0, -1, part)
-        part = drop_repeats(torch.cat([kept, part], dim=2))[..., kept.shape[2] :]
-        part = _at_most(part, times)
-        if filled:
-            room = filled - (kept >= 0).sum(2, keepdim=True)
-            part = torch.where((part >= 0).cumsum(2) <= room, part, -1)
-        above = drop_sparse_cells(part, least)
-        kept = torch.cat([kept, above], dim=2)
-    return kept
-
-
-def _at_most(part: Tensor, times: int) -> Tensor:
-    """Each node's first ``times`` places, in the order of the table."""
-    flat = part.flatten()
-    order = torch.argsort(flat, stable=True)
-    ordered = flat[order]
-    _, counts = torch.unique_consecutive(ordered, return_counts=True)
-    starts = counts.cumsum(0) - counts
-    rank = torch.empty_like(order)
-    rank[order] = torch.arange(len(order)) - starts.repeat_interleave(counts)
-    return torch.where(rank < times, flat, -1).view(part.shape)
 
 
 def mash(values: Tensor, rows: Tensor) -> Tensor:

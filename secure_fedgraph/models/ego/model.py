@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal, cast
@@ -27,23 +26,17 @@ class Reduction(nn.Module):
     Args:
         features: width of ``x``.
         width: of the result.
-        clip: the L2 norm that rows are shortened to.
     """
 
-    def __init__(self, features: int, width: int, clip: float = math.inf) -> None:
+    def __init__(self, features: int, width: int) -> None:
         super().__init__()
-        self.clip = clip
         # one row a feature, so that the product with a bag of words adds a few rows up
         self.weight = nn.Parameter(torch.zeros(features, width))
         self.bias = nn.Parameter(torch.zeros(width))
 
     def forward(self, x: Features) -> Tensor:
         """``[nodes, width]``."""
-        rows = F.relu(product(x, self.weight) + self.bias)
-        if math.isinf(self.clip):
-            return rows
-        clipped: Tensor = rows * (self.clip / rows.norm(dim=1, keepdim=True).clamp(min=1e-12)).clamp(max=1)
-        return clipped
+        return F.relu(product(x, self.weight) + self.bias)
 
 
 class MeanLayer(nn.Module):
@@ -139,7 +132,6 @@ class EgoSage(nn.Module):
         fanout: neighbours a level; as many layers as numbers.
         linear: the paper's FedEgo-Linear, whose first aggregation has no ReLU.
         dropout: share of every node's reduced features that are dropped in training, once a node and batch.
-        clip: the L2 norm that reduced features are shortened to.
 
     References:
         FedEgo, ACM TKDD, Eq. 7, 10 and section 5.2.
@@ -156,14 +148,13 @@ class EgoSage(nn.Module):
         fanout: Sequence[int] = (6, 6),
         linear: bool = False,
         dropout: float = 0.0,
-        clip: float = math.inf,
     ) -> None:
         super().__init__()
         if width < 1 or not fanout or min(fanout) < 1:
             raise BadInput(f"width {width} and fanout {tuple(fanout)}: give numbers from 1")
         self.fanout = tuple(fanout)
         self.dropout = dropout
-        self.reduction = Reduction(features, width, clip)
+        self.reduction = Reduction(features, width)
         self.layers = MeanLayers(width, len(self.fanout), linear)
         self.head: nn.Module = blank_linear(width, classes, bias=False)
         blank(self)

@@ -29,7 +29,6 @@ from secure_fedgraph.privacy.accounting.epsilon import (
     Spent,
     VanishingGaussian,
 )
-from secure_fedgraph.privacy.bound import FROZEN
 from secure_fedgraph.privacy.keyed_digest import kept_key, keyed
 from secure_fedgraph.privacy.spending.budget import Budget
 from secure_fedgraph.privacy.spending.ledger_line import EventOnDisk, LedgerLine
@@ -742,8 +741,8 @@ def _relation(charge: Charge, unit: str) -> str:
 
 
 def _without_table(relation: str) -> str:
-    """The neighbouring relation, without the table of places that it holds on."""
-    return relation.removesuffix(FROZEN)
+    """The neighbouring relation, without the table of places that mashes of earlier versions name."""
+    return relation.removesuffix(" on the frozen table")
 
 
 def number(value: float) -> float | str:

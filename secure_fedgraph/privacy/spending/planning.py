@@ -78,7 +78,7 @@ def plan(
         BudgetExhausted: where a channel's noise does not protect the unit: no noise is enough then.
         BadInput: for shares of unknown channels, or that are not positive.
     """
-    sent = [c for c in channels if c.to != "referee" and (c.reveal is not Reveal.NOTHING or c.kept)]
+    sent = [c for c in channels if c.to != "referee" and c.reveal is not Reveal.NOTHING]
     blind = {c.name for c in sent if budget.unit in c.unread}
     if sent and len(blind) == len(sent):
         one = "link" if budget.unit == Unit.EDGE else budget.unit
@@ -311,7 +311,7 @@ def _charged(
         if one.protection in (REFEREE_PROTECTION, NO_UPLOAD) or not uses.get(name):
             continue
         releases, steps = frozenset(one.releases(WIDTH).items()), bound.steps
-        taken: dict[str, tuple[Event, ...]] = {**one.smaller_and_larger(WIDTH), **free}
+        taken: dict[str, tuple[Event, ...]] = dict(free)
         taken |= dict.fromkeys(one.channel.unread, ())
         if steps is not None and one.channel.trained:
             taken[steps.unit] = steps.events(occurrences, one.bind_context.relation, WIDTH)

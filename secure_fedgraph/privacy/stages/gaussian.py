@@ -25,7 +25,6 @@ from secure_fedgraph.privacy.samplers.rounded_gaussian import LEAST, rounded_gau
 from secure_fedgraph.protocol.channel import (
     Domain,
     Reveal,
-    UnitContributionLinks,
     UnitContributionMoments,
     UnitContributionSampled,
 )
@@ -162,7 +161,7 @@ class Gaussian(Stage):
         needed = largest if math.isfinite(largest) else sensitivity.l2
         # twice as many steps at most, where the server adds it
         finer = 2 if self.by == "server" else 1
-        products = isinstance(contribution, UnitContributionMoments | UnitContributionLinks)
+        products = isinstance(contribution, UnitContributionMoments)
         sigma = FINEST // finer if products else STEPS
         fitting = self._fitting(context, honest, (sigma, least), room / finer, needed / deviation)
         if fitting is None:

@@ -35,20 +35,20 @@ BASE: dict[str, Any] = {
 NARROW = {"fanout": [2], "hidden": [8], "places": 5, "crowd": 60}
 SPLIT = {"local_tests": 5, "local_share": 0.4}
 EGO = {"hidden": [16, 16], "fanout": [2, 2], "batch": 8, "epochs": 1, "server_epochs": 2, "mash": "across"}
-NODES = {"caps": [1, 1], "batch": 32}
 LITTLE = {"norm": 1.0, "multiplier": 1e-3}
 KINDS: dict[str, dict[str, Any]] = {
     # what carries the canaries -> a run with hardly any noise
     "an upload that the server reads": {"policy": "local_dp", "protection": LITTLE},
     "a sum": {"policy": "distributed_dp", "protection": LITTLE},
     "a client that is replaced": {"policy": "local_dp", "protection": LITTLE, "relation": "replace"},
-    "sums over trees": {
-        "algorithm": "fedego-node",
-        "policy": "distributed_dp",
-        "training": {**EGO, **NODES, "mashes": 3},
-        "split": SPLIT,
-        "unit": "node",
-        "protection": {**LITTLE, "limit": 50.0},
+    "sums over graphs": {
+        "algorithm": "fairgraphfl",
+        "data": "synthetic-molecules",
+        "dataset": {},
+        "policy": "local_dp",
+        "training": {"hidden": 8, "layers": 2, "diversity": "shared", "copies": "own", "prototypes": "none"},
+        "unit": "graph",
+        "protection": LITTLE,
     },
     "two channels": {
         "algorithm": "fedego",

@@ -10,7 +10,6 @@ from click.testing import CliRunner
 from secure_fedgraph.attacks import ATTACKS
 from secure_fedgraph.audits.grid.folders import audit_folder
 from secure_fedgraph.cli.main import main
-from secure_fedgraph.experiment.compare.runs import run_point
 
 SMALL = ["--set", "dataset.nodes=90", "--set", "dataset.features=24", "--set", "transcript=full"]
 GLASU = [
@@ -32,16 +31,3 @@ def test_what_was_randomised_is_rebuilt_from_the_plan(asked: list[str], tmp_path
     assert not failed
     assert {"randomised data"} <= {row["check"] for row in audit.conformance if row["outcome"] == "passed"}
     assert [row["outcome"] for row in audit.empirical] == ["holds"]
-
-
-@pytest.mark.slow
-def test_a_point_of_a_comparison_is_audited_with_the_noise_it_planned_at_home(tmp_path: Path) -> None:
-    """The sums that ProGAP's owners keep at home have no row in the result's plan."""
-    folder = tmp_path / "runs" / "progap" / "seed-0"
-    dataset = {"nodes": 90, "features": 24}
-    asked = {"algorithm": "progap", "data": "synthetic-citation", "policy": "distributed_dp", "clients": 3}
-    budget = {"epsilon": 8.0, "unit": "node", "rounds": 1, "transcript": "full"}
-    run_point({**asked, **budget, "dataset": dataset, "training": {"hidden": 8}}, folder)
-    _, audit = audit_folder(folder, [ATTACKS["a1-vocabulary-support"]])
-    assert not [row for row in audit.conformance if row["outcome"] == "failed"]
-    assert {row["outcome"] for row in audit.empirical} == {"holds"}

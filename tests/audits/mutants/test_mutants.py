@@ -1035,7 +1035,6 @@ MUTANTS: dict[str, Mutant] = {
 DOCUMENTED: dict[str, tuple[str, str]] = {
     # what no audit here can see -> where it is said
     SELECTION: ("docs/guarantees.md", "Choosing hyper-parameters, stopping early"),
-    "what drew the frozen table": ("docs/audits.md", "what sampled the frozen table"),
     "more colluders than were tolerated": ("docs/guarantees.md", "A reader with more colluders"),
     "timing, traffic, memory": ("docs/guarantees.md", "Timing, traffic, memory"),
 }

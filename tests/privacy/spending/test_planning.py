@@ -37,13 +37,6 @@ SMALL = {
     "dataset": {"nodes": 90, "features": 16},
     "training": {"hidden": [8, 4]},
 }
-MASHES = {
-    "algorithm": "fedego-node",
-    "dataset": {"nodes": 300},
-    "split": {"local_tests": 10, "local_share": 0.4},
-    "training": {"mashes": 16},  # by hand: else it takes another form
-}
-"""Sums over trees of nodes, whose relation holds on a frozen table."""
 POLICIES = {"local_dp": local_dp, "central_dp": central_dp, "distributed_dp": distributed_dp}
 
 
@@ -137,8 +130,6 @@ class TestRuns:
             {"policy": "strictest"},
             {"unit": "node"},
             {"evaluation": "in_band", "budget": {"update": 4.0}},
-            {"unit": "label", "relation": "replace", **MASHES},
-            {"unit": "node", **MASHES},
         ],
         ids=[
             "local",
@@ -147,8 +138,6 @@ class TestRuns:
             "strictest",
             "node",
             "in-band",
-            "mashes-label",
-            "mashes-node",
         ],
     )
     def test_a_real_run_spends_what_was_planned_as_its_ledger_counts_it(self, changes):
