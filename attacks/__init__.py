@@ -23,7 +23,7 @@ from secure_fedgraph.attacks.neighbour_sums import NeighbourSums
 from secure_fedgraph.attacks.neighgen import GeneratorBatch, GeneratorColumns, GeneratorSingle
 from secure_fedgraph.attacks.neighgen_embeddings import EmbeddingCounts, EmbeddingDecoder, EmbeddingLinks
 from secure_fedgraph.attacks.payoffs import PayoffQuality, PayoffSizes
-from secure_fedgraph.attacks.prototypes import SingletonMotifs, SubsetAlgebra
+from secure_fedgraph.attacks.prototypes import RoundDifferencing, SingletonMotifs, SubsetAlgebra
 from secure_fedgraph.attacks.released import (
     EmbeddingInversion,
     LinkStealing,
@@ -126,6 +126,7 @@ __all__ = [
     "PlantedUnits",
     "RedrawnNoise",
     "ReluBatch",
+    "RoundDifferencing",
     "ScoredSizes",
     "SingleSample",
     "SingletonMotifs",

@@ -1,9 +1,10 @@
-"""E1 and E2 on FairGraphFL: single graphs' embeddings, from motifs' prototypes."""
+"""E1, E2 and E3 on FairGraphFL: single graphs' embeddings, from motifs' prototypes and sums over graphs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -11,14 +12,15 @@ from secure_fedgraph.attacks.attack import Attack, Blind, Control, Guess, Knowle
 from secure_fedgraph.attacks.motif_systems import solve
 from secure_fedgraph.protocol import View
 
-SINGLETONS, GRAPHS, INCIDENCE = "motifs of one graph", "graph embeddings", "motif incidence"
+SINGLETONS, GRAPHS, CHANGE = "motifs of one graph", "graph embeddings", "the graph that came or went"
+INCIDENCE, EARLIER = "motif incidence", "view of a run without one graph"
 SCALE = 1024.0
-"""What prototypes are divided by to travel."""
-_EACH, _SUMS, _LISTS = "prototypes", "prototype_sums", "motifs"
+"""What prototypes are divided by to travel, and what a graph's part of a bounded sum is the inverse of."""
+_EACH, _SUMS, _LISTS, _BOUNDED = "prototypes", "prototype_sums", "motifs", "motif_sums"
 _COUNTED = {"rounds": 1, "training.idf": "global"}
 STOPS = {
     "server": "support=2 and above keeps motifs of few graphs at home, and leaves what subset algebra finds; "
-    "--epsilon for a graph takes a form that sends no prototypes"
+    "fairgraphfl-bounded with noise bounds every graph"
 }
 
 
@@ -184,6 +186,70 @@ class SubsetAlgebra(_Prototypes):
         mine_holds[:, at[at >= 0]] = np.asarray(holds, dtype=np.float64)[:, at >= 0]
         shares: np.ndarray = mine_holds / np.maximum(mine_holds.sum(0), 1)
         return shares
+
+
+class RoundDifferencing(Attack):
+    """E3: what one graph adds to sums over graphs, from two of them.
+
+    Where a graph came or went between two runs over one public model, the sums of its motifs differ by its
+    embedding, and all others not at all: the difference is the embedding and the set of motifs. Within a run
+    an agent's graphs stay, and bounded sums are released once; so this takes two runs.
+    """
+
+    id = "e3-round-differencing"
+    title = "embedding and motifs of a graph that came or went between two runs"
+    subject = "a graph that came or went"
+    family = "prototypes"
+    summary = "the embedding and the motifs of a graph that came or went, from two runs' sums"
+    channel = _BOUNDED
+    first_rounds = 1
+    cost = "one subtraction"
+    grants = ("its own view of an earlier run over the same data with one training graph less, and one seed",)
+    needs = (EARLIER,)
+    controls = (
+        Control(
+            "bounded sums of a frozen model",
+            {"rounds": 1, "training.embedding": "frozen", "training.use_diversity": False},
+        ),
+    )
+    stops: ClassVar[Mapping[str, str]] = {"server": "noise for a graph: fairgraphfl-bounded under local_dp"}
+
+    def run(self, view: View, knowledge: Knowledge) -> Guess:
+        """``[vocabulary, width]`` of the owner whose sums differ, NaN in rows that do not."""
+        now, before = ({s.clients[0]: _rows(s.values) for s in self.single_uploads(v)} for v in
+                       (view, self._earlier(knowledge)))  # fmt: skip
+        apart = {owner: self._apart(view, rows, before[owner]) for owner, rows in now.items()}
+        changed = {owner: rows for owner, rows in apart.items() if not np.isnan(rows).all()}
+        return _of_owners(self, CHANGE, changed or apart)
+
+    def residual(self, view: View, knowledge: Knowledge) -> Guess:
+        """The same from the sums over all owners, so that whose graph it was stays open."""
+        (now, *_), (before, *_) = self.opened_sums(view), self.opened_sums(self._earlier(knowledge))
+        rows = self._apart(view, _rows(now.values), _rows(before.values))
+        return Guess(CHANGE, {"some owner": rows}, {"some owner": now.clients}, 2)
+
+    def _earlier(self, knowledge: Knowledge) -> View:
+        earlier = knowledge.facts[EARLIER]
+        if not isinstance(earlier, View):
+            raise Blind(f"{self.id}: there is no earlier run to subtract")
+        return earlier
+
+    def _apart(self, view: View, now: np.ndarray, before: np.ndarray) -> np.ndarray:
+        settings = view.public["settings"]
+        if settings["embedding"] != "frozen":
+            raise Blind(
+                f"{self.id}: every run has a model of its own (embedding=own), and sums of two say nothing"
+            )
+        apart = now - before
+        lengths = np.linalg.norm(apart, axis=1)
+        # what was added in another order, or rounded to a grid, is far below one graph's part
+        same = lengths <= 1e-3 * max(lengths.max(initial=0.0), 1e-12)
+        differences: np.ndarray = np.where(same[:, None], np.nan, apart * (SCALE * settings["clip"]))
+        return differences
+
+
+def _rows(values: Mapping[str, Any]) -> np.ndarray:
+    return np.asarray(values["rows"], dtype=np.float64)
 
 
 def _solved(coefficients: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -27,7 +27,7 @@ from typing import Any
 
 from secure_fedgraph.attacks.attack import CLIENT, OUTSIDER, SERVER, Guess
 from secure_fedgraph.attacks.mashes.mixing import IDENTITIES
-from secure_fedgraph.attacks.prototypes import GRAPHS
+from secure_fedgraph.attacks.prototypes import CHANGE, GRAPHS
 from secure_fedgraph.attacks.released import LINKS, MEMBERS, WORDS
 from secure_fedgraph.attacks.sparse_rows import FEATURES
 from secure_fedgraph.attacks.weights.graph_structure import TRAINED_GRAPHS
@@ -45,6 +45,7 @@ UNIT_OF = {
     IDENTITIES: Unit.NODE,
     GRAPHS: Unit.GRAPH,
     TRAINED_GRAPHS: Unit.GRAPH,
+    CHANGE: Unit.GRAPH,
 }
 """What a guess is about -> the unit of one of its parts, where that is smaller than a client. Nodes that a
 coin left out (G3) are not listed: such a node is out with its links, and the
@@ -54,9 +55,11 @@ ACROSS_OWNERS = (MEMBERS,)
 BEYOND: Mapping[str, tuple[Unit, ...]] = {
     LINKS: (Unit.CLIENT, Unit.NODE, Unit.EDGE, Unit.GRAPH),
     WORDS: (Unit.CLIENT, Unit.NODE, Unit.EDGE, Unit.GRAPH),
+    CHANGE: (Unit.CLIENT,),
 }
 """Guesses that read more than the release that a claim is about: a prediction service answers with the
-owner's own links, and embeddings are of its own features."""
+owner's own links, embeddings are of its own features, and the earlier run had the same owner's other
+graphs."""
 FEWEST = 1 - 0.025 ** (1 / RESAMPLES)
 """A trivial guess that was never right in :data:`RESAMPLES` draws may still be right this often."""
 

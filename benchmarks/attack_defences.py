@@ -116,6 +116,7 @@ DROPPING = ("clients=10", "dropouts=0.1")
 RELEASED = ("algorithm=fedego-released",)
 HOLDER = ("algorithm=glasu-one-label-holder", "training.backward=local", "split.labels=one")
 PUBLIC = ("training.sampler=public",)
+BOUNDED = {**FAIR, "algorithm": "fairgraphfl-bounded"}
 ACROSS = ("training.mash=across",)
 KEPT = control("b4-mash-dictionary")
 ONE = control("a2-single-sample")
@@ -263,6 +264,16 @@ DEFENCES = (
         control("e1-singleton-motif"),
         (("e1-singleton-motif", "server"), ("e2-subset-algebra", "server")),
         ("training.support=2",),
+    ),
+    Defence(
+        "prototypes-noised",
+        BOUNDED,
+        "local_dp",
+        (),
+        tuple(
+            (name, "server") for name in ("e1-singleton-motif", "e2-subset-algebra", "e3-round-differencing")
+        ),
+        ("training.use_diversity=false", *MORE),
     ),
     Defence(
         "rounds-noised",

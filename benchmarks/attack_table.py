@@ -108,6 +108,11 @@ CASES = (
         ),
     ),
     Case(
+        "bounded-prototypes",
+        {"algorithm": "fairgraphfl-bounded", "data": "proteins", "rounds": 1},
+        (Asked("e3-round-differencing", "bounded sums of a frozen model"),),
+    ),
+    Case(
         "vertical",
         {"algorithm": "glasu", **FREE, "rounds": 4},
         (

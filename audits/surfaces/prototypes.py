@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -11,22 +12,29 @@ from scipy.spatial.distance import cdist
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithms.fairgraphfl.algorithm import FairGraphFL
+from secure_fedgraph.algorithms.fairgraphfl.motifs import holds
 from secure_fedgraph.attacks.attack import Guess
-from secure_fedgraph.attacks.prototypes import GRAPHS, INCIDENCE, SINGLETONS
+from secure_fedgraph.attacks.prototypes import CHANGE, EARLIER, GRAPHS, INCIDENCE, SINGLETONS
 from secure_fedgraph.audits import intervals
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.judgement import Judge, Judgement, Maker
+from secure_fedgraph.audits.rerun import train_again
 from secure_fedgraph.audits.scoring import Score, ScoreKind
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.federation import Federation
 from secure_fedgraph.graph.motifs import motifs_of
 from secure_fedgraph.graph.sample.packing import select_graphs
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.models.parameters import load
+from secure_fedgraph.protocol import View
 from secure_fedgraph.protocol.transcript import SERVER
+from secure_fedgraph.seams import ClientContext
 
 EXACT = 1e-5
 """How far an exact embedding may be from the graph's, as a share of its largest entry: the models are known
 from uploads in single precision, and so are the embeddings."""
+ON_A_GRID = 1e-3
+"""The same for a difference of masked sums, where a graph's part is a few thousand steps of the grid."""
 
 
 def incidence(finished: FinishedRun) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -48,18 +56,49 @@ def incidence(finished: FinishedRun) -> dict[str, tuple[np.ndarray, np.ndarray]]
     return by_owner
 
 
-def embeddings(finished: FinishedRun) -> dict[str, np.ndarray]:
+def removed(finished: FinishedRun) -> tuple[str, int]:
+    """The owner and number of the training graph that the earlier run lacks: the first owner's middle one."""
+    owner = min(finished.federation.names)
+    training = finished.federation.owners[owner].train_mask.nonzero().flatten()
+    return owner, int(training[len(training) // 2])
+
+
+def earlier(finished: FinishedRun) -> View | None:
+    """The server's view of one round over the same data without one training graph, under the same policy.
+
+    None where the algorithm sends no sums over graphs, or the run's configuration is not known.
+    """
+    if "motif_sums" not in finished.transcript.public.get("channels", {}) or "config" not in finished.result:
+        return None
+    owner, graph = removed(finished)
+    less = _without(finished.federation, owner, graph)
+    run = train_again(finished, less, rounds=1, keep=lambda channel, round: channel == "motif_sums")
+    return run.transcript.view(SERVER)
+
+
+def _without(federation: Federation, owner: str, graph: int) -> Federation:
+    mine = federation.owners[owner].clone()
+    mine.train_mask = mine.train_mask & (torch.arange(len(mine.train_mask)) != graph)
+    return replace(federation, owners={**federation.owners, owner: mine})
+
+
+def embeddings(finished: FinishedRun, frozen: bool = False) -> dict[str, np.ndarray]:
     """Owner -> ``[training graphs, width]`` as the owner's model of round 1 embeds them.
+
+    Args:
+        frozen: by the seeded model that all start from.
 
     Raises:
         BadInput: where no view shows the models: their updates were not kept, or not readable.
     """
     algorithm, schema = cast(FairGraphFL, finished.algorithm), finished.federation.schema
     start = algorithm.start(schema, sub_seed(finished.seed, "initialisation"))
-    view = finished.transcript.view(SERVER)
-    updates = {s.clients[0]: s.values for s in view.uploads("update") if s.round == 1}
-    if set(updates) != set(finished.federation.names):
-        raise BadInput("the models that made the embeddings are not known: keep channel 'update' in full")
+    updates = {}
+    if not frozen:
+        view = finished.transcript.view(SERVER)
+        updates = {s.clients[0]: s.values for s in view.uploads("update") if s.round == 1}
+        if set(updates) != set(finished.federation.names):
+            raise BadInput("the models that made the embeddings are not known: keep channel 'update' in full")
     by_owner = {}
     for owner, graph in finished.federation.owners.items():
         moved = {k: torch.tensor(v, dtype=torch.float32) for k, v in updates.get(owner, {}).items()}
@@ -146,6 +185,46 @@ def of_graphs(guess: Guess, finished: FinishedRun) -> Judgement:
     )
 
 
+def change(guess: Guess, finished: FinishedRun) -> Judgement:
+    """The rows of the vocabulary that the graph moved, and its clipped embedding in each.
+
+    Of the rows that moved, and of those that the guess says moved, the right ones hold the embedding. It is
+    one graph, so the interval is that of one term.
+    """
+    owner, graph = removed(finished)
+    settings: Any = finished.algorithm.settings
+    training = finished.federation.owners[owner].train_mask.nonzero().flatten()
+    row = int((training == graph).nonzero())
+    embedded = embeddings(finished, frozen=True)[owner][row]
+    embedded = embedded * min(1.0, settings.clip / max(np.linalg.norm(embedded), 1e-12))
+    held = holds(cast(ClientContext, StandIn(finished, owner)), settings)[row].numpy() > 0
+    held &= np.cumsum(held) <= settings.motifs_per_graph
+    true = np.where(held[:, None], embedded, np.nan)
+    ((target, rows),) = guess.values.items() if len(guess.values) == 1 else [_largest(guess)]
+    moved = ~np.isnan(rows).any(1)
+    apart = np.full(len(rows), np.inf)
+    apart[moved & held] = _apart(rows[moved & held], true[moved & held])
+    right = apart <= ON_A_GRID
+    claims = right[moved | held]
+    whole = target == owner or target == "some owner"
+    hits = int(claims.sum()) if whole else 0
+    share = hits / max(len(claims), 1)
+    score = Score(
+        metric="motifs of the graph right",
+        kind=ScoreKind.MEAN,
+        value=share,
+        **intervals.bounds(lambda error: intervals.share(share, 1.0, error)),
+        baselines={"no motif": 0.0},
+        details={
+            "motifs": float(held.sum()),
+            "moved": float(moved.sum()),
+            **({"embedding_error": float(apart[moved & held].min())} if (moved & held).any() else {}),
+            "of_the_right_owner": float(target == owner),
+        },
+    )
+    return Judgement(score, {target: true[held][:1].round(3)}, {target: rows[moved][:1].round(3)})
+
+
 class StandIn:
     """The parts of a client that the search for motifs needs.
 
@@ -158,10 +237,14 @@ class StandIn:
         self.schema, self.memory = finished.federation.schema, dict[str, Any]()
 
 
+def _largest(guess: Guess) -> tuple[str, np.ndarray]:
+    return max(guess.values.items(), key=lambda item: float(np.nan_to_num(item[1]).max(initial=0.0)))
+
+
 def _apart(rows: np.ndarray, true: np.ndarray) -> np.ndarray:
     largest: np.ndarray = np.abs(rows - true).max(1) / np.maximum(np.abs(true).max(1), 1e-12)
     return largest
 
 
-JUDGES: Mapping[str, Judge] = {SINGLETONS: singletons, GRAPHS: of_graphs}
-MAKERS: Mapping[str, Maker] = {INCIDENCE: incidence}
+JUDGES: Mapping[str, Judge] = {SINGLETONS: singletons, GRAPHS: of_graphs, CHANGE: change}
+MAKERS: Mapping[str, Maker] = {INCIDENCE: incidence, EARLIER: earlier}

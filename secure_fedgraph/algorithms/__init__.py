@@ -10,6 +10,7 @@ from secure_fedgraph.algorithms.apflgate.ratings import ApflGateRatings
 from secure_fedgraph.algorithms.d_fedgnn import DFedGnn
 from secure_fedgraph.algorithms.fairgraphfl.algorithm import FairGraphFL
 from secure_fedgraph.algorithms.fairgraphfl.baselines.rewarded import Cffl, Cgsv, Dw, Eu
+from secure_fedgraph.algorithms.fairgraphfl.bounded import FairGraphFLBounded
 from secure_fedgraph.algorithms.fairgraphfl.moments import FairGraphFLMoments
 from secure_fedgraph.algorithms.fedavg import FedAvg, FedProx
 from secure_fedgraph.algorithms.fedego.algorithm import FedEgo
@@ -65,6 +66,7 @@ __all__ = [
     "Dw",
     "Eu",
     "FairGraphFL",
+    "FairGraphFLBounded",
     "FairGraphFLMoments",
     "FedAvg",
     "FedAvgMoments",

@@ -45,6 +45,7 @@ ALGORITHMS = {
     "fedgate": "FedGATE",
     "apflgate": "APFLGate",
     "fairgraphfl": "FairGraphFL",
+    "fairgraphfl-bounded": "FairGraphFL, bounded",
     "fedridge": "FedRidge",
     "fedridge-graphs": "FedRidge of graphs",
     "fedsgc": "FedSGC",

@@ -405,6 +405,23 @@ class TestBadInput:
         with pytest.raises(BadInput, match=words):
             FairGraphFL(**settings)
 
+    @pytest.mark.parametrize(
+        "settings",
+        [
+            {"lists": "counted", "vocabulary": "public"},
+            {"prototypes": "bounded", "vocabulary": "public"},
+            {"embedding": "own"},
+            {"clip": 2.0},
+            {"motifs_per_graph": 2},
+            {"least_count": 1.0},
+        ],
+        ids=str,
+    )
+    def test_settings_of_the_bounded_variant_are_refused_with_its_name(self, settings):
+        key = next(iter(settings))
+        with pytest.raises(BadInput, match=f"'{key}'.*fairgraphfl-bounded"):
+            FairGraphFL(**settings)
+
     def test_graphs_without_links(self):
         bare = sfg.federate(triangles(linked=False), clients=3, partition="random", seed=0)
         found = run(bare)

@@ -88,6 +88,14 @@ FORMS: dict[str, list[dict[str, Any]]] = {
     "eu": [{}, {"valuation": "encrypted"}],
     "cffl": [{}, {"valuation": "encrypted"}],
     "cgsv": [{}, {"valuation": "encrypted", "first_weights": "equal"}],
+    "fairgraphfl-bounded": [
+        {},
+        {"lists": "chosen"},
+        {"use_diversity": False},
+        {"shared": "conv"},
+        {"valuation": "encrypted", "lists": "valued"},
+        {"weighting": "size"},
+    ],
 }
 """Settings beside an algorithm's small ones, so that every channel that it can declare is in some run."""
 

@@ -210,7 +210,7 @@ def test_every_attack_says_what_it_is(kind: Any) -> None:
         (["mashes"], [kind.id for kind in ATTACKS.values() if kind.id.startswith("b")]),
         (["glasu"], [kind.id for kind in ATTACKS.values() if kind.id.startswith("d")]),
         (["aggregation"], [kind.id for kind in ATTACKS.values() if kind.id.startswith(("f", "h"))]),
-        (["prototypes"], ["e1-singleton-motif", "e2-subset-algebra"]),
+        (["prototypes"], ["e1-singleton-motif", "e2-subset-algebra", "e3-round-differencing"]),
         (["payoffs"], ["e5-listed-members", "e6-payoff-quality", "e6-payoff-sizes"]),
         (["released"], [kind.id for kind in ATTACKS.values() if kind.id.startswith("g")]),
     ],
@@ -259,6 +259,10 @@ def test_attacks_on_a_channel_that_settings_may_put_in_use_are_tried() -> None:
     """FairGraphFL sends prototypes as sums as configured, and one by one only where it is asked to."""
     found = [kind.id for kind in readers(load(None, {"algorithm": "fairgraphfl"}, []), ATTACKS.values())]
     assert {"e1-singleton-motif", "e2-subset-algebra"} <= set(found)
+    assert "e3-round-differencing" not in found
     assert not any(name.startswith(("b", "c", "d")) for name in found)
+    bounded = [k.id for k in readers(load(None, {"algorithm": "fairgraphfl-bounded"}, []), ATTACKS.values())]
+    assert {"e3-round-differencing", "e6-payoff-quality"} <= set(bounded)
+    assert not {"e1-singleton-motif", "e2-subset-algebra"} & set(bounded)
     found = [kind.id for kind in readers(load(None, {"algorithm": "fedsage"}, []), ATTACKS.values())]
     assert {name[0] for name in found} == {"a", "f", "g", "h"}

@@ -1,7 +1,8 @@
-"""The three controls of E1 and E2 on FairGraphFL: prototypes of motifs carry single graphs' embeddings."""
+"""The three controls of E1 to E3 on FairGraphFL: prototypes of motifs carry single graphs' embeddings."""
 
 from __future__ import annotations
 
+import json
 import warnings
 from typing import Any
 
@@ -11,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from secure_fedgraph.attacks import Attack, Blind, Guess, SingletonMotifs, SubsetAlgebra
+from secure_fedgraph.attacks import Attack, Blind, Guess, RoundDifferencing, SingletonMotifs, SubsetAlgebra
 from secure_fedgraph.attacks.motif_systems import solve
 from secure_fedgraph.attacks.prototypes import INCIDENCE, listed
 from secure_fedgraph.audits import scoring
 from secure_fedgraph.audits.finished_run import FinishedRun
+from secure_fedgraph.audits.grid import choices, grid
 from secure_fedgraph.audits.surfaces.registry import JUDGES, MAKERS, knowledge
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.experiment.results import execute, run_result
@@ -25,6 +27,8 @@ from secure_fedgraph.protocol.transcript import everything
 pytestmark = pytest.mark.needs_data("tu")
 EACH = ["rounds=1", "training.prototypes=each", "training.idf=global"]
 SUMS = ["rounds=1", "training.prototypes=sum", "training.idf=global"]
+BOUNDED = ["algorithm=fairgraphfl-bounded"]
+BOUNDED += [f"{key}={json.dumps(value)}" for key, value in RoundDifferencing.controls[0].settings.items()]
 PRIME = 1_000_003
 
 
@@ -82,8 +86,16 @@ def test_e1_negative_without_counts_nothing_tells_which_they_are() -> None:
         attacked(case, SingletonMotifs())
 
 
-def test_e1_and_e2_negative_where_no_prototypes_are_sent() -> None:
-    case = made("plaintext", "rounds=1", "training.prototypes=none")
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ["training.prototypes=none"],
+        ["algorithm=fairgraphfl-bounded", "training.lists=chosen"],
+    ],
+    ids=["none", "bounded"],
+)
+def test_e1_and_e2_negative_where_no_prototypes_are_sent(changes: list[str]) -> None:
+    case = made("plaintext", "rounds=1", *changes)
     for attack in (SingletonMotifs(), SubsetAlgebra()):
         with pytest.raises(Blind, match="no channel 'prototypes'"):
             attacked(case, attack)
@@ -166,3 +178,60 @@ def test_e2_more_owners_and_longer_rings_give_away_half_of_all_graphs() -> None:
 def test_e2_residual_some_graphs_follow_from_the_masked_sum(cases: Any) -> None:
     score = judged(cases["sum", "strictest"], SubsetAlgebra(), "residual")
     assert score.details["right"] == score.details["solved"] >= 1
+
+
+# E3
+
+
+def test_e3_positive_one_graph_less_is_its_embedding_and_its_motifs() -> None:
+    score = judged(made("plaintext", *BOUNDED), RoundDifferencing())
+    assert score.value == 1.0
+    assert score.details["motifs"] == score.details["moved"] > 1
+    assert score.details["embedding_error"] < 1e-6
+    assert score.details["of_the_right_owner"] == 1
+
+
+def test_e3_negative_masks_hide_the_owner_and_noise_hides_the_graph() -> None:
+    with pytest.raises(Blind, match="every upload of channel 'motif_sums' is masked"):
+        attacked(made("strictest", *BOUNDED), RoundDifferencing())
+    noised = made("local_dp", *BOUNDED, "protection.norm=1.0", "protection.multiplier=4.0")
+    for aim in ("run", "residual"):
+        score = judged(noised, RoundDifferencing(), aim)
+        assert score.value == 0.0
+        assert not score.leaks
+
+
+def test_e3_negative_an_embedding_of_ones_own_says_nothing_across_runs() -> None:
+    case = made("plaintext", *BOUNDED, "training.embedding=own")
+    with pytest.raises(Blind, match="embedding=own"):
+        attacked(case, RoundDifferencing())
+
+
+def test_e3_residual_the_masked_sums_of_two_runs_differ_by_the_graph() -> None:
+    score = judged(made("strictest", *BOUNDED), RoundDifferencing(), "residual")
+    assert score.value == 1.0
+    assert score.details["embedding_error"] < 1e-3  # the grid
+
+
+# the grid and other algorithms
+
+
+def test_the_attacks_run_in_the_grid_and_are_blind_elsewhere() -> None:
+    base = {"data": "synthetic-citation", "dataset": {"nodes": 90, "features": 30}, "rounds": 1}
+    attacks = choices.choose(["prototypes"])
+    found = grid.audit(load(None, {**base, "policy": "plaintext"}, []), ["plaintext"], attacks, [0])
+    assert len(found.cells) == 2 * len(attacks)
+    assert {cell["outcome"] for cell in found.cells} == {"blind"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_on_proteins_over_seeds(seed: int) -> None:
+    case = made("plaintext", *EACH, "training.hidden=64", "training.layers=3", f"seed={seed}")
+    assert judged(case, SingletonMotifs()).value == 1.0
+    score = judged(case, SubsetAlgebra())
+    assert score.details["right"] == score.details["solved"] > 30
+    apart = made("plaintext", *BOUNDED, f"seed={seed}")
+    assert (
+        judged(apart, RoundDifferencing()).details["embedding_error"] < 5e-6
+    )  # uploads are single precision

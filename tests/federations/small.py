@@ -86,8 +86,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "fedgcn": {"epochs": 2, "hidden": (8,)},
     "graphfl": {**SAGE, "meta_rounds": 2, "support": 4, "query": 6, "batch": 4, "inner_steps": 2},
     "d-fedgnn": SAGE,
+    "fairgraphfl-bounded": GIN,
 }
-BY_UPDATE = ("fairgraphfl", "dw", "eu", "cffl", "cgsv", "gcfl", "gcfl+")
+BY_UPDATE = ("fairgraphfl", "fairgraphfl-bounded", "dw", "eu", "cffl", "cgsv", "gcfl", "gcfl+")
 """Algorithms whose server reads every update, which masks refuse."""
 SPLITS: dict[str, dict[str, Any]] = {
     "label_skew": {"local_tests": 5, "local_share": 0.4},

@@ -17,7 +17,7 @@ OF_VALUE = (
 OF_DIVERSITY = "an agent's diversity is its own share of all motifs"
 OF_ROWS = (
     "with training.prototypes=each rows are matched to what their agent said it has (use "
-    "training.prototypes=sum or none)"
+    "training.prototypes=sum or none, or the algorithm fairgraphfl-bounded)"
 )
 
 UPDATE = Channel("update", Reveal.EACH, why=OF_VALUE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -83,6 +83,15 @@ class FairGraphFLSettings(GinSettings):
     sparse: bool = True
     weighting: Literal["value", "size"] = "value"
 
+    @field_validator("lists", "prototypes", mode="before")
+    @classmethod
+    def _refuse_moved(cls, value: Any, info: ValidationInfo) -> Any:
+        """Values that are the bounded variant's, which knows them."""
+        known = get_args(cls.model_fields[info.field_name or ""].annotation)
+        if value not in known and value in ("counted", "bounded"):
+            raise PydanticCustomError("moved", "the algorithm fairgraphfl-bounded does this, so use that one")
+        return value
+
     @model_validator(mode="after")
     def _check_lists(self) -> Self:
         if self.lists == "valued" and self.vocabulary != "public":
@@ -103,3 +112,40 @@ class FairGraphFLSettings(GinSettings):
                 "parts", "with use_gradient off as well, a value has nothing to be made of"
             )
         return value
+
+
+class FairGraphFLBoundedSettings(FairGraphFLSettings):
+    """As :class:`FairGraphFLSettings`, and what bounds one graph's part in motif lists and prototypes.
+
+    Args:
+        diversity: ``printed`` always.
+        vocabulary: ``public`` always: which motifs agents list depends on every graph.
+        lists: of motifs. ``counted``: each agent's numbers of graphs by motif, of which one graph moves a
+            bounded part; whatever the server reads as ``support`` or more is on the list, and prototypes
+            divide by the sum of these counts. ``chosen`` by TF-IDF, as in the paper, which every graph has a
+            part in, so that noise protects none; ``valued``: the same, valued unread.
+        prototypes: ``bounded``: sums of clipped embeddings and counts over all agents' graphs, of which one
+            graph moves a bounded part, so that noise protects it (agents weigh by their graphs, not by
+            value); ``none``: there are none.
+        embedding: of bounded prototypes. ``frozen``: by the seeded model that all start from, released
+            once; ``own``: by the agent's own, every round, and then no noise protects a graph, since each
+            has moved the embeddings of all.
+        clip: L2 norm that a graph's embedding is clipped to.
+        motifs_per_graph: how many of its motifs, in the vocabulary's order, a graph counts for.
+        least_count: prototypes of fewer (noised) graphs are left out.
+    """
+
+    diversity: Literal["printed"] = "printed"
+    vocabulary: Literal["public"] = "public"
+    lists: Literal["counted", "chosen", "valued"] = "counted"  # type: ignore[assignment]
+    prototypes: Literal["bounded", "none"] = "bounded"  # type: ignore[assignment]
+    embedding: Literal["frozen", "own"] = "frozen"
+    clip: float = Field(50.0, gt=0, allow_inf_nan=False)
+    motifs_per_graph: int = Field(8, ge=1)
+    least_count: float = Field(10.0, gt=0, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _check_counted(self) -> Self:
+        if self.lists == "counted" and self.idf == "global":
+            raise PydanticCustomError("lists", "counted lists are chosen by no idf: leave idf=local")
+        return self

@@ -9,6 +9,7 @@ import torch
 from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
+from secure_fedgraph.algorithms.fairgraphfl.bounded import FairGraphFLBounded
 from secure_fedgraph.algorithms.fairgraphfl.moments import FairGraphFLMoments
 from secure_fedgraph.algorithms.fedridge import at_home
 from secure_fedgraph.algorithms.fedridge.forms import ApflGateMoments, personal_weights
@@ -135,10 +136,11 @@ def test_what_is_set_by_hand_and_what_is_no_graph_keep_local_training() -> None:
         sfg.ApflGate(alpha=0.5),
         sfg.FedGate(),
         sfg.FairGraphFL(prototypes="none"),
-        sfg.FairGraphFL(budget=7.0, batch=4),
+        FairGraphFLBounded(budget=7.0, batch=4),
     ):
         assert one.on_sums("graph") is one
     assert sfg.ApflGate().on_sums("node").name == "apflgate"
+    assert FairGraphFLBounded().on_sums("graph").name == "fairgraphfl-moments"
     assert sfg.FairGraphFL(budget=7.0).on_sums("graph").settings.budget == 7.0
 
 

@@ -16,6 +16,7 @@ from scipy.stats import norm
 from secure_fedgraph.attacks.attack import Guess
 from secure_fedgraph.attacks.mashes.mixing import IDENTITIES
 from secure_fedgraph.attacks.neighgen import FEATURES
+from secure_fedgraph.attacks.prototypes import CHANGE
 from secure_fedgraph.attacks.released import LINKS, MEMBERS, WORDS
 from secure_fedgraph.attacks.rounds import FIRST_UPDATE
 from secure_fedgraph.audits.dp_bounds import DELTAS, FEWEST, Claims, most
@@ -99,12 +100,20 @@ class TestWhichClaimsSpeak:
         mash = claims.over(guess("membership in mashes"), of, "outsider", self.honest)
         assert mash.value == most(0.5, ((0.5, 1e-5),), 1)
 
-    @pytest.mark.parametrize(("about", "kind"), [(LINKS, ScoreKind.RANK), (WORDS, ScoreKind.COSINE)])
-    def test_a_guess_that_reads_more_than_the_release_has_no_ceiling_by_it(self, about, kind):
+    @pytest.mark.parametrize(
+        ("about", "kind", "unit"),
+        [
+            (LINKS, ScoreKind.RANK, None),
+            (WORDS, ScoreKind.COSINE, None),
+            (CHANGE, ScoreKind.MEAN, "graph"),
+        ],
+    )
+    def test_a_guess_that_reads_more_than_the_release_has_no_ceiling_by_it(self, about, kind, unit):
         units = ("client", "node", "edge", "graph")
         claims = Claims({one: {"outsider": ((0.1, 1e-5),)} for one in units})
         found = claims.over(guess(about), score(kind), "outsider", self.honest)
-        assert found.claim is None and found.value is None
+        assert (found.claim and found.claim["unit"]) == unit
+        assert (found.value is None) == (unit is None)
 
     def test_of_several_owners_their_number_counts(self):
         joint = self.claims.over(guess("vocabulary", 3), score(ScoreKind.JOINT), "server", self.honest)

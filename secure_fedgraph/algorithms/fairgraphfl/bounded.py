@@ -1,0 +1,187 @@
+"""FairGraphFL with differential privacy for a graph: its motif lists and prototypes are bounded sums."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import torch
+
+from secure_fedgraph.algorithm import Settings, State
+from secure_fedgraph.algorithms.fairgraphfl import fairness, graph_sums, motifs
+from secure_fedgraph.algorithms.fairgraphfl.algorithm import FairGraphFL
+from secure_fedgraph.algorithms.fairgraphfl.channels import (
+    FINGERPRINTS,
+    MOTIFS,
+    OF_DIVERSITY,
+    PROTOTYPE_SUMS,
+    PROTOTYPES_OF_EACH,
+    SHARED_VOCABULARY,
+    STRUCTURE,
+)
+from secure_fedgraph.algorithms.fairgraphfl.motif_lists import MotifLists
+from secure_fedgraph.algorithms.fairgraphfl.prototypes import Prototypes, distance_to, pull
+from secure_fedgraph.algorithms.fairgraphfl.settings import FairGraphFLBoundedSettings
+from secure_fedgraph.algorithms.fairgraphfl.state import (
+    DIVERSITY,
+    KNOWN,
+    OWN,
+    PRESENT,
+    PROTOTYPES,
+    SEED,
+    VOCABULARY,
+)
+from secure_fedgraph.algorithms.training.gin_classifier import Distance, seed_of
+from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.models.parameters import load
+from secure_fedgraph.protocol import Channel, ContributionRows, Reveal, Unit
+from secure_fedgraph.protocol.given import NOTHING, Expected, Whole
+from secure_fedgraph.seams import ClientContext, RoundApi
+
+COUNTS = f"{OWN}counts"
+"""``[motifs]`` in how many graphs of all agents each motif is, noise and all."""
+
+
+class FairGraphFLBounded(FairGraphFL):
+    """FairGraphFL whose motif lists and prototypes noise can protect for one graph.
+
+    Agents answer graph by graph: a clipped embedding, and which motifs of a public list the graph has. The
+    client's door adds up, so one graph moves what leaves it by a bounded part. Embeddings are those of the
+    seeded model that all start from, so lists and prototypes are released once a run.
+
+    Guarantees:
+        - one graph moves an agent's counts by ``sqrt(motifs_per_graph)`` graphs and its sums by that times
+          ``clip``, whatever the other graphs are;
+        - under ``local_dp`` every channel is noised, so a run has a finite epsilon for a graph.
+    Needs:
+        - node labels so few that all possible motifs are at most 4,096.
+    """
+
+    name = "fairgraphfl-bounded"
+    summary = "FairGraphFL whose motif lists and prototypes noise protects for each graph"
+    moments_on_sums = True
+    Settings: ClassVar[type[Settings]] = FairGraphFLBoundedSettings
+    settings: FairGraphFLBoundedSettings
+
+    MOTIF_LISTS = Channel("motif_lists", Reveal.EACH, Unit.GRAPH, why=OF_DIVERSITY)
+    MOTIF_COUNTS = Channel("motif_counts", Reveal.SUM, Unit.GRAPH)
+    MOTIF_SUMS = Channel("motif_sums", Reveal.SUM, Unit.GRAPH)
+
+    @MOTIF_LISTS.answer
+    def motif_lists(self, client: ClientContext, given: State) -> ContributionRows:
+        """Each of the agent's graphs, once for each of its motifs, to be read agent by agent."""
+        return graph_sums.counts(client, self.settings)
+
+    @MOTIF_COUNTS.answer
+    def motif_counts(self, client: ClientContext, given: State) -> ContributionRows:
+        """The same, where only their sum over agents is read."""
+        return graph_sums.counts(client, self.settings)
+
+    @MOTIF_SUMS.answer
+    def motif_sums(self, client: ClientContext, given: State) -> ContributionRows:
+        """Each of the agent's graphs' embeddings, for each of its motifs."""
+        model, frozen = self.model(client.schema), self.settings.embedding == "frozen"
+        load(
+            model,
+            self.start(client.schema, seed_of(client, given.get(SEED))) if frozen else self.own_model(client),
+        )
+        return graph_sums.sums(client, model, self.settings)
+
+    @property
+    def _lists(self) -> MotifLists:
+        return CountedLists(self.settings) if _are_counted(self.settings) else super()._lists
+
+    @property
+    def _prototypes(self) -> Prototypes:
+        bounded = self.settings.prototypes == "bounded"
+        return BoundedPrototypes(self.settings) if bounded else super()._prototypes
+
+    def uses(self, channel: Channel, rounds: int, clients: int) -> int:
+        """Counts and lists once, frozen sums once, the rest every round."""
+        once = {self.MOTIF_LISTS.name, self.MOTIF_COUNTS.name}
+        if self.settings.embedding == "frozen":
+            once.add(self.MOTIF_SUMS.name)
+        return 1 if channel.name in once else super().uses(channel, rounds, clients)
+
+    def takes(self, channel: str, schema: Schema) -> Expected | None:
+        """The public seed, for embeddings by the model that all start from."""
+        if channel == self.MOTIF_SUMS.name:
+            return ({SEED: Whole()},)
+        if channel in (self.MOTIF_LISTS.name, self.MOTIF_COUNTS.name):
+            return NOTHING
+        return super().takes(channel, schema)
+
+
+# one graph moves these without a bound, so no settings of this variant send them
+_UNBOUNDED = (MOTIFS, SHARED_VOCABULARY, PROTOTYPES_OF_EACH, PROTOTYPE_SUMS, FINGERPRINTS, STRUCTURE)
+FairGraphFLBounded.channels = tuple(one for one in FairGraphFLBounded.channels if one not in _UNBOUNDED)
+
+
+def _are_counted(settings: FairGraphFLBoundedSettings) -> bool:
+    """Whether the server reads counts agent by agent."""
+    return settings.use_diversity and settings.lists == "counted"
+
+
+class CountedLists:
+    """Lists that are read off counts: what ``support`` graphs or more of an agent hold, noise and all."""
+
+    def __init__(self, settings: FairGraphFLBoundedSettings) -> None:
+        self.settings = settings
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """The counts, agent by agent."""
+        return (
+            replace(
+                FairGraphFLBounded.MOTIF_LISTS, unit_contribution=graph_sums.unit_contribution(self.settings)
+            ),
+        )
+
+    def exchange(self, round: RoundApi, state: State) -> State:
+        """Asks for counts, once; prototypes divide by their sum."""
+        (channel,) = self.channels
+        counts, present = graph_sums.counts_of(round.gather(channel), len(state[VOCABULARY]), self.settings)
+        return {COUNTS: counts, PRESENT: present, DIVERSITY: fairness.diversity(present)}
+
+
+class BoundedPrototypes:
+    """Means of clipped embeddings over all agents' graphs, made of noised sums and noised counts."""
+
+    def __init__(self, settings: FairGraphFLBoundedSettings) -> None:
+        self.settings = settings
+        independent = settings.embedding == "frozen"
+        self._counts = replace(
+            FairGraphFLBounded.MOTIF_COUNTS, unit_contribution=graph_sums.unit_contribution(settings)
+        )
+        self._sums = replace(
+            FairGraphFLBounded.MOTIF_SUMS,
+            unit_contribution=graph_sums.unit_contribution(settings, independent),
+        )
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """The sums, and the counts where lists do not bring them."""
+        return (self._sums,) if _are_counted(self.settings) else (self._counts, self._sums)
+
+    def learn(self, round: RoundApi, state: State) -> State:
+        """Sums over counts (Eq. 12, by graphs instead of values); what is frozen is asked for once."""
+        if PROTOTYPES in state and self.settings.embedding == "frozen":
+            return {}
+        counts = state.get(COUNTS)
+        if counts is None:
+            counts = graph_sums.count_of(round.reduce(self._counts).total, len(state[VOCABULARY]))
+        total = round.reduce(self._sums, given={SEED: int(state[SEED])}).total
+        prototypes, known = graph_sums.prototypes(total, counts, self.settings)
+        return {PROTOTYPES: prototypes, KNOWN: known, COUNTS: counts}
+
+    def distance(self, client: ClientContext, given: Mapping[str, Any]) -> Distance | None:
+        """Of every motif that a graph holds, chosen or not; embeddings are clipped as in the prototypes."""
+        s = self.settings
+        if PROTOTYPES not in given or not s.regularisation:
+            return None
+        held = motifs.holds(client, s)
+        shape = (held.shape[1], s.hidden)
+        target = pull(client, given, held, torch.arange(held.shape[1]), shape, s.distance)
+        distance = distance_to(target, s)
+        return lambda embedded, rows: distance(graph_sums.clipped(embedded, s.clip), rows)
