@@ -21,7 +21,7 @@ from secure_fedgraph.privacy.accounting.epsilon import (
     SampledGaussian,
     SamplingError,
 )
-from secure_fedgraph.privacy.input_dp.labels import DividedLabels
+from secure_fedgraph.privacy.input_dp.labels import HOME, DividedLabels
 from secure_fedgraph.privacy.spending.ledger import EVERYBODY, OF_NODES, OF_ONE_GRAPH, Charge
 from secure_fedgraph.protocol.channel import Reveal
 from secure_fedgraph.protocol.guarantee import LARGER, Reader, Unit
@@ -135,8 +135,10 @@ def _steps(record: Record) -> Iterator[Finding]:
             yield Finding(
                 "ledger", charge.channel, f"{charge.client} pays as the only holder, and nothing is divided"
             )
-    if any(charge.one_holder for charge in run.charges):
-        counted = torch.cat([own.node_id[own.home.bool()] for own in run.federation.owners.values()])
+    # a rating is at one owner as it is; of nodes one owner counts each
+    homed = [own for own in run.federation.owners.values() if HOME in own]
+    if homed and any(charge.one_holder for charge in run.charges):
+        counted = torch.cat([own.node_id[own[HOME].bool()] for own in homed])
         if len(counted.unique()) < len(counted):
             yield Finding("ledger", "home", "charges are one holder's, and some nodes have two homes")
 
@@ -170,7 +172,7 @@ def composed(record: Record, delta: float = 1e-5) -> Iterator[Finding]:
 
 
 def _at(charge: Charge, unit: str, reader: str, holders: int) -> list[Event] | None:
-    if charge.one_holder and unit in (Unit.NODE, *OF_NODES):
+    if charge.one_holder and unit in ((Unit.EDGE,) if charge.unit == Unit.EDGE else (Unit.NODE, *OF_NODES)):
         holders = 1
     if unit in charge.steps:
         several = 1 if unit == "client" else holders

@@ -12,6 +12,7 @@ from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.apflgate.ratings import ApflGateRatings
+from secure_fedgraph.audits.conformance.rows import conformance_rows
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import in_form, lead, make_federation
@@ -19,6 +20,7 @@ from secure_fedgraph.forms import FormWarning
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.privacy.moments import moment_sums
 from secure_fedgraph.protocol import ContributionMoments, Unit, UnitContributionMoments
+from secure_fedgraph.protocol.transcript import everything
 
 GRIDS = (0.0, 1e-7)
 SCHEMA = Schema(0, 0, kind="ratings")
@@ -188,3 +190,9 @@ def test_the_command_says_the_form_in_its_first_line_and_randomises_no_link(poli
     federation = make_federation(experiment)
     line = lead(experiment, in_form(experiment, federation), federation)
     assert "training.second_moments=sent" in line and "no network is trained" in line
+
+
+def test_a_run_on_ratings_passes_the_checks_of_an_audit(federation: sfg.Federation) -> None:
+    noise = sfg.policies.distributed_dp(1.0, 1.0)
+    run = sfg.train(ApflGateRatings(), federation, noise, rounds=1, keep=everything)
+    assert {row["check"] for row in conformance_rows(run) if row["outcome"] == "failed"} == set()
