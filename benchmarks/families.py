@@ -247,7 +247,11 @@ def attack_lines(rows: dict[str, Any]) -> Iterator[str]:
     yield f"|{'---|' * 12}"
     open_rows = json.loads(UNDEFENDED.read_text())["attacks"]
     for name, row in ROWS.items():
-        for number, cell in enumerate(rows.get(name, {}).get("form", {}).get("cells", ())):
+        form = rows.get(name, {}).get("form", {})
+        if form and not form["cells"]:
+            none = f"none of {len(form['blind'])} reads anything that is sent"
+            yield _line(name, row.unit, none, *[""] * 9)
+        for number, cell in enumerate(form.get("cells", ())):
             bare = _same(rows[name].get("unnoised", {}).get("cells", ()), cell)
             open_ = [
                 r["score"] for r in open_rows
