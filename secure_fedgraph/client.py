@@ -669,6 +669,8 @@ class Client:
         method: Callable[[ClientContext, Any], None] = getattr(self._algorithm, name)
         try:
             method(self, read)
+        except HostileMessage:  # a sender's fault, by what everybody can check
+            raise
         except Exception:
             self._charge_failure(bound, scope)
             raise

@@ -52,8 +52,6 @@ from secure_fedgraph.privacy.spending.budget import Budget
 from secure_fedgraph.privacy.spending.ledger import OF_GRAPH_SETS, OF_NODES, OF_ONE_GRAPH, Ledger
 from secure_fedgraph.storage.party_store import PartyStore
 
-"""Client -> channel -> the public layout of its uploads."""
-
 _KEY = os.urandom(KEY_BYTES)
 
 

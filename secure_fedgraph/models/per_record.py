@@ -193,6 +193,10 @@ def _is_known(model: nn.Module, parts: frozenset[type[nn.Module]]) -> bool:
     """Whether it is a network of this package with its own linear parts, unshared, all of which train."""
     if type(model) not in (GraphSage, Gin, GraphNet) or not {type(one) for one in model.modules()} <= parts:
         return False
+    # a hook or a method of somebody's own may read the whole batch
+    added = [(key, value) for part in model.modules() for key, value in vars(part).items() if value]
+    if any(key.endswith("_hooks") or callable(value) for key, value in added):
+        return False
     named = dict(model.named_parameters(remove_duplicate=False))
     linear = {f"{name}.{p}" for name, layer in _linear(model).items() for p, _ in layer.named_parameters()}
     own = {f"layers.{n}.bias" for n in range(len(model.layers))} if type(model) is GraphSage else set()

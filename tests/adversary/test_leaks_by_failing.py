@@ -10,6 +10,7 @@ import torch
 
 import secure_fedgraph as sfg
 from secure_fedgraph import Channel, Reveal, Upload
+from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps, Training
 from secure_fedgraph.privacy.spending.ledger import read_ledger
 from secure_fedgraph.protocol.channel import UnitContribution
@@ -89,6 +90,22 @@ class OnReading(Tells):
     @HINT.read
     def read(self, client: Any, uploads: Any) -> None:
         raise ValueError(str(client.graph.y.tolist()))
+
+
+class LiedTo(OnReading):
+    name = "lied-to"
+
+    @OnReading.HINT.read
+    def read(self, client: Any, uploads: Any) -> None:
+        raise HostileMessage("a peer's upload that no honest one sends")
+
+
+def test_what_a_peer_or_the_server_did_wrong_is_not_charged_to_who_reads_it(
+    federation: sfg.Federation,
+) -> None:
+    """Or a lie would empty an honest owner's budget."""
+    run = sfg.train(made := LiedTo(), federation, NOISE, rounds=1)
+    assert made.heard and all(charge.releases for charge in run.charges)
 
 
 @pytest.mark.parametrize("kind", [OnNothing, Returns, OnReading])

@@ -13,6 +13,7 @@ from small_graphs import triangles
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.fairgraphfl.algorithm import FairGraphFL
+from secure_fedgraph.algorithms.fairgraphfl.bounded import FairGraphFLBounded
 from secure_fedgraph.algorithms.fairgraphfl.state import VALUES
 from secure_fedgraph.errors import Incompatible, LeftInPlaintext
 from secure_fedgraph.experiment.config import Experiment
@@ -32,6 +33,7 @@ SMALL = {"hidden": 8, "layers": 2, "batch": "full", "learning_rate": 0.01}
 POLICIES = {name: policy_with_noise(name, 1.0, {}) for name in RECIPES.own}
 WHY = "since an agent's value is its own gradient's agreement with the rest .*; {} reveals only the sum: use"
 UNREAD = "valued_update' is valued without being read, which {} cannot do: use homomorphic or strictest"
+COUNTED = "'motif_lists' needs each upload"
 # (policy, settings) -> why it is refused in every form; what is not named here trains, in a form that binds
 REFUSED = {
     **{
@@ -40,6 +42,8 @@ REFUSED = {
     },
     **{(policy, "public"): UNREAD.format(policy) for policy in ("distributed_dp", "masked")},
     **{(policy, "valued alone"): WHY.format(policy) for policy in ("distributed_dp", "masked")},
+    **{(policy, "bounded"): WHY.format(policy) for policy in ("distributed_dp", "masked")},
+    **{(policy, "counted"): COUNTED for policy in ("distributed_dp", "masked")},
     **{
         (policy, "encrypted"): UNREAD.format(policy)
         for policy in ("plaintext", "local_dp", "central_dp", "distributed_dp", "masked")
@@ -48,6 +52,8 @@ REFUSED = {
         ("sealed", settings): "protects peers only"
         for settings in ("", "public", "valued alone", "encrypted")
     },
+    ("sealed", "bounded"): "protects peers only",
+    ("sealed", "counted"): "protects peers only",
 }
 # (policy, settings) -> the form that is taken
 READ = {"valuation": "encrypted"}
@@ -56,6 +62,8 @@ FORMS = {
     **{(policy, ""): LISTED for policy in ("homomorphic", "strictest")},
     **{(policy, "public"): LISTED for policy in ("homomorphic", "strictest")},
     **{(policy, "valued alone"): READ for policy in ("homomorphic", "strictest")},
+    **{(policy, "bounded"): READ for policy in ("homomorphic", "strictest")},
+    **{(policy, "counted"): LISTED for policy in ("homomorphic", "strictest")},
     **{(policy, ""): {"vocabulary": "public"} for policy in ("local_dp", "central_dp")},
 }
 SETTINGS = {
@@ -63,7 +71,14 @@ SETTINGS = {
     "public": {"vocabulary": "public"},
     "valued alone": {"use_diversity": False, "prototypes": "none"},
     "encrypted": {"use_diversity": False, "prototypes": "none", "valuation": "encrypted"},
+    "bounded": {"use_diversity": False, "prototypes": "bounded"},
+    "counted": {"prototypes": "bounded"},
 }
+
+
+def class_of(settings):
+    """The bounded variant where prototypes are bounded."""
+    return FairGraphFLBounded if settings.get("prototypes") == "bounded" else FairGraphFL
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +92,7 @@ def run(federation, policy=None, **arguments):
         warnings.simplefilter("ignore", PlaintextWarning)
         warnings.simplefilter("ignore", FormWarning)
         return sfg.train(
-            FairGraphFL(**{**SMALL, **settings}),
+            class_of(settings)(**{**SMALL, **settings}),
             federation,
             policy or plaintext(),
             **{"rounds": 2, **arguments},
@@ -87,6 +102,7 @@ def run(federation, policy=None, **arguments):
 def test_the_grid_is_whole():
     assert {policy for policy, _ in REFUSED} <= set(POLICIES)
     assert ALGORITHMS["fairgraphfl"] is FairGraphFL
+    assert ALGORITHMS["fairgraphfl-bounded"] is FairGraphFLBounded
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -184,8 +200,11 @@ class TestTheServersView:
             assert seen.values["codes"].tolist() == found.codes.tolist()
 
 
-def test_in_processes_of_their_own(federation):
-    together, apart = (run(federation, isolated=isolated) for isolated in (False, True))
+@pytest.mark.parametrize("settings", ["", "bounded"])
+def test_in_processes_of_their_own(settings, federation):
+    together, apart = (
+        run(federation, isolated=isolated, settings=SETTINGS[settings]) for isolated in (False, True)
+    )
     assert all(torch.equal(together.state[k], apart.state[k]) for k in together.state)
 
 
@@ -196,7 +215,7 @@ def test_encrypted_in_processes_of_their_own(federation):
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"vocabulary": "public", "idf": "global"}, {"shared": "conv"}],
+    [{}, {"vocabulary": "public", "idf": "global"}, {"shared": "conv"}, SETTINGS["bounded"]],
     ids=str,
 )
 def test_resumed_runs_end_where_whole_ones_do(federation, settings, tmp_path):

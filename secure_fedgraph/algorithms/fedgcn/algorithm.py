@@ -168,8 +168,9 @@ class FedGcn(FedAvg):
         """Keeps the others' part of the sums."""
         own = self._owners_graph(client)
         due, others = len(own.asked), {name: value.float() for name, value in answered.total.items()}
-        if len(others[SUMS]) != due:
-            raise HostileMessage(f"{client.name} asked about {due} nodes and read {len(others[SUMS])} sums")
+        if wrong := [key for key in (SUMS, COUNTS) if len(others[key]) != due]:
+            read = len(others[wrong[0]])
+            raise HostileMessage(f"{client.name} asked about {due} nodes and read {read} {wrong[0]}")
         client.memory[_MEMORY] = {**others, _CROSSING: torch.tensor(own.crossing.shape[1])}
 
     def takes(self, channel: str, schema: Schema) -> Expected | None:
