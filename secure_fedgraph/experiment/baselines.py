@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import copy
 from typing import Any
 
@@ -18,7 +18,7 @@ from secure_fedgraph.graph.partition.result import EVERYBODY, TestSet
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.metrics.alone import Alone
 from secure_fedgraph.metrics.counting import MANY, Counting
-from secure_fedgraph.metrics.figures import Figure, measured
+from secure_fedgraph.metrics.figures import Measured, measured
 from secure_fedgraph.models import personal
 
 LOST = 0.4
@@ -66,7 +66,7 @@ def expected_gain(federation: Federation, noise_to_signal: float | None, score: 
 
     Args:
         noise_to_signal: of the planned run, where that is known.
-        score: the metric that they are compared by.
+        score: the metric that they are compared by; for accuracy the one that says most on such data.
 
     Returns:
         A sentence's end; empty where a gain is to be expected, or where nothing is known.
@@ -76,14 +76,15 @@ def expected_gain(federation: Federation, noise_to_signal: float | None, score: 
     held = any(bool(one.val_mask.any()) for one in shown)
     if schema.task != Task.CLASSES or len(shown) < len(federation.owners) or not held:
         return ""
-    alone = _scored(shown, schema).get(score)
-    together = _scored([Batch.from_data_list(shown)], schema).get(score)
+    apart, beside = _scored(shown, schema), _scored([Batch.from_data_list(shown)], schema)
+    said = apart.headline if score == "accuracy" else score
+    alone, together = apart.figures.get(said), beside.figures.get(said)
     if alone is None or together is None:
         return ""
     if together.value * (1 - LOST * (noise_to_signal or 0.0)) - alone.value > MARGIN:
         return ""
     return (
-        f"on validation items a linear model has {score} {alone.value:.3f} with one owner's data and "
+        f"on validation items a linear model has {said} {alone.value:.3f} with one owner's data and "
         f"{together.value:.3f} with all owners' data and no noise: do not expect the released model to beat "
         "owners alone"
     )
@@ -102,13 +103,13 @@ def _records(graph: Data, schema: Schema) -> Data | None:
     return Data(x=described, edge_index=torch.zeros(2, 0, dtype=torch.long), **masks)
 
 
-def _scored(graphs: Sequence[Data], schema: Schema) -> Mapping[str, Figure]:
+def _scored(graphs: Sequence[Data], schema: Schema) -> Measured:
     counting = Counting(schema, MANY)
     cells = torch.zeros(counting.size, dtype=torch.float64)
     for graph in graphs:
         held = graph.val_mask
         cells += counting.total(personal.at_a_glance(graph, schema.classes)[held], graph.y[held])
-    return measured(counting, cells.numpy(), np.zeros(counting.size), intervals=False).figures
+    return measured(counting, cells.numpy(), np.zeros(counting.size), intervals=False)
 
 
 def _some(owners: list[str]) -> list[str]:
