@@ -42,13 +42,10 @@ def run_lines(run: RunResult) -> Shown:
     if not run.federated:
         shown.append(Text("Not federated: this baseline pools all data.", style="bold"))
     if excess := [row.name for row in run.channels if row.excess]:
-        shown.append(Text(f"Shows more than it declares (-v says what): {', '.join(excess)}."))
+        shown.append(Text(f"Channels that show more than they declare (-v says what): {', '.join(excess)}."))
     if run.released_exactly:
-        exact = len(run.released_exactly)
-        said_of_it = (
-            f"No epsilon covers accuracy and the other values of result.json ({exact} kinds; -v names them)."
-        )
-        shown.append(Text(said_of_it, style="dim"))
+        exact = f"{len(run.released_exactly)} kinds of values in result.json have no epsilon: -v names them."
+        shown.append(Text(exact, style="dim"))
     return [*shown, *_no_learning(run)]
 
 

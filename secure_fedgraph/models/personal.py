@@ -171,11 +171,11 @@ def fit(graph: Data, released: Tensor | None, classes: int) -> Model:
 
 
 def likelier(graph: Data, released: Tensor, other: Tensor, classes: int) -> Tensor:
-    """Which of two scores of the released model a personal model is to be fitted with, ``[n, classes]``.
+    """The one of two scores of the released model that a personal model is fitted with, ``[n, classes]``.
 
-    ``other`` only where own validation nodes are likelier with it by more than one standard error and no
-    fewer of them right, each beside the own experts and under weights that were found on others of them;
-    fewer than 30 tell nothing.
+    It is ``other`` if that makes own validation nodes likelier by more than one standard error, and no fewer
+    of them right. Both are judged beside the own experts, under weights that were found on other validation
+    nodes. With fewer than 30 of these it is ``released``.
 
     Args:
         graph, classes: as of :func:`fit`.
@@ -231,8 +231,8 @@ def _digest(values: Sequence[Tensor], classes: int) -> bytes:
 def by_parts(graph: Data, classes: int) -> Tensor:
     """What own experts believe where an owner has no validation nodes: means of shares, as logarithms.
 
-    Each third of the training nodes stands for validation nodes in turn, of a model of the others. With
-    fewer than 12 all of them train one model, of which every expert counts alike.
+    Three models are averaged. Each is trained without one third of the training nodes, which stand for its
+    validation nodes. Fewer than 12 training nodes train one model, whose experts all count alike.
 
     Guarantees:
         - reads no label but those of training nodes.
