@@ -128,3 +128,19 @@ def test_other_scores_are_taken_where_validation_nodes_say_so_and_few_say_nothin
     for given, other in ((graph, useless), (few, perfect(graph))):
         released = perfect(graph) if other is useless else useless
         assert personal.likelier(given, released, other, CLASSES) is released
+
+
+@pytest.mark.parametrize("few", [False, True])
+def test_models_of_thirds_read_labels_of_training_nodes_alone(graph: Data, few: bool) -> None:
+    mine = graph.clone()
+    if few:
+        mine.train_mask = graph.train_mask & (torch.cumsum(graph.train_mask, 0) <= 6)
+    said = personal.by_parts(mine, CLASSES)
+    other = mine.clone()
+    other.y = torch.where(mine.train_mask, mine.y, (mine.y + 1) % CLASSES)
+    other.val_mask = ~mine.train_mask
+    assert torch.equal(personal.by_parts(other, CLASSES), said) and bool(said.isfinite().all())
+    other.y = torch.where(mine.train_mask, (mine.y + 1) % CLASSES, mine.y)
+    assert not torch.equal(personal.by_parts(other, CLASSES), said)
+    other.y = torch.full_like(mine.y, -1)
+    assert not personal.by_parts(other, CLASSES).any()

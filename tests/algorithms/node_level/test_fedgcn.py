@@ -114,12 +114,16 @@ def test_too_many_rows_are_refused_before_they_are_made():
         sfg.FedGcn().neighbour_sums(_Asked(federation, "owner-0"), asked)
 
 
-def test_sums_of_other_rows_than_asked_for_are_refused():
+@pytest.mark.parametrize("short", [SUMS, COUNTS])
+def test_sums_of_other_rows_than_asked_for_are_refused(short: str):
     federation = sfg.federate("synthetic-citation", clients=3, partition="random", nodes=90, features=16)
 
-    read = SimpleNamespace(total={SUMS: torch.zeros(2, 16), COUNTS: torch.zeros(2)})
     client = _Asked(federation, "owner-0")
-    with pytest.raises(HostileMessage, match="read 2 sums"):
+    due = len(sfg.FedGcn()._owners_graph(client).asked)
+    sent = {SUMS: torch.zeros(due, 16), COUNTS: torch.zeros(due)}
+    read = SimpleNamespace(total={**sent, short: sent[short][:2]})
+    client.memory.clear()
+    with pytest.raises(HostileMessage, match=f"read 2 {short}"):
         sfg.FedGcn().complete(client, read)
     assert not client.memory
 
