@@ -78,10 +78,10 @@ class Client:
           (:class:`~secure_fedgraph.protocol.history.History`);
         - where its policy limits broadcasts, a model beyond them is refused before anything is computed or
           charged (:class:`~secure_fedgraph.privacy.broadcasts.BroadcastLimits`);
-        - an answer that fails sends nothing, is charged as an upload without noise where the run has an
-          epsilon, and leaves its memory and its scratch as before. Some carriers confirm that a sum
-          is complete (``masked`` does). Under them the client undoes an answer whose sum was never confirmed.
-          Counts of releases and randomised inputs are not undone. The referee's questions change nothing.
+        - an answer that fails sends nothing, is charged as an upload without noise, and leaves its memory and
+          its scratch as before. Some carriers confirm that a sum is complete (``masked`` does). Under them
+          the client undoes an answer whose sum was never confirmed. Counts of
+          releases and randomised inputs are not undone. The referee's questions change nothing.
 
     Args:
         party: name, identity and roster.
@@ -422,14 +422,10 @@ class Client:
         self._randomize_inputs(scope)
         self._save_memory()  # randomised inputs and their charge stay, even if this answer fails
         try:
-            upload = self._computed(bound, answer, values)
-        except HostileMessage as error:  # the sender's fault, by what everybody can check
+            with self._failures_charged(bound, scope):
+                upload = self._computed(bound, answer, values)
+        except HostileMessage as error:
             raise HostileMessage(f"{offerer}'s offer: {error}" if offerer else str(error)) from None
-        except KeyboardInterrupt:  # the owner's, who learns nothing by it
-            raise
-        except BaseException:
-            self._charge_failure(bound, scope)
-            raise
         if upload is None:
             return {}
         if channel.to == REFEREE:
@@ -437,13 +433,8 @@ class Client:
         else:
             self._charge(bound, scope, upload.size)
         self._record_contribution(bound, upload, scope)
-        try:
+        with self._failures_charged(bound, scope):  # an upload that breaks what its channel declares
             return bound.seal_to_send(upload, scope, self._party)
-        except HostileMessage:
-            raise
-        except Exception:  # the upload breaks what its channel declares
-            self._charge_failure(bound, scope)
-            raise
 
     def _beginning(self, channel: str) -> Beginning | None:
         """How a channel that gives the model begins, from public facts and the run's seed."""
@@ -484,14 +475,23 @@ class Client:
             data=self._data,
         )
 
-    def _charge_failure(self, bound: Bound, scope: Scope) -> None:
-        """Charges an upload without noise: the server learns that an answer failed on these data.
+    @contextmanager
+    def _failures_charged(self, bound: Bound, scope: Scope) -> Iterator[None]:
+        """Charges whatever fails inside as an upload without noise: the server learns of it.
 
-        A budget cannot refuse it, since the server hears of the failure in any case.
+        Nothing that an upload does without is excepted, since the failure may come from it. A budget cannot
+        refuse the charge: the server hears of the failure in any case. Free are a sender's fault, by what
+        everybody can check, an interruption by the owner, and a failure that only the referee sees.
         """
-        if is_private(self._policy) and bound.channel.to != REFEREE:
-            blank = self._blank_charge(bound.channel.name, bound.unit.value, bound.relation, scope)
-            self._ledger.charge(replace(blank, computational=bound.computational), unavoidable=True)
+        try:
+            yield
+        except (HostileMessage, KeyboardInterrupt):
+            raise
+        except BaseException:
+            if bound.channel.to != REFEREE:
+                blank = self._blank_charge(bound.channel.name, bound.unit.value, bound.relation, scope)
+                self._ledger.charge(replace(blank, computational=bound.computational), unavoidable=True)
+            raise
 
     def _computed(self, bound: Bound, answer: Answer, values: dict[str, Any]) -> AnyUpload | None:
         """What the algorithm answers, of the kind that the channel declares; None where nothing is sent."""
@@ -667,13 +667,8 @@ class Client:
         self._save_memory()
         name = self._algorithm.readers[channel.name]
         method: Callable[[ClientContext, Any], None] = getattr(self._algorithm, name)
-        try:
+        with self._failures_charged(bound, scope):
             method(self, read)
-        except HostileMessage:  # a sender's fault, by what everybody can check
-            raise
-        except Exception:
-            self._charge_failure(bound, scope)
-            raise
         return {}
 
     def _read_sum(self, bound: Bound, bundle: Bundle, scope: Scope) -> Sum:

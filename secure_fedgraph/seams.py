@@ -74,8 +74,8 @@ class ClientContext(Protocol):
     def graph(self) -> Data:
         """The owner's own graph, with ``x``, ``edge_index``, ``y`` and the masks of its split.
 
-        Where the policy randomizes inputs, this is the randomized graph. An algorithm of your own gets a
-        copy: what it writes lasts until the run ends.
+        Where the policy randomizes inputs, this is the randomized graph. Read it only: what is written into
+        it stays there, for later runs of the same federation too.
         """
 
     @property

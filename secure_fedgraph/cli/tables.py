@@ -16,7 +16,7 @@ from secure_fedgraph.experiment.schema.compare import Point, WithoutGraph
 from secure_fedgraph.experiment.schema.larger_units import why_larger
 from secure_fedgraph.experiment.schema.run import NO_LEARNING
 from secure_fedgraph.report import beside
-from secure_fedgraph.report.cautions import headline_of, no_better_than, written
+from secure_fedgraph.report.cautions import best_alone, headline_of, no_better_than, written
 from secure_fedgraph.report.comparing import alone_of
 from secure_fedgraph.report.left_out import left_out, left_out_of
 from secure_fedgraph.report.measures import MEASURES, NAMES
@@ -127,8 +127,11 @@ def _first(run: RunResult) -> Text:
     said = f"{measure.title if measure else run.headline}: {written(run.headline, score)}"
     if figure is not None and figure.high > figure.low:
         said += f" ({written(run.headline, figure.low)} to {written(run.headline, figure.high)})"
-    worse = no_better_than(run)
-    return Text(f"{said}{', ' if worse else ''}{worse}.", style="bold")
+    worse, best = no_better_than(run), best_alone(run)
+    said += f"{', ' if worse else ''}{worse}"
+    if "alone" not in worse and best is not None:
+        said += f"; owners alone {written(run.headline, best)}"
+    return Text(f"{said}.", style="bold")
 
 
 def _metrics(run: RunResult) -> Shown:

@@ -83,10 +83,11 @@ def expected_gain(federation: Federation, noise_to_signal: float | None, score: 
         return ""
     if together.value * (1 - LOST * (noise_to_signal or 0.0)) - alone.value > MARGIN:
         return ""
+    why = ", whose data differ" if together.value < alone.value - MARGIN else ""
     return (
         f"on validation items a linear model has {said} {alone.value:.3f} with one owner's data and "
-        f"{together.value:.3f} with all owners' data and no noise: do not expect the released model to beat "
-        "owners alone"
+        f"{together.value:.3f} with those of all owners{why}, and no noise: do not expect the released model "
+        "to beat owners alone"
     )
 
 

@@ -211,7 +211,7 @@ def target_of(data: Data, rows: int, name: str, task: str | None = None, of: str
         if not target.ranged:
             notes.append(
                 f"y has numbers, and the range {target.low:g} to {target.high:g} of its own is public now: "
-                "give low and high to publish none of it"
+                "give low and high (in a table's schema under [label]) to publish none of it"
             )
     else:
         y, said_more = _classes(y, name, of, said is not None)

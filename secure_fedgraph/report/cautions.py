@@ -12,9 +12,9 @@ LOWER_IS_BETTER = ("mae", "rmse", "brier")
 def no_better_than(result: RunResult) -> str:
     """What the model is no better than, as the end of a sentence; empty where it is better than all.
 
-    Compared are the accuracy with that of always naming the commonest class, and the headline with the best
-    that owners do alone, on the same test items. Where that is better, what their personal models have is
-    told too.
+    Compared are the accuracy with that of always naming the commonest class, numbers with always naming
+    their mean, and the headline with the best that owners do alone, on the same test items. Where that is
+    better, what their personal models have is told too.
     """
     found = []
     commonest, accuracy = result.commonest_class, _accuracy(result)
@@ -23,7 +23,10 @@ def no_better_than(result: RunResult) -> str:
         if result.headline != "accuracy":  # beside an AUC both are to be told
             named, of = f"in accuracy ({accuracy:.1%}) {named}", ""
         found.append(f"{named} ({of}{commonest:.1%})")
-    alone, score = alone_of(result), headline_of(result)
+    explained = result.metrics.get("r2")  # share of the answers' variance
+    if explained is not None and explained.value <= 0:
+        found.append(f"no better than always naming the mean (R² {explained.value:.2f})")
+    alone, score = best_alone(result), headline_of(result)
     if alone is not None and score is not None:
         worse = score >= alone - SAME if result.headline in LOWER_IS_BETTER else score <= alone + SAME
         if worse:
@@ -42,7 +45,7 @@ def headline_of(result: RunResult) -> float | None:
     return _accuracy(result) if result.headline == "accuracy" else None
 
 
-def alone_of(result: RunResult) -> float | None:
+def best_alone(result: RunResult) -> float | None:
     """The headline's figure of owners' own models, of all test items together where it is known."""
     alone = result.baselines.alone
     return alone.metrics.get(result.headline, alone.best)

@@ -14,6 +14,7 @@ from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps, Training
 from secure_fedgraph.privacy.spending.ledger import read_ledger
 from secure_fedgraph.protocol.channel import UnitContribution
+from secure_fedgraph.protocol.courier import LeftOutWarning
 from secure_fedgraph.protocol.upload import ContributionRows
 
 NOISE = sfg.policies.local_dp(norm=1.0, multiplier=4.0)
@@ -45,7 +46,7 @@ class Tells(sfg.Algorithm):
         for name in round.cohort:
             try:
                 self.ask(round, name)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 self.heard[name] = str(error)
         round.gather(self.UP)
         return state
@@ -78,6 +79,7 @@ class Returns(OnNothing):
 
 class OnReading(Tells):
     name = "on-reading"
+    error: type[BaseException] = ValueError
     HINT = Channel("hint", Reveal.EACH, to="peer")
 
     def ask(self, round: Any, name: str) -> None:
@@ -89,7 +91,12 @@ class OnReading(Tells):
 
     @HINT.read
     def read(self, client: Any, uploads: Any) -> None:
-        raise ValueError(str(client.graph.y.tolist()))
+        raise self.error(str(client.graph.y.tolist()))
+
+
+class LeavesOnReading(OnReading):
+    name = "leaves-on-reading"
+    error = SystemExit
 
 
 class LiedTo(OnReading):
@@ -108,7 +115,7 @@ def test_what_a_peer_or_the_server_did_wrong_is_not_charged_to_who_reads_it(
     assert made.heard and all(charge.releases for charge in run.charges)
 
 
-@pytest.mark.parametrize("kind", [OnNothing, Returns, OnReading])
+@pytest.mark.parametrize("kind", [OnNothing, Returns, OnReading, LeavesOnReading])
 def test_who_hears_of_it_is_charged_for(kind: type[Tells], federation: sfg.Federation) -> None:
     run = sfg.train(made := kind(), federation, NOISE, rounds=1)
     assert made.heard
@@ -147,6 +154,44 @@ def test_a_channel_without_noise_is_charged_where_its_answer_fails() -> None:
     run = sfg.train(Aside(), own, mixed, rounds=1)
     assert {charge.channel for charge in run.charges} == {"aside", "up"}
     assert run.privacy("client")["epsilon"] == "inf"
+
+
+class WithoutLinks(sfg.Algorithm):
+    """Its uploads never see links; one of its answers fails by them."""
+
+    name = "without-links"
+    predict = Tells.predict
+    init = Tells.init
+    COLUMNS = Channel("columns", Reveal.SUM, links=False)
+    TAKE = Channel("take", Reveal.NOTHING)
+    fails = True
+
+    def round(self, round: Any, state: Any) -> Any:
+        round.reduce(self.COLUMNS)
+        round.scatter(self.TAKE, {name: {"w": torch.ones(1)} for name in round.cohort})
+        return state
+
+    @COLUMNS.answer
+    def columns(self, client: Any, given: Any) -> Upload:
+        return Upload({"w": torch.ones(1)})
+
+    @TAKE.answer
+    def take(self, client: Any, given: Any) -> None:
+        if self.fails and client.name == "owner-1" and client.graph.num_edges:
+            raise ValueError("by links")
+
+
+def test_links_that_no_upload_sees_are_spent_by_an_answer_that_fails(
+    federation: sfg.Federation, tmp_path: Path
+) -> None:
+    masked, budget = sfg.policies.masked(), sfg.Budget(1.0, unit="edge")
+    algorithm = WithoutLinks()
+    with pytest.raises(ValueError, match="by links"):
+        sfg.train(algorithm, federation, masked, rounds=2, out=tmp_path, budget=budget)
+    algorithm.fails = False
+    with pytest.warns(LeftOutWarning, match="spent before"):
+        run = sfg.train(algorithm, federation, masked, rounds=2, out=tmp_path, budget=budget, resume=True)
+    assert run.privacy("edge")["epsilon"] == "inf"
 
 
 class Stop(BaseException):

@@ -223,7 +223,9 @@ def _masked(graph: Data, data: Data, name: str, seed: int, needs: tuple[str, ...
             )
         given[key] = mask & labelled
     if "train_mask" in given and not bool(given["train_mask"].any()):
-        raise BadInput(f"{name}: train_mask names no node with a label; give at least one")
+        raise BadInput(
+            f"{name}: no node to train on has a label: train_mask, or a table's split column, names none"
+        )
     rest = labelled.clone()
     for mask in given.values():
         rest &= ~mask

@@ -61,7 +61,10 @@ def owners_of_graphs(
         said += more
     schema = _agreed(owners, declared, GraphDataset.kind, classes, said)
     if not any(bool(graph.test_mask.any()) for graph in owners.values()):
-        raise BadInput("no owner has a test node: give one owner's test_mask some, or leave the masks out")
+        raise BadInput(
+            "no owner has a test node: mark some of one owner's nodes (test_mask, or 'test' in a table's "
+            "split column), or give no split at all"
+        )
     facts = {"sizes": [int(graph.num_nodes or 0) for graph in owners.values()]}
     return Silos(schema, owners, no_test_set(), _with_holders(facts, holders), _names(declared))
 

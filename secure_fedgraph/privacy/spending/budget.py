@@ -65,8 +65,13 @@ class Budget:
             return _within(self.epsilon, self.delta).holds(events)
         return not events or _filter(self.epsilon, self.delta).allows(events)
 
-    def check(self, events: Mapping[Event, int] | None, client: str, channel: str) -> None:
+    def check(
+        self, events: Mapping[Event, int] | None, client: str, channel: str, earlier: bool = False
+    ) -> None:
         """Checks that a client's spending, with the next message of a channel, is within the budget.
+
+        Args:
+            earlier: whether messages before it spent the budget already.
 
         Raises:
             BudgetExhausted: where it is not.
@@ -74,6 +79,8 @@ class Budget:
         if not self.holds(events):
             spent = accounting.WITHOUT if events is None else accounting.epsilon(events, self.delta)
             what = spent.why_infinite("it") or f"it comes to {spent.epsilon:.4g}"
+            if earlier:
+                what = "spent before without noise, by an upload, an answer that failed or a torn line"
             if spent.epsilon <= self.epsilon:
                 what += ", and more where later runs are planned from earlier ones"
             raise BudgetExhausted(

@@ -478,7 +478,9 @@ class Ledger:
         if budget is not None:
             costs = self.costs_of(charge.client)
             costs[charge.cost] += 1
-            budget.check(events_for(budget, costs), charge.client, charge.channel)
+            events = events_for(budget, costs)
+            earlier = events is None and events_for(budget, {charge.cost: 1}) is not None
+            budget.check(events, charge.client, charge.channel, earlier)
 
     def _count(self, charge: Charge) -> None:
         if charge.releases or charge.steps:  # what left without noise costs the same under each

@@ -9,7 +9,7 @@ from secure_fedgraph.experiment.schema import RunResult
 from secure_fedgraph.experiment.schema.larger_units import why_larger
 from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.report import text
-from secure_fedgraph.report.cautions import SAME, alone_of, no_better_than, written
+from secure_fedgraph.report.cautions import SAME, best_alone, no_better_than, written
 from secure_fedgraph.report.figures.score_bars import Bar, score_bars
 from secure_fedgraph.report.figures.svg import Picture
 from secure_fedgraph.report.measures import NAMES, Measure, measure_of
@@ -143,7 +143,7 @@ def beside(result: RunResult, measure: Measure) -> list[tuple[str, str]]:
     ]
     if result.commonest_class is not None:
         rows.append((text.percent(result.commonest_class), f"always the commonest class{accuracy}"))
-    if (alone := alone_of(result)) is not None:
+    if (alone := best_alone(result)) is not None:
         rows.append((written(result.headline, alone), "owners alone, each by the best of its own models"))
     return rows
 
