@@ -45,7 +45,7 @@ from secure_fedgraph.attacks.weights.class_shares import UpdateClassShares
 from secure_fedgraph.attacks.weights.graph_structure import GraphStructure
 from secure_fedgraph.attacks.weights.relu_batch import ReluBatch
 from secure_fedgraph.attacks.weights.single import SingleSample
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.registry import Registry, check_subclass, classes_below
 
 

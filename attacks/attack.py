@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from secure_fedgraph.errors import BadInput, SecureFedGraphError, check_number
+from secure_fedgraph.core.errors import BadInput, SecureFedGraphError, check_number
 from secure_fedgraph.protocol import View
 from secure_fedgraph.protocol.transcript import SERVER
 

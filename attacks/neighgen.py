@@ -15,9 +15,9 @@ from secure_fedgraph.attacks.attack import Attack, Blind, Control, Guess, Knowle
 from secure_fedgraph.attacks.generator_gradients import batch, single
 from secure_fedgraph.attacks.sparse_rows import FEATURES
 from secure_fedgraph.attacks.weights import ALL
+from secure_fedgraph.core.message import ANSWER
 from secure_fedgraph.models.neighgen.model import FeatureGenerator
 from secure_fedgraph.protocol import View
-from secure_fedgraph.protocol.message import ANSWER
 from secure_fedgraph.protocol.transcript import SERVER, Seen
 
 SLOTS = 5

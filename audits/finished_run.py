@@ -8,7 +8,7 @@ from typing import Any
 
 from secure_fedgraph.algorithm import Algorithm, State
 from secure_fedgraph.attacks.attack import CLIENT, COALITION, LAST, OUTSIDER, SERVER
-from secure_fedgraph.errors import unknown_name
+from secure_fedgraph.core.errors import unknown_name
 from secure_fedgraph.federation import Federation
 from secure_fedgraph.privacy.policy import BoundPolicy
 from secure_fedgraph.protocol import Transcript

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.message import ANSWER, CARRIER, Message
+from secure_fedgraph.core.protection.bound import Bound
+from secure_fedgraph.core.protection.gaussian import Gaussian
+from secure_fedgraph.core.spending.ledger import Charge
+from secure_fedgraph.core.wire import Tree
 from secure_fedgraph.experiment.schema import RunResult
-from secure_fedgraph.privacy.bound import Bound
-from secure_fedgraph.privacy.spending.ledger import Charge
-from secure_fedgraph.privacy.stages.gaussian import Gaussian
-from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message
 from secure_fedgraph.protocol.transcript import REFEREE, SERVER, Sent
-from secure_fedgraph.protocol.wire import Tree
 from secure_fedgraph.running.run import Run
 
 LEVEL = 1e-6

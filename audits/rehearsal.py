@@ -17,17 +17,17 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.client import Client
-from secure_fedgraph.errors import SecureFedGraphError
+from secure_fedgraph.core.channel import Channel
+from secure_fedgraph.core.errors import SecureFedGraphError
+from secure_fedgraph.core.protection.binding import Protection
+from secure_fedgraph.core.upload import AnyUpload, ContributionMoments, Upload
 from secure_fedgraph.federation import Federation, federate
 from secure_fedgraph.graph.data.datasets import load
 from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
 from secure_fedgraph.graph.partition.registry import names
 from secure_fedgraph.graph.seeds import sub_seed
-from secure_fedgraph.privacy.binding import Protection
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy
-from secure_fedgraph.protocol.channel import Channel
 from secure_fedgraph.protocol.transcript import REFEREE, Keep, everything, nothing
-from secure_fedgraph.protocol.upload import AnyUpload, ContributionMoments, Upload
 from secure_fedgraph.running.loop import played
 from secure_fedgraph.running.options import RunOptions
 from secure_fedgraph.running.preparation import prepare

@@ -17,13 +17,13 @@ from pathlib import Path
 from written_pages import with_part, write_or_check
 
 from secure_fedgraph.algorithms import ALGORITHMS
-from secure_fedgraph.errors import Refused
+from secure_fedgraph.core.channel import Channel, Domain, Recipient, Reveal
+from secure_fedgraph.core.errors import Refused
+from secure_fedgraph.core.protection.bound import Bound
+from secure_fedgraph.core.protection.gaussian import Gaussian
 from secure_fedgraph.forms import fit, sent
-from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.policies import RECIPES, needs_multiplier
 from secure_fedgraph.privacy.policy import PlaintextWarning
-from secure_fedgraph.privacy.stages.gaussian import Gaussian
-from secure_fedgraph.protocol.channel import Channel, Domain, Recipient, Reveal
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cheat_sheet.md"
 SERVER, CHANNELS = (

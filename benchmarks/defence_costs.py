@@ -24,7 +24,7 @@ from policies_by_name import score
 from resumable import CPU, run_once
 from rich.table import Table
 
-from secure_fedgraph.errors import SecureFedGraphError
+from secure_fedgraph.core.errors import SecureFedGraphError
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import mean_result, read_json, write_json
 

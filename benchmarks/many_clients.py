@@ -34,10 +34,10 @@ from typing import Any
 import numpy as np
 from secure_aggregation import Room, drawn
 
-from secure_fedgraph import crypto
-from secure_fedgraph.crypto import Identity, verify
-from secure_fedgraph.privacy.carriers.secagg import neighbours
-from secure_fedgraph.privacy.carriers.secagg.server import Masked
+from secure_fedgraph.core import crypto
+from secure_fedgraph.core.carriers.secagg import neighbours
+from secure_fedgraph.core.carriers.secagg.server import Masked
+from secure_fedgraph.core.crypto import Identity, verify
 
 ROOT = Path(__file__).resolve().parent.parent
 CLIENTS, SIZES, SHARE = (10, 50, 200, 1000), (10_000, 1_000_000), 0.1

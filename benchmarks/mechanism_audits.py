@@ -32,17 +32,17 @@ from secure_fedgraph.audits.empirical_dp.worst_cases import (
     sampled_part,
     surely_taken,
 )
-from secure_fedgraph.experiment.results import write_json
-from secure_fedgraph.policies import central_dp, distributed_dp, local_dp
-from secure_fedgraph.privacy.bound import Bound
-from secure_fedgraph.privacy.policy import Policy
-from secure_fedgraph.protocol import Channel, Reveal
-from secure_fedgraph.protocol.channel import (
+from secure_fedgraph.core import Channel, Reveal
+from secure_fedgraph.core.channel import (
     UnitContribution,
     UnitContributionMoments,
     UnitContributionSampled,
 )
-from secure_fedgraph.protocol.guarantee import Unit
+from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.protection.bound import Bound
+from secure_fedgraph.experiment.results import write_json
+from secure_fedgraph.policies import central_dp, distributed_dp, local_dp
+from secure_fedgraph.privacy.policy import Policy
 
 CLIENTS = ("a", "b", "c")
 SIX = ("a", "b", "c", "d", "e", "f")

@@ -33,17 +33,18 @@ from secure_fedgraph.audits.conformance.rows import FAILED, conformance_rows
 from secure_fedgraph.audits.empirical_dp.empirical import BROKEN, empirical_or_why_not
 from secure_fedgraph.audits.probes.rows import probe_rows
 from secure_fedgraph.client import Client
-from secure_fedgraph.errors import Refused
-from secure_fedgraph.privacy import dp_sgd, pooling
-from secure_fedgraph.privacy.bound import Bound
+from secure_fedgraph.core import Channel, Reveal
+from secure_fedgraph.core.channel import UnitContribution
+from secure_fedgraph.core.errors import Refused
+from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.protection import pooling
+from secure_fedgraph.core.protection.bound import Bound
+from secure_fedgraph.core.protection.gaussian import Gaussian
+from secure_fedgraph.core.upload import ContributionRows, Upload
+from secure_fedgraph.privacy import dp_sgd
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps, Training, multiplied_out
 from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
-from secure_fedgraph.privacy.stages.gaussian import Gaussian
-from secure_fedgraph.protocol import Channel, Reveal
-from secure_fedgraph.protocol.channel import UnitContribution
-from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.transcript import everything
-from secure_fedgraph.protocol.upload import ContributionRows, Upload
 from secure_fedgraph.seams import ClientContext, RoundApi
 
 P = sfg.policies

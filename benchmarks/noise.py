@@ -26,10 +26,10 @@ from typing import Any
 
 import numpy as np
 
+from secure_fedgraph.core import Channel, Reveal
+from secure_fedgraph.core.protection.discrete_gaussian import DiscreteGaussian
+from secure_fedgraph.core.protection.rounded_gaussian import rounded_gaussian
 from secure_fedgraph.policies import distributed_dp
-from secure_fedgraph.privacy.samplers.discrete_gaussian import DiscreteGaussian
-from secure_fedgraph.privacy.samplers.rounded_gaussian import rounded_gaussian
-from secure_fedgraph.protocol import Channel, Reveal
 
 
 def table(args: argparse.Namespace) -> list[dict[str, Any]]:

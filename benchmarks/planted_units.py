@@ -29,7 +29,7 @@ from secure_fedgraph.attacks.active.planted_units import playing
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.surfaces.registry import JUDGES
 from secure_fedgraph.backends.memory import keep_freed_memory
-from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.privacy.broadcasts import BroadcastLimits, distance
 from secure_fedgraph.running.run import Run
 

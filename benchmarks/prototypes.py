@@ -31,10 +31,10 @@ from typing import Any
 from resumable import run_once
 
 from secure_fedgraph.algorithms.fedsageplus import FedSagePlus
+from secure_fedgraph.core.spending.budget import Budget
 from secure_fedgraph.experiment.config import Experiment, load
 from secure_fedgraph.experiment.results import execute, make_federation, write_json
 from secure_fedgraph.privacy.policies import policy_with_noise
-from secure_fedgraph.privacy.spending.budget import Budget
 from secure_fedgraph.running.planned_noise import Forecast
 
 CLIENTS = {"cora": 3, "citeseer": 3, "pubmed": 5}

@@ -21,8 +21,8 @@ import torch
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.training import private_training
 from secure_fedgraph.audits.empirical_dp.removals import Removals
+from secure_fedgraph.core.accounting import epsilon
 from secure_fedgraph.graph.sample.occurrences import occurrences
-from secure_fedgraph.privacy.accounting import epsilon
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 
 DELTA, EPSILON, STEPS, RATE = 1e-5, 8.0, 100, 0.05

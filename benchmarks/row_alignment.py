@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from secure_fedgraph.crypto import Identity
+from secure_fedgraph.core.crypto import Identity
 from secure_fedgraph.deployment.alignment import Hub, Letter, Member, Side, Terms, new_alignment, relay
 
 

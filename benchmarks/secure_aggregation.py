@@ -33,17 +33,16 @@ from typing import Any
 import numpy as np
 from secure_aggregation_others import others
 
-from secure_fedgraph import crypto
-from secure_fedgraph.crypto import AgreementKey, Identity
-from secure_fedgraph.privacy.carriers.homomorphic import native, scheme
-from secure_fedgraph.privacy.carriers.homomorphic.sums import Homomorphic
-from secure_fedgraph.privacy.carriers.secagg import neighbours, ring_words
-from secure_fedgraph.privacy.carriers.secagg.server import Masked
-from secure_fedgraph.privacy.contracts import BindContext, Carrier, Scope, Sensitivity
-from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.privacy.stages.fixed_point import FixedPoint
-from secure_fedgraph.protocol import Channel, Layout, Message, Reveal, wire
-from secure_fedgraph.protocol.message import ANSWER
+from secure_fedgraph.core import Channel, Layout, Message, Reveal, crypto, wire
+from secure_fedgraph.core.carriers.homomorphic import native, scheme
+from secure_fedgraph.core.carriers.homomorphic.sums import Homomorphic
+from secure_fedgraph.core.carriers.secagg import neighbours, ring_words
+from secure_fedgraph.core.carriers.secagg.server import Masked
+from secure_fedgraph.core.crypto import AgreementKey, Identity
+from secure_fedgraph.core.message import ANSWER
+from secure_fedgraph.core.protection.contracts import BindContext, Carrier, Scope, Sensitivity
+from secure_fedgraph.core.protection.fixed_point import FixedPoint
+from secure_fedgraph.core.protection.party import Party
 
 ROOT = Path(__file__).resolve().parent.parent
 CHANNEL = Channel("update", Reveal.SUM)

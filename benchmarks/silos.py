@@ -37,6 +37,7 @@ from torch_geometric.data import Data
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.cli.main import main as main_command
+from secure_fedgraph.core.spending.ledger import read_ledger
 from secure_fedgraph.deployment.certificates import AUTHORITY, CERTIFICATE, KEY, make_certificates
 from secure_fedgraph.deployment.federation_file import Approved, read_federation
 from secure_fedgraph.deployment.flower.fleet import Fleet
@@ -48,7 +49,6 @@ from secure_fedgraph.experiment.results import weights
 from secure_fedgraph.graph.data.datasets import load
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.graph.silos.given import OwnData
-from secure_fedgraph.privacy.spending.ledger import read_ledger
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 TYPED = [sys.executable, "-m", "secure_fedgraph"]

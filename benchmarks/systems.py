@@ -22,7 +22,7 @@ import torch
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
-from secure_fedgraph.errors import Refused
+from secure_fedgraph.core.errors import Refused
 
 NODES = ("fedavg", "fedgcn", "graphfl", "d-fedgnn")
 GRAPHS = ("gin-fedavg", "gcfl", "gcfl+", "fedstar", "dw", "eu", "cffl", "cgsv", "fairgraphfl")

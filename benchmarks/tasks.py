@@ -25,6 +25,7 @@ from torch_geometric.nn import GIN, GraphSAGE, global_add_pool
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import FedRidge
+from secure_fedgraph.core.spending.budget import Budget
 from secure_fedgraph.evaluation import Evaluator
 from secure_fedgraph.federation import with_links_as_items
 from secure_fedgraph.graph.own import pairs
@@ -33,7 +34,6 @@ from secure_fedgraph.graph.silos.rows import no_test_set
 from secure_fedgraph.metrics.counting import MANY, Counting
 from secure_fedgraph.metrics.figures import headline, measured
 from secure_fedgraph.models.targets import loss_of
-from secure_fedgraph.privacy.spending.budget import Budget
 
 CORA: dict[str, Any] = {"data": "cora", "clients": 3}
 PROTEINS: dict[str, Any] = {"data": "proteins", "clients": 5, "partition": "random"}

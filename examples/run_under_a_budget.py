@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import secure_fedgraph as sfg
+from secure_fedgraph.core.spending.budget import Budget
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
 from secure_fedgraph.privacy.input_dp.links import RandomisedLinks
-from secure_fedgraph.privacy.spending.budget import Budget
 
 DELTA, ROUNDS = 1e-5, 4
 

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     )
     from secure_fedgraph.audits.grid.grid import audit
     from secure_fedgraph.comparison import compare
+    from secure_fedgraph.core import Channel, Reveal, Unit, Upload
+    from secure_fedgraph.core.spending.budget import Budget, EarlyStopWarning
     from secure_fedgraph.evaluation import ScoreWarning
     from secure_fedgraph.experiment.config import Experiment
     from secure_fedgraph.federation import Federation, federate
@@ -54,8 +56,7 @@ if TYPE_CHECKING:
     from secure_fedgraph.graph.data import datasets
     from secure_fedgraph.graph.data.own_graph import DataWarning
     from secure_fedgraph.graph.schema import Schema
-    from secure_fedgraph.privacy.spending.budget import Budget, EarlyStopWarning
-    from secure_fedgraph.protocol import Channel, Reveal, Transcript, Unit, Upload, View
+    from secure_fedgraph.protocol import Transcript, View
     from secure_fedgraph.protocol.dropouts import Dropouts
     from secure_fedgraph.running.loop import train
     from secure_fedgraph.running.run import Run
@@ -70,13 +71,13 @@ _HOMES = {
     "Algorithm": "algorithm",
     "Apfl": "algorithms",
     "ApflGate": "algorithms",
-    "Budget": "privacy.spending.budget",
-    "Channel": "protocol",
+    "Budget": "core.spending.budget",
+    "Channel": "core",
     "ClientContext": "seams",
     "DFedGnn": "algorithms",
     "DataWarning": "graph.data.own_graph",
     "Dropouts": "protocol.dropouts",
-    "EarlyStopWarning": "privacy.spending.budget",
+    "EarlyStopWarning": "core.spending.budget",
     "Experiment": "experiment.config",
     "FairGraphFL": "algorithms",
     "FedAvg": "algorithms",
@@ -103,15 +104,15 @@ _HOMES = {
     "LocSage": "algorithms",
     "LocSagePlus": "algorithms",
     "Local": "algorithms",
-    "Reveal": "protocol",
+    "Reveal": "core",
     "RoundApi": "seams",
     "Run": "running.run",
     "Schema": "graph.schema",
     "ScoreWarning": "evaluation",
     "Settings": "algorithm",
     "Transcript": "protocol",
-    "Unit": "protocol",
-    "Upload": "protocol",
+    "Unit": "core",
+    "Upload": "core",
     "View": "protocol",
     "audit": "audits.grid.grid",
     "compare": "comparison",

@@ -14,30 +14,30 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from secure_fedgraph.errors import BadInput, HostileMessage, WrongType
-from secure_fedgraph.privacy.accounting.epsilon import Event
-from secure_fedgraph.privacy.bound import Bound, Sum
+from secure_fedgraph.core import given as declared
+from secure_fedgraph.core import history, wire
+from secure_fedgraph.core.accounting.epsilon import Event
+from secure_fedgraph.core.carriers import key_agreement
+from secure_fedgraph.core.channel import Channel, Domain, Reveal
+from secure_fedgraph.core.errors import BadInput, HostileMessage, WrongType
+from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.history import History, split_given_and_carrier
+from secure_fedgraph.core.memory import Before, copied_memory
+from secure_fedgraph.core.message import ANSWER, CARRIER, Message, digest
+from secure_fedgraph.core.parcel import OFFER, READ, Bundle, Parcel
+from secure_fedgraph.core.protection.bound import Bound, Sum
+from secure_fedgraph.core.protection.contracts import Scope
+from secure_fedgraph.core.protection.party import Party
+from secure_fedgraph.core.spending.ledger import Charge, Ledger
+from secure_fedgraph.core.upload import AnyUpload, ContributionSample, Upload
 from secure_fedgraph.privacy.broadcasts import Beginning, BroadcastCheck
-from secure_fedgraph.privacy.carriers import key_agreement
-from secure_fedgraph.privacy.contracts import Scope
 from secure_fedgraph.privacy.dp_sgd import Training
 from secure_fedgraph.privacy.input_dp.labels import HOME, RandomisedLabels
 from secure_fedgraph.privacy.input_dp.links import CROSS_LINKS
 from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
 from secure_fedgraph.privacy.link_priorities import fresh_key, link_priorities
-from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import BoundPolicy
-from secure_fedgraph.privacy.spending.ledger import Charge, Ledger
-from secure_fedgraph.protocol import given as declared
-from secure_fedgraph.protocol import history, wire
-from secure_fedgraph.protocol.channel import Channel, Domain, Reveal
-from secure_fedgraph.protocol.guarantee import Unit
-from secure_fedgraph.protocol.history import History, split_given_and_carrier
-from secure_fedgraph.protocol.memory import Before, copied_memory
-from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message, digest
-from secure_fedgraph.protocol.parcel import OFFER, READ, Bundle, Parcel
 from secure_fedgraph.protocol.transcript import PEER, REFEREE, SERVER
-from secure_fedgraph.protocol.upload import AnyUpload, ContributionSample, Upload
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -75,7 +75,7 @@ class Client:
         - cohorts smaller than the protection's quorum, with strangers, or without this client, are refused;
         - the masks that hide an upload in a sum are bound to everything that the server gave to all clients
           alike in this run, and to what this client is reported to have missed
-          (:class:`~secure_fedgraph.protocol.history.History`);
+          (:class:`~secure_fedgraph.core.history.History`);
         - where its policy limits broadcasts, a model beyond them is refused before anything is computed or
           charged (:class:`~secure_fedgraph.privacy.broadcasts.BroadcastLimits`);
         - an answer that fails sends nothing, is charged as an upload without noise, and leaves its memory and
@@ -266,7 +266,7 @@ class Client:
         """Answers one request: the only door out.
 
         Args:
-            raw: a :class:`~secure_fedgraph.protocol.message.Message` as bytes.
+            raw: a :class:`~secure_fedgraph.core.message.Message` as bytes.
 
         Returns:
             The reply's bytes.

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from secure_fedgraph.audits.grid.pool import Pool, tried
-from secure_fedgraph.errors import BadInput, several_seeds, wrong_type
+from secure_fedgraph.core.errors import BadInput, several_seeds, wrong_type
 from secure_fedgraph.experiment import compare as points_side_by_side
 from secure_fedgraph.experiment.config import Experiment
 

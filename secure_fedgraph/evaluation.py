@@ -12,7 +12,8 @@ import numpy as np
 import torch
 
 from secure_fedgraph.algorithm import ITEMS, TESTED
-from secure_fedgraph.errors import BadInput, WrongType
+from secure_fedgraph.core.errors import BadInput, WrongType
+from secure_fedgraph.core.upload import unlike_real_numbers
 from secure_fedgraph.graph.partition.result import EVERYBODY, TestSet
 from secure_fedgraph.graph.partition.sampled import interval, sampled
 from secure_fedgraph.graph.schema import Task
@@ -22,12 +23,11 @@ from secure_fedgraph.metrics.figures import Measured, measured
 from secure_fedgraph.models import personal
 from secure_fedgraph.models.finite import named_classes
 from secure_fedgraph.models.targets import loss_of, right
-from secure_fedgraph.protocol.upload import unlike_real_numbers
 
 if TYPE_CHECKING:
     from secure_fedgraph.algorithm import Algorithm, State
+    from secure_fedgraph.core import Channel
     from secure_fedgraph.graph.schema import Schema
-    from secure_fedgraph.protocol import Channel
     from secure_fedgraph.round import Round
 
 stats = postponed("scipy.stats")

@@ -18,8 +18,12 @@ from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.backends.enlistment import algorithm_text, policy_text
 from secure_fedgraph.backends.isolated import PATIENCE, Workers
 from secure_fedgraph.client import Client, OpenedRecorder
-from secure_fedgraph.crypto import KEY_BYTES, Identity
-from secure_fedgraph.errors import BadInput, check_whole, unknown_name, wrong_type
+from secure_fedgraph.core.crypto import KEY_BYTES, Identity
+from secure_fedgraph.core.errors import BadInput, check_whole, unknown_name, wrong_type
+from secure_fedgraph.core.protection.party import Party
+from secure_fedgraph.core.spending.budget import Budget
+from secure_fedgraph.core.spending.keyed_digest import kept_key, keyed
+from secure_fedgraph.core.spending.ledger import OF_GRAPH_SETS, OF_NODES, OF_ONE_GRAPH, Ledger
 from secure_fedgraph.evaluation import Evaluator
 from secure_fedgraph.graph.answers import answers_of, check_varied
 from secure_fedgraph.graph.data.checks import check_owner
@@ -45,11 +49,7 @@ from secure_fedgraph.graph.silos.given import OwnData, are_silos, digest_of_silo
 from secure_fedgraph.graph.silos.result import Silos
 from secure_fedgraph.graph.silos.rows import no_test_set
 from secure_fedgraph.privacy.input_dp.labels import HOME
-from secure_fedgraph.privacy.keyed_digest import kept_key, keyed
-from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import BoundPolicy
-from secure_fedgraph.privacy.spending.budget import Budget
-from secure_fedgraph.privacy.spending.ledger import OF_GRAPH_SETS, OF_NODES, OF_ONE_GRAPH, Ledger
 from secure_fedgraph.storage.party_store import PartyStore
 
 _KEY = os.urandom(KEY_BYTES)

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from secure_fedgraph.algorithm import Algorithm, Form
-from secure_fedgraph.errors import BadInput, LeftInPlaintext, Refused
+from secure_fedgraph.core.channel import Channel, Recipient, Reveal
+from secure_fedgraph.core.errors import BadInput, LeftInPlaintext, Refused
+from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.privacy.policies import RECIPES, needs_multiplier
 from secure_fedgraph.privacy.policy import BoundPolicy, PlaintextWarning, Policy
-from secure_fedgraph.protocol.channel import Channel, Recipient, Reveal
-from secure_fedgraph.protocol.guarantee import Unit
 
 Channels = Callable[[Algorithm], Sequence[Channel]]
 """What an algorithm sends, and so a policy has to bind."""

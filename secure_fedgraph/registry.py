@@ -28,8 +28,8 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Generic, TypeVar
 
-from secure_fedgraph.errors import BadInput, SecureFedGraphError
-from secure_fedgraph.protocol.text import printable
+from secure_fedgraph.core.errors import BadInput, SecureFedGraphError
+from secure_fedgraph.core.text import printable
 
 T = TypeVar("T")
 Other = TypeVar("Other")

@@ -10,18 +10,18 @@ from typing import Any
 
 import torch
 
-from secure_fedgraph.errors import Incompatible, Refused, wrong_type
-from secure_fedgraph.privacy.bound import Bound, CutWarning, Sum, Valued
-from secure_fedgraph.privacy.carriers import key_agreement
-from secure_fedgraph.privacy.carriers.tolerant_ask import TolerantAsk
-from secure_fedgraph.privacy.contracts import Ask, Carrier, Scope
+from secure_fedgraph.core import wire
+from secure_fedgraph.core.carriers import key_agreement
+from secure_fedgraph.core.carriers.tolerant_ask import TolerantAsk
+from secure_fedgraph.core.channel import Channel, Reveal
+from secure_fedgraph.core.errors import Incompatible, Refused, wrong_type
+from secure_fedgraph.core.message import ANSWER, CARRIER, Message
+from secure_fedgraph.core.parcel import OFFER, READ, Bundle, Parcel
+from secure_fedgraph.core.protection.bound import Bound, CutWarning, Sum, Valued
+from secure_fedgraph.core.protection.contracts import Ask, Carrier, Scope
 from secure_fedgraph.privacy.policy import BoundPolicy
-from secure_fedgraph.protocol import wire
-from secure_fedgraph.protocol.channel import Channel, Reveal
 from secure_fedgraph.protocol.courier import TOLERATE_ALL, TOLERATE_LOST, TOLERATE_NONE, Courier, Given
 from secure_fedgraph.protocol.dropouts import STEPS
-from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message
-from secure_fedgraph.protocol.parcel import OFFER, READ, Bundle, Parcel
 from secure_fedgraph.protocol.transcript import PEER, REFEREE, SERVER
 
 

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 import torch
 from torch_geometric.data import Data
 
+from secure_fedgraph.core.channel import Channel
+from secure_fedgraph.core.parcel import Parcel
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.protocol.channel import Channel
-from secure_fedgraph.protocol.parcel import Parcel
 
 Gradient = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
 """One a record, ``[b, ...]``; or, of weights ``[out, in]``, factors ``[b, rows, out]`` and ``[b, rows, in]``,
@@ -133,7 +133,7 @@ class ClientContext(Protocol):
         """The units whose parts the answer gives, where its channel samples them: nobody else knows which.
 
         Coins of the operating system took each with the probability that the channel declares
-        (:class:`~secure_fedgraph.protocol.channel.UnitContributionSampled`); the parts of others are left
+        (:class:`~secure_fedgraph.core.channel.UnitContributionSampled`); the parts of others are left
         out of the sum.
 
         Returns:
@@ -202,7 +202,7 @@ class RoundApi(Protocol):
     """The round that the server runs: whom to ask, and the verbs that ask on the declared channels.
 
     Each verb fits one kind of channel and opens what the channel declares and nothing more. A verb that does
-    not match the declaration raises :class:`~secure_fedgraph.errors.Incompatible`.
+    not match the declaration raises :class:`~secure_fedgraph.core.errors.Incompatible`.
     """
 
     @property

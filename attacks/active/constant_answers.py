@@ -12,9 +12,9 @@ from secure_fedgraph.algorithm import Algorithm, State
 from secure_fedgraph.attacks.attack import SERVER, Attack, Blind, Control, Guess, Knowledge
 from secure_fedgraph.attacks.scores import METRICS, TEST_SHARES
 from secure_fedgraph.attacks.weights import ALL
+from secure_fedgraph.core.given import Expected
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.protocol import View
-from secure_fedgraph.protocol.given import Expected
 from secure_fedgraph.protocol.transcript import Seen
 from secure_fedgraph.seams import RoundApi
 

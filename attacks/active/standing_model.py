@@ -8,8 +8,8 @@ from typing import ClassVar, cast
 from secure_fedgraph.algorithm import Algorithm, State
 from secure_fedgraph.attacks.attack import SERVER, Control
 from secure_fedgraph.attacks.rounds import CohortDifferencing
+from secure_fedgraph.core.given import Expected
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.protocol.given import Expected
 from secure_fedgraph.seams import RoundApi
 
 

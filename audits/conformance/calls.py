@@ -29,17 +29,17 @@ from secure_fedgraph.audits.record import LEVEL, Finding
 from secure_fedgraph.audits.rehearsal import watched
 from secure_fedgraph.backends.in_process import InProcess
 from secure_fedgraph.client import Client
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.accounting.epsilon import Event
+from secure_fedgraph.core.channel import Channel, Domain
+from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.protection.binding import Protection
+from secure_fedgraph.core.protection.bound import Bound
+from secure_fedgraph.core.protection.contracts import BindContext, Scope, Sensitivity, Stage
+from secure_fedgraph.core.spending.ledger import Ledger, read_ledger
 from secure_fedgraph.federation import Federation
-from secure_fedgraph.privacy.accounting.epsilon import Event
-from secure_fedgraph.privacy.binding import Protection
-from secure_fedgraph.privacy.bound import Bound
-from secure_fedgraph.privacy.contracts import BindContext, Scope, Sensitivity, Stage
 from secure_fedgraph.privacy.dp_sgd import Gradient, multiplied_out
 from secure_fedgraph.privacy.policy import Policy
-from secure_fedgraph.privacy.spending.ledger import Ledger, read_ledger
 from secure_fedgraph.protocol import Transcript
-from secure_fedgraph.protocol.channel import Channel, Domain
 from secure_fedgraph.protocol.courier import Courier
 from secure_fedgraph.round import Round, set_up
 from secure_fedgraph.running.loop import train

@@ -18,12 +18,12 @@ from secure_fedgraph.audits.conformance.ledger import composed, ledger
 from secure_fedgraph.audits.conformance.noise import noise, scale
 from secure_fedgraph.audits.conformance.secrets import secrets_in
 from secure_fedgraph.audits.record import LEVEL, Finding, Record
-from secure_fedgraph.privacy.bound import Bound
-from secure_fedgraph.privacy.contracts import DIFFERENCES, SUBTRACTION
-from secure_fedgraph.protocol.channel import Domain, Reveal
-from secure_fedgraph.protocol.message import has_digest
+from secure_fedgraph.core.channel import Domain, Reveal
+from secure_fedgraph.core.message import has_digest
+from secure_fedgraph.core.protection.bound import Bound
+from secure_fedgraph.core.protection.contracts import DIFFERENCES, SUBTRACTION
+from secure_fedgraph.core.wire import Tree
 from secure_fedgraph.protocol.transcript import REFEREE, SERVER
-from secure_fedgraph.protocol.wire import Tree
 from secure_fedgraph.running.run import Run
 
 __all__ = ["CHECKS", "FEWEST", "LEVEL", "Finding", "Record", "check"]

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln
 
-from secure_fedgraph.errors import HostileMessage
-from secure_fedgraph.protocol.message import Message
-from secure_fedgraph.protocol.upload import Layout
+from secure_fedgraph.core.errors import HostileMessage
+from secure_fedgraph.core.message import Message
+from secure_fedgraph.core.upload import Layout
 
 SURPRISE = 32.0
 """Bits in the order of a row's values: a row with fewer may occur in any bytes by chance."""

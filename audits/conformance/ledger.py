@@ -10,8 +10,8 @@ import torch
 
 from secure_fedgraph.audits.conformance.printed import printed
 from secure_fedgraph.audits.record import Finding, Record, noise_of
-from secure_fedgraph.privacy.accounting import epsilon
-from secure_fedgraph.privacy.accounting.epsilon import (
+from secure_fedgraph.core.accounting import epsilon
+from secure_fedgraph.core.accounting.epsilon import (
     DiscreteRelease,
     Event,
     GaussianRelease,
@@ -21,13 +21,13 @@ from secure_fedgraph.privacy.accounting.epsilon import (
     SampledGaussian,
     SamplingError,
 )
+from secure_fedgraph.core.channel import Reveal
+from secure_fedgraph.core.guarantee import LARGER, Reader, Unit
+from secure_fedgraph.core.message import ANSWER, CARRIER
+from secure_fedgraph.core.spending.ledger import EVERYBODY, OF_NODES, OF_ONE_GRAPH, Charge
+from secure_fedgraph.core.upload import Layout
 from secure_fedgraph.privacy.input_dp.labels import HOME, DividedLabels
-from secure_fedgraph.privacy.spending.ledger import EVERYBODY, OF_NODES, OF_ONE_GRAPH, Charge
-from secure_fedgraph.protocol.channel import Reveal
-from secure_fedgraph.protocol.guarantee import LARGER, Reader, Unit
-from secure_fedgraph.protocol.message import ANSWER, CARRIER
 from secure_fedgraph.protocol.transcript import SERVER
-from secure_fedgraph.protocol.upload import Layout
 
 
 def ledger(record: Record) -> Iterator[Finding]:

@@ -9,17 +9,17 @@ import numpy as np
 from scipy.stats import chi2
 
 from secure_fedgraph.audits.record import Finding, Record, noise_of
-from secure_fedgraph.privacy.accounting.epsilon import (
+from secure_fedgraph.core.accounting.epsilon import (
     DiscreteRelease,
     Event,
     GaussianRelease,
     SampledGaussian,
 )
-from secure_fedgraph.privacy.bound import Bound
-from secure_fedgraph.privacy.stages.clip import Clip
-from secure_fedgraph.protocol.channel import Domain, UnitContributionMoments
+from secure_fedgraph.core.channel import Domain, UnitContributionMoments
+from secure_fedgraph.core.protection.bound import Bound
+from secure_fedgraph.core.protection.clip import Clip
+from secure_fedgraph.core.wire import decode
 from secure_fedgraph.protocol.transcript import REFEREE
-from secure_fedgraph.protocol.wire import decode
 
 WHOLE = 0.02
 """How far a value that was sent as float32 may be from a whole step."""

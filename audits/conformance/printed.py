@@ -7,11 +7,11 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from secure_fedgraph import files
 from secure_fedgraph.audits.record import Finding
-from secure_fedgraph.errors import BadInput, BrokenClaim
-from secure_fedgraph.experiment.schema import RunResult, read
-from secure_fedgraph.privacy.spending.ledger import (
+from secure_fedgraph.core import files
+from secure_fedgraph.core.errors import BadInput, BrokenClaim
+from secure_fedgraph.core.guarantee import Reader, Unit
+from secure_fedgraph.core.spending.ledger import (
     HELD,
     OF_ONE_GRAPH,
     TORN,
@@ -21,7 +21,7 @@ from secure_fedgraph.privacy.spending.ledger import (
     report,
     spent,
 )
-from secure_fedgraph.protocol.guarantee import Reader, Unit
+from secure_fedgraph.experiment.schema import RunResult, read
 
 RUN = "secure-fedgraph/run/1"
 ROUNDING = 1e-6

@@ -13,12 +13,12 @@ from secure_fedgraph.audits.conformance.checks import CHECKS, LEVEL, Finding, Re
 from secure_fedgraph.audits.empirical_dp.worst_cases import client_rows, sums_apart
 from secure_fedgraph.audits.record import noise_of
 from secure_fedgraph.audits.rng_state import frozen_state
-from secure_fedgraph.errors import SecureFedGraphError
+from secure_fedgraph.core.errors import SecureFedGraphError
+from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.protection.bound import Bound
+from secure_fedgraph.core.protection.clip import Clip
 from secure_fedgraph.experiment.schema import RunResult
-from secure_fedgraph.privacy.bound import Bound
-from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.protocol import Transcript
-from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.transcript import SERVER, Sent
 from secure_fedgraph.running.run import Run
 

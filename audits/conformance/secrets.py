@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from secure_fedgraph.client import Client
-from secure_fedgraph.crypto import Secret
-from secure_fedgraph.privacy.party import Party
+from secure_fedgraph.core.crypto import Secret
+from secure_fedgraph.core.protection.party import Party
 
 SECRET = (Secret, Party, Client, Ed25519PrivateKey, X25519PrivateKey)
 _PLAIN = (str, bytes, bytearray, memoryview, int, float, complex, type(None), np.ndarray, torch.Tensor)

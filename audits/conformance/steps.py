@@ -16,8 +16,8 @@ from scipy.stats import binom, chi2, norm
 
 from secure_fedgraph.audits.conformance.calls import SameSeeds
 from secure_fedgraph.audits.record import LEVEL, Finding
-from secure_fedgraph.privacy.accounting import epsilon
-from secure_fedgraph.privacy.accounting.epsilon import (
+from secure_fedgraph.core.accounting import epsilon
+from secure_fedgraph.core.accounting.epsilon import (
     DiscreteRelease,
     Event,
     GaussianRelease,
@@ -25,9 +25,9 @@ from secure_fedgraph.privacy.accounting.epsilon import (
     PureRelease,
     SampledGaussian,
 )
-from secure_fedgraph.privacy.bound import Bound
+from secure_fedgraph.core.channel import UnitContributionSampled
+from secure_fedgraph.core.protection.bound import Bound
 from secure_fedgraph.privacy.dp_sgd import SIGMA, PrivateSteps, Training
-from secure_fedgraph.protocol.channel import UnitContributionSampled
 
 RECORDS, WIDTH, STEPS = 200, 64, 400
 

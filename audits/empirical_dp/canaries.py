@@ -34,25 +34,25 @@ from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.audits.empirical_dp.worst_cases import BEYOND
 from secure_fedgraph.audits.record import noise_of
 from secure_fedgraph.client import Client
-from secure_fedgraph.privacy.accounting.events import Event
-from secure_fedgraph.privacy.bound import Bound
-from secure_fedgraph.privacy.dp_sgd import Gradient, Training
-from secure_fedgraph.privacy.policy import BoundPolicy
-from secure_fedgraph.privacy.pooling import first
-from secure_fedgraph.privacy.stages.clip import Clip
-from secure_fedgraph.protocol.channel import (
+from secure_fedgraph.core.accounting.events import Event
+from secure_fedgraph.core.channel import (
     UnitContributionMoments,
     UnitContributionSampled,
 )
-from secure_fedgraph.protocol.guarantee import Unit
-from secure_fedgraph.protocol.transcript import SERVER, Seen, View
-from secure_fedgraph.protocol.upload import (
+from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.protection.bound import Bound
+from secure_fedgraph.core.protection.clip import Clip
+from secure_fedgraph.core.protection.pooling import first
+from secure_fedgraph.core.upload import (
     CLASSES,
     SECOND,
     ContributionMoments,
     ContributionSample,
     Upload,
 )
+from secure_fedgraph.privacy.dp_sgd import Gradient, Training
+from secure_fedgraph.privacy.policy import BoundPolicy
+from secure_fedgraph.protocol.transcript import SERVER, Seen, View
 from secure_fedgraph.seams import ClientContext
 
 COORDINATES = 64

@@ -26,16 +26,16 @@ from secure_fedgraph.audits.empirical_dp.worst_cases import (
     surely_taken,
 )
 from secure_fedgraph.audits.record import noise_of
-from secure_fedgraph.errors import BadInput
-from secure_fedgraph.privacy.bound import Bound
+from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.protection.bound import Bound
+from secure_fedgraph.core.protection.clip import Clip
+from secure_fedgraph.core.protection.gaussian import Gaussian
+from secure_fedgraph.core.spending.ledger import events_of
 from secure_fedgraph.privacy.input_dp.features import MultiBitFeatures
 from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
 from secure_fedgraph.privacy.input_dp.links import DividedLinks, RandomisedLinks
 from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
-from secure_fedgraph.privacy.spending.ledger import events_of
-from secure_fedgraph.privacy.stages.clip import Clip
-from secure_fedgraph.privacy.stages.gaussian import Gaussian
-from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.transcript import REFEREE, SERVER
 from secure_fedgraph.running.run import Run
 

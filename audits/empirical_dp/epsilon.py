@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import betaincinv, ndtr, ndtri
 from scipy.stats import binom
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 
 GUESSED = (1.0, 0.5, 0.2, 0.1, 0.05)
 """Shares of the canaries that the one-run bounds guess on; each share pays its part of the confidence."""

@@ -23,15 +23,15 @@ import torch
 from secure_fedgraph.audits.empirical_dp import epsilon
 from secure_fedgraph.audits.empirical_dp.epsilon import Lower
 from secure_fedgraph.audits.empirical_dp.worst_cases import Neighbours, Uploads
-from secure_fedgraph.crypto import Identity
-from secure_fedgraph.errors import BadInput
-from secure_fedgraph.privacy.bound import Bound
-from secure_fedgraph.privacy.contracts import Carrier, NoiseKeys, Scope
-from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.privacy.spending.ledger import Charge, spent
-from secure_fedgraph.protocol.channel import Domain, Reveal
-from secure_fedgraph.protocol.guarantee import Reader
-from secure_fedgraph.protocol.upload import Layout
+from secure_fedgraph.core.channel import Domain, Reveal
+from secure_fedgraph.core.crypto import Identity
+from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.guarantee import Reader
+from secure_fedgraph.core.protection.bound import Bound
+from secure_fedgraph.core.protection.contracts import Carrier, NoiseKeys, Scope
+from secure_fedgraph.core.protection.party import Party
+from secure_fedgraph.core.spending.ledger import Charge, spent
+from secure_fedgraph.core.upload import Layout
 
 CONFIDENCE = 1 - 1e-4
 """The noise is not seeded: a right mechanism is accused once in ten thousand audits."""

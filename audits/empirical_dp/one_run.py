@@ -17,12 +17,12 @@ import numpy as np
 from secure_fedgraph.audits.empirical_dp.canaries import Planting
 from secure_fedgraph.audits.empirical_dp.empirical import BROKEN, HOLDS, UNAUDITED, WEAK
 from secure_fedgraph.audits.empirical_dp.epsilon import Lower, gaussian, one_run, one_run_gaussian
-from secure_fedgraph.errors import BadInput, SecureFedGraphError
+from secure_fedgraph.core.errors import BadInput, SecureFedGraphError
+from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.protect import protect
 from secure_fedgraph.experiment.results import in_form, make_federation
 from secure_fedgraph.graph.seeds import sub_seed
-from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.transcript import SERVER
 from secure_fedgraph.running.loop import train
 from secure_fedgraph.running.run import Run

@@ -21,11 +21,11 @@ import torch
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithms.glasu import at_home
-from secure_fedgraph.privacy import bound as doors
-from secure_fedgraph.privacy.bound import Bound
-from secure_fedgraph.privacy.stages.gaussian import Gaussian
-from secure_fedgraph.protocol.channel import Channel
-from secure_fedgraph.protocol.guarantee import Unit
+from secure_fedgraph.core.channel import Channel
+from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.protection import bound as doors
+from secure_fedgraph.core.protection.bound import Bound
+from secure_fedgraph.core.protection.gaussian import Gaussian
 from secure_fedgraph.running.preparation import Prepared
 from secure_fedgraph.running.session import Session
 

@@ -20,11 +20,11 @@ from torch_geometric.data import Data
 from secure_fedgraph.algorithms.training import private_training
 from secure_fedgraph.algorithms.training.node_classifier import NodeClassifier
 from secure_fedgraph.audits.empirical_dp.step_audits import StepAudit, audit_steps
+from secure_fedgraph.core.spending.ledger import Ledger
 from secure_fedgraph.federation import Federation
 from secure_fedgraph.graph.sample.occurrences import trees
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps, Training
 from secure_fedgraph.privacy.policy import Policy
-from secure_fedgraph.privacy.spending.ledger import Ledger
 
 FAR = 1e6
 """The length of a planted gradient: far beyond any clip."""

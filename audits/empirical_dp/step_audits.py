@@ -22,7 +22,7 @@ from scipy.stats import beta, binom, norm
 from secure_fedgraph.audits.empirical_dp.epsilon import Lower, two_worlds
 from secure_fedgraph.audits.empirical_dp.mechanisms import CONFIDENCE
 from secure_fedgraph.audits.empirical_dp.worst_cases import Records, unit_in_records
-from secure_fedgraph.privacy.accounting import epsilon as accounting
+from secure_fedgraph.core.accounting import epsilon as accounting
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps, Training
 from secure_fedgraph.privacy.input_dp.links import DividedLinks, RandomisedLinks
 

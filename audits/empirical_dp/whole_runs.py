@@ -27,13 +27,13 @@ from secure_fedgraph.audits.empirical_dp.epsilon import Lower, two_worlds, upper
 from secure_fedgraph.audits.empirical_dp.mechanisms import CONFIDENCE, LEAST_PILOT, PILOT, view
 from secure_fedgraph.audits.empirical_dp.worst_cases import BEYOND, Neighbours
 from secure_fedgraph.audits.record import noise_of
-from secure_fedgraph.errors import BadInput
-from secure_fedgraph.privacy.accounting import epsilon as accounting
-from secure_fedgraph.privacy.accounting.epsilon import Event
-from secure_fedgraph.privacy.bound import Bound
-from secure_fedgraph.protocol.channel import UnitContributionMoments, UnitContributionSampled
-from secure_fedgraph.protocol.guarantee import Relation
-from secure_fedgraph.protocol.upload import AnyUpload, ContributionMoments, ContributionSample
+from secure_fedgraph.core.accounting import epsilon as accounting
+from secure_fedgraph.core.accounting.epsilon import Event
+from secure_fedgraph.core.channel import UnitContributionMoments, UnitContributionSampled
+from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.guarantee import Relation
+from secure_fedgraph.core.protection.bound import Bound
+from secure_fedgraph.core.upload import AnyUpload, ContributionMoments, ContributionSample
 
 BLOCK, SECOND_BLOCK = 1000, 32
 """Units in one sum; of second moments, whose number is half the square of it."""

@@ -8,22 +8,22 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from secure_fedgraph.errors import BadInput
-from secure_fedgraph.privacy.bound import Bound
-from secure_fedgraph.privacy.dp_sgd import PrivateSteps
-from secure_fedgraph.privacy.stages.gaussian import Gaussian
-from secure_fedgraph.protocol.channel import (
+from secure_fedgraph.core.channel import (
     UnitContributionMoments,
     UnitContributionSampled,
 )
-from secure_fedgraph.protocol.guarantee import Unit
-from secure_fedgraph.protocol.upload import (
+from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.protection.bound import Bound
+from secure_fedgraph.core.protection.gaussian import Gaussian
+from secure_fedgraph.core.upload import (
     AnyUpload,
     ContributionMoments,
     ContributionRows,
     ContributionSample,
     Upload,
 )
+from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 
 BEYOND = 10.0
 """How far worst-case values lie beyond the clip: a clip that is skipped shows."""

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from secure_fedgraph import files
 from secure_fedgraph.attacks import Attack
 from secure_fedgraph.attacks.sparse_rows import one_thread
 from secure_fedgraph.audits.conformance.rows import conformance_rows
@@ -20,7 +19,8 @@ from secure_fedgraph.audits.grid.cells import Audit, blank_cell, cells, limits
 from secure_fedgraph.audits.grid.planned_runs import PlannedRun
 from secure_fedgraph.audits.grid.pool import in_words
 from secure_fedgraph.audits.probes.rows import probe_rows
-from secure_fedgraph.errors import Refused, SecureFedGraphError
+from secure_fedgraph.core import files
+from secure_fedgraph.core.errors import Refused, SecureFedGraphError
 from secure_fedgraph.experiment.results import execute, run_result, write_json
 from secure_fedgraph.experiment.schema.score_verdict import SINGLE_OWNERS
 from secure_fedgraph.protocol.transcript import Keep as KeepMessage

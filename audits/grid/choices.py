@@ -10,7 +10,7 @@ from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.plugins import algorithm_named
 from secure_fedgraph.attacks import ATTACKS, Attack, Control, families
-from secure_fedgraph.errors import BadInput, unknown_name
+from secure_fedgraph.core.errors import BadInput, unknown_name
 from secure_fedgraph.experiment.config import Experiment
 
 AS_CONFIGURED = "as configured"

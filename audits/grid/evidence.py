@@ -13,22 +13,22 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from secure_fedgraph import files
 from secure_fedgraph.algorithms.plugins import is_own
 from secure_fedgraph.audits.conformance.printed import check_shared
 from secure_fedgraph.audits.grid.figures import check_figures
-from secure_fedgraph.errors import BadInput, HostileMessage, SecureFedGraphError
+from secure_fedgraph.core import files
+from secure_fedgraph.core.channel import Reveal
+from secure_fedgraph.core.errors import BadInput, HostileMessage, SecureFedGraphError
+from secure_fedgraph.core.message import ANSWER, CARRIER, Message
+from secure_fedgraph.core.parcel import READ
+from secure_fedgraph.core.spending.ledger import Charge, read_ledger
 from secure_fedgraph.experiment.config import Experiment, experiment_of
 from secure_fedgraph.experiment.protect import budget_of
 from secure_fedgraph.experiment.released import check_model
 from secure_fedgraph.experiment.results import ASKED, is_read_singly
 from secure_fedgraph.federation import Federation
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy
-from secure_fedgraph.privacy.spending.ledger import Charge, read_ledger
 from secure_fedgraph.protocol import Transcript
-from secure_fedgraph.protocol.channel import Reveal
-from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message
-from secure_fedgraph.protocol.parcel import READ
 from secure_fedgraph.protocol.transcript import INDEX, PEER, REFEREE, SERVER, Opened, Sent
 from secure_fedgraph.running.options import RunOptions
 from secure_fedgraph.running.preparation import Prepared, prepare

@@ -9,9 +9,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from secure_fedgraph import files
 from secure_fedgraph.audits.conformance.rows import NOTHING, PASSED, row
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core import files
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment import released
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import (

@@ -18,7 +18,9 @@ from secure_fedgraph.audits.grid.evidence import charges_of, check_evidence, che
 from secure_fedgraph.audits.grid.figures import rows_of_files
 from secure_fedgraph.audits.grid.options import checked_attacks
 from secure_fedgraph.audits.probes.rows import probe_rows
-from secure_fedgraph.errors import BadInput, wrong_type
+from secure_fedgraph.core.errors import BadInput, wrong_type
+from secure_fedgraph.core.message import has_digest
+from secure_fedgraph.core.spending.ledger import Charge
 from secure_fedgraph.experiment.config import Experiment, experiment_of
 from secure_fedgraph.experiment.kept_schema import in_folder
 from secure_fedgraph.experiment.protect import budget_of
@@ -31,11 +33,9 @@ from secure_fedgraph.experiment.results import (
     typed_silos,
 )
 from secure_fedgraph.experiment.schema import RunResult
+from secure_fedgraph.privacy.planning import TRAINING
 from secure_fedgraph.privacy.policy import Policy
-from secure_fedgraph.privacy.spending.ledger import Charge
-from secure_fedgraph.privacy.spending.planning import TRAINING
 from secure_fedgraph.protocol import Transcript
-from secure_fedgraph.protocol.message import has_digest
 from secure_fedgraph.protocol.transcript import Opened, Sent
 from secure_fedgraph.running.preparation import channels_of
 from secure_fedgraph.running.run import Run

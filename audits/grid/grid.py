@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from secure_fedgraph import errors
 from secure_fedgraph.attacks import Attack
 from secure_fedgraph.audits.grid.attacked import attacked, quietly
 from secure_fedgraph.audits.grid.cells import Audit
@@ -33,7 +32,8 @@ from secure_fedgraph.audits.grid.estimates import (
 from secure_fedgraph.audits.grid.options import checked_options
 from secure_fedgraph.audits.grid.planned_runs import PlannedRun, read_cells, write_cells
 from secure_fedgraph.audits.grid.pool import Failed, Pool, default_workers, tried
-from secure_fedgraph.errors import wrong_type
+from secure_fedgraph.core import errors
+from secure_fedgraph.core.errors import wrong_type
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.running.outlook import peak_memory
 

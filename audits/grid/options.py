@@ -10,7 +10,7 @@ from typing import Any
 from secure_fedgraph.attacks import Attack
 from secure_fedgraph.audits.grid.choices import adversaries
 from secure_fedgraph.audits.grid.choices import controls as named_controls
-from secure_fedgraph.errors import (
+from secure_fedgraph.core.errors import (
     BadInput,
     check_number,
     check_whole,

@@ -12,7 +12,7 @@ import secure_fedgraph
 from secure_fedgraph import attacks, audits
 from secure_fedgraph.algorithms.plugins import algorithm_named
 from secure_fedgraph.audits.grid.choices import AS_CONFIGURED, CANARIES, Variant
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment.code_digest import of_code, of_rooms
 from secure_fedgraph.experiment.config import Experiment, load
 from secure_fedgraph.experiment.results import read_json, versions, write_json

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from secure_fedgraph.backends.memory import keep_freed_memory
-from secure_fedgraph.errors import SecureFedGraphError
+from secure_fedgraph.core.errors import SecureFedGraphError
 from secure_fedgraph.registry import PluginWarning
 from secure_fedgraph.running.outlook import peak_memory
 

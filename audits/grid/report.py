@@ -9,6 +9,7 @@ from secure_fedgraph.attacks import ATTACKS
 from secure_fedgraph.audits.conformance.rows import FAILED
 from secure_fedgraph.audits.empirical_dp.empirical import BROKEN
 from secure_fedgraph.audits.grid.cells import Audit
+from secure_fedgraph.core.channel import Domain
 from secure_fedgraph.experiment import schema
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import versions
@@ -19,7 +20,6 @@ from secure_fedgraph.experiment.schema.score_verdict import (
     is_lower_bound,
     whom,
 )
-from secure_fedgraph.protocol.channel import Domain
 from secure_fedgraph.protocol.transcript import SERVER
 from secure_fedgraph.report.grouping import at_least, exceeds
 

@@ -13,13 +13,13 @@ from torch_geometric.data import Data
 from secure_fedgraph.audits.record import LEVEL, Finding
 from secure_fedgraph.audits.rehearsal import Answer, OutOfTime, Rehearsal, tensors_of
 from secure_fedgraph.client import Client
-from secure_fedgraph.errors import SecureFedGraphError
-from secure_fedgraph.privacy.accounting.epsilon import Event
+from secure_fedgraph.core.accounting.epsilon import Event
+from secure_fedgraph.core.errors import SecureFedGraphError
+from secure_fedgraph.core.upload import ContributionRows
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.privacy.input_dp.links import DividedLinks
 from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
 from secure_fedgraph.protocol.transcript import REFEREE
-from secure_fedgraph.protocol.upload import ContributionRows
 from secure_fedgraph.seams import ClientContext
 
 Key = tuple[int, str, str, str]

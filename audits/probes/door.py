@@ -33,12 +33,12 @@ from secure_fedgraph.audits.rehearsal import (
     tensors_of,
     with_tensors,
 )
-from secure_fedgraph.errors import SecureFedGraphError
-from secure_fedgraph.protocol.channel import Channel, Reveal
-from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message
+from secure_fedgraph.core.channel import Channel, Reveal
+from secure_fedgraph.core.errors import SecureFedGraphError
+from secure_fedgraph.core.message import ANSWER, CARRIER, Message
+from secure_fedgraph.core.upload import ContributionSample
+from secure_fedgraph.core.wire import decode
 from secure_fedgraph.protocol.transcript import REFEREE, SERVER, everything
-from secure_fedgraph.protocol.upload import ContributionSample
-from secure_fedgraph.protocol.wire import decode
 from secure_fedgraph.running.run import Run
 from secure_fedgraph.seams import ClientContext
 

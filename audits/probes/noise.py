@@ -18,16 +18,15 @@ from scipy.stats import chi2
 
 from secure_fedgraph.audits.empirical_dp.mechanisms import Transparent
 from secure_fedgraph.audits.record import LEVEL, Finding, noise_of
-from secure_fedgraph.crypto import Identity
-from secure_fedgraph.privacy.bound import Bound
-from secure_fedgraph.privacy.contracts import Scope
-from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.privacy.pooling import ROUNDING_MARGIN
-from secure_fedgraph.privacy.stages.clip import Clip
-from secure_fedgraph.protocol.channel import Domain, UnitContributionMoments
-from secure_fedgraph.protocol.guarantee import Unit
-from secure_fedgraph.protocol.transcript import SERVER
-from secure_fedgraph.protocol.upload import (
+from secure_fedgraph.core.channel import Domain, UnitContributionMoments
+from secure_fedgraph.core.crypto import Identity
+from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.protection.bound import Bound
+from secure_fedgraph.core.protection.clip import Clip
+from secure_fedgraph.core.protection.contracts import Scope
+from secure_fedgraph.core.protection.party import Party
+from secure_fedgraph.core.protection.pooling import ROUNDING_MARGIN
+from secure_fedgraph.core.upload import (
     ON,
     AnyUpload,
     ContributionMoments,
@@ -36,6 +35,7 @@ from secure_fedgraph.protocol.upload import (
     Layout,
     Upload,
 )
+from secure_fedgraph.protocol.transcript import SERVER
 
 VALUES = 1_000_000
 """About how many values are noised for one channel."""

@@ -32,9 +32,9 @@ from secure_fedgraph.audits.probes.twins import Sample, same_in_two_copies
 from secure_fedgraph.audits.record import LEVEL, Finding, noise_of
 from secure_fedgraph.audits.rehearsal import Answer, Rehearsal
 from secure_fedgraph.audits.rng_state import frozen_state
-from secure_fedgraph.errors import SecureFedGraphError
-from secure_fedgraph.privacy.bound import Bound
-from secure_fedgraph.protocol.channel import Reveal
+from secure_fedgraph.core.channel import Reveal
+from secure_fedgraph.core.errors import SecureFedGraphError
+from secure_fedgraph.core.protection.bound import Bound
 from secure_fedgraph.protocol.transcript import REFEREE
 from secure_fedgraph.running.run import Run
 

@@ -18,8 +18,8 @@ import torch
 from scipy.stats import binom
 
 from secure_fedgraph.audits.record import LEVEL, Finding
-from secure_fedgraph.errors import HostileMessage, SecureFedGraphError
-from secure_fedgraph.protocol import wire
+from secure_fedgraph.core import wire
+from secure_fedgraph.core.errors import HostileMessage, SecureFedGraphError
 
 CHANCE = 0.005
 """Above the chance that two noise values are equal, on the coarsest grid, of 64 steps a deviation."""

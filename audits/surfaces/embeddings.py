@@ -19,9 +19,9 @@ from secure_fedgraph.audits.empirical_dp.neighbourhoods import around
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.judgement import Judge, Judgement
 from secure_fedgraph.audits.scoring import Score, ScoreKind, cosine
+from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.policies import plaintext
 from secure_fedgraph.protocol import Transcript
-from secure_fedgraph.protocol.upload import Upload
 from secure_fedgraph.running.loop import train
 from secure_fedgraph.seams import ClientContext
 

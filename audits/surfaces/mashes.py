@@ -25,7 +25,7 @@ from secure_fedgraph.audits import intervals, scoring, truth
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.judgement import Judge, Judgement, Maker
 from secure_fedgraph.client import seeded
-from secure_fedgraph.errors import Refused
+from secure_fedgraph.core.errors import Refused
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.models.ego.mash import one_hot
 

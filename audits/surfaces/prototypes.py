@@ -20,7 +20,7 @@ from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.judgement import Judge, Judgement, Maker
 from secure_fedgraph.audits.rerun import train_again
 from secure_fedgraph.audits.scoring import Score, ScoreKind
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.federation import Federation
 from secure_fedgraph.graph.motifs import motifs_of
 from secure_fedgraph.graph.sample.packing import select_graphs

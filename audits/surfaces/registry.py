@@ -12,7 +12,7 @@ from secure_fedgraph.attacks.attack import Judge as AttacksOwn
 from secure_fedgraph.audits import surfaces
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.judgement import Judge, Maker
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.registry import modules_below
 
 JUDGES: dict[str, Judge] = {}

@@ -12,13 +12,13 @@ from secure_fedgraph.attacks.rounds import DENOISED, FIRST_UPDATE, MEAN_UPDATE, 
 from secure_fedgraph.audits import intervals, scoring
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.judgement import Judge, Judgement, Maker
+from secure_fedgraph.core.protection.bound import Bound
+from secure_fedgraph.core.protection.contracts import Scope
+from secure_fedgraph.core.protection.gaussian import Gaussian
+from secure_fedgraph.core.wire import decode
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.protect import protect
-from secure_fedgraph.privacy.bound import Bound
-from secure_fedgraph.privacy.contracts import Scope
-from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol.transcript import SERVER
-from secure_fedgraph.protocol.wire import decode
 
 CHANNEL = "update"
 SHOWN = 48

@@ -18,7 +18,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import subgraph
 
 import secure_fedgraph as sfg
-from secure_fedgraph.crypto import Identity
+from secure_fedgraph.core.crypto import Identity
 from secure_fedgraph.deployment.alignment import Hub, Member, Terms, align_together, new_alignment
 from secure_fedgraph.graph.data.synthetic import citation
 

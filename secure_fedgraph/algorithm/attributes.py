@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_origin, get_type_
 import torch
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from secure_fedgraph.errors import WrongType
+from secure_fedgraph.core.errors import WrongType
 
 if TYPE_CHECKING:
     from secure_fedgraph.algorithm.base import Algorithm

@@ -15,7 +15,11 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm.attributes import check_attributes
 from secure_fedgraph.algorithm.settings import Form, Settings, plain, written
-from secure_fedgraph.errors import BadInput, WrongType
+from secure_fedgraph.core.channel import Channel, Recipient, Reveal, UnitContributionSampled, noisy_policy
+from secure_fedgraph.core.errors import BadInput, WrongType
+from secure_fedgraph.core.given import NOTHING, Expected, like
+from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.upload import ContributionSample, Upload
 from secure_fedgraph.graph.own import pairs
 from secure_fedgraph.graph.partition.result import EVERYBODY
 from secure_fedgraph.graph.placing import CPU
@@ -25,11 +29,7 @@ from secure_fedgraph.metrics.counting import FEW, MANY, Counting
 from secure_fedgraph.models import personal
 from secure_fedgraph.models.finite import named_classes
 from secure_fedgraph.models.targets import loss_of, ranking_loss, right
-from secure_fedgraph.protocol.channel import Channel, Recipient, Reveal, UnitContributionSampled, noisy_policy
-from secure_fedgraph.protocol.given import NOTHING, Expected, like
-from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.transcript import Transcript
-from secure_fedgraph.protocol.upload import ContributionSample, Upload
 from secure_fedgraph.seams import ClientContext, RoundApi
 
 State = dict[str, torch.Tensor]
@@ -373,7 +373,7 @@ class Algorithm:
         look at it.
 
         Returns:
-            The forms that may come (:mod:`~secure_fedgraph.protocol.given`); None where nothing is declared.
+            The forms that may come (:mod:`~secure_fedgraph.core.given`); None where nothing is declared.
         """
         return None
 

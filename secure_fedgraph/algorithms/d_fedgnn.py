@@ -11,11 +11,11 @@ from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms.local import Local
 from secure_fedgraph.algorithms.training.local_training import fit
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
-from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.core import Channel, Reveal, Upload
+from secure_fedgraph.core.errors import BadInput, HostileMessage
+from secure_fedgraph.core.given import NOTHING, Expected, Numbers, Texts, Whole
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models.parameters import difference, load, parameters_of, total
-from secure_fedgraph.protocol import Channel, Reveal, Upload
-from secure_fedgraph.protocol.given import NOTHING, Expected, Numbers, Texts, Whole
 from secure_fedgraph.seams import ClientContext, RoundApi
 
 Link = tuple[str, str]

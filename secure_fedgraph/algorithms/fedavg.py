@@ -17,11 +17,11 @@ from secure_fedgraph.algorithms.training.node_classifier import NodeClassifier
 from secure_fedgraph.algorithms.training.private_training import Penalty
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.algorithms.training.weighting import AveragingSettings, weighed, weighted_mean
+from secure_fedgraph.core import Channel, Reveal, Unit, Upload
+from secure_fedgraph.core.given import Expected, like
 from secure_fedgraph.graph.placing import DEVICES, copied_to
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models.parameters import difference, load, parameters_of, total
-from secure_fedgraph.protocol import Channel, Reveal, Unit, Upload
-from secure_fedgraph.protocol.given import Expected, like
 from secure_fedgraph.seams import ClientContext, RoundApi
 
 

@@ -12,10 +12,10 @@ from torch_geometric.data import Data
 from torch_geometric.nn import APPNP
 
 from secure_fedgraph.algorithm import Algorithm, Settings, State
+from secure_fedgraph.core import Channel, Reveal, Upload
+from secure_fedgraph.core.given import NOTHING, Expected, like
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models import ridge
-from secure_fedgraph.protocol import Channel, Reveal, Upload
-from secure_fedgraph.protocol.given import NOTHING, Expected, like
 from secure_fedgraph.seams import ClientContext, RoundApi
 
 WEIGHTS, SPEED = "weights", "speed"

@@ -9,11 +9,11 @@ from torch import nn
 from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms.training.local_training import fit
 from secure_fedgraph.algorithms.training.node_classifier import NodeClassifier
+from secure_fedgraph.core import Channel, Reveal, Upload
+from secure_fedgraph.core.given import NOTHING, Expected
 from secure_fedgraph.graph.placing import DEVICES
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models.parameters import load, parameters_of
-from secure_fedgraph.protocol import Channel, Reveal, Upload
-from secure_fedgraph.protocol.given import NOTHING, Expected
 from secure_fedgraph.seams import ClientContext, RoundApi
 
 

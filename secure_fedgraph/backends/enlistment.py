@@ -14,7 +14,7 @@ from typing import Any
 from torch import nn
 
 from secure_fedgraph.algorithm import Algorithm
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.privacy.broadcasts import BroadcastLimits
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.privacy.input_dp.registry import randomizer_of

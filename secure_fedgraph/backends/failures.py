@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from secure_fedgraph import errors
-from secure_fedgraph.errors import HostileMessage, SecureFedGraphError, WrongType
-from secure_fedgraph.protocol import wire
-from secure_fedgraph.protocol.text import printable
+from secure_fedgraph.core import errors, wire
+from secure_fedgraph.core.errors import HostileMessage, SecureFedGraphError, WrongType
+from secure_fedgraph.core.text import printable
 
 
 def failure_body(error: BaseException) -> bytes:

@@ -19,7 +19,7 @@ from secure_fedgraph.cli.options import (
     read_experiment,
 )
 from secure_fedgraph.cli.screen import Screen, plain_warnings, said_later, say_of_data, warn
-from secure_fedgraph.errors import BadInput, BrokenClaim, SecureFedGraphError
+from secure_fedgraph.core.errors import BadInput, BrokenClaim, SecureFedGraphError
 from secure_fedgraph.experiment.compare import forget
 from secure_fedgraph.experiment.config import OPTIONS, Experiment
 from secure_fedgraph.experiment.intent import check_intent

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from secure_fedgraph.errors import BadInput, Refused, SecureFedGraphError
+from secure_fedgraph.core.errors import BadInput, Refused, SecureFedGraphError
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import expected
 

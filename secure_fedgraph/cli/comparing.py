@@ -24,7 +24,8 @@ from secure_fedgraph.cli.options import (
     read_experiment,
 )
 from secure_fedgraph.cli.screen import Screen, say_of_data, warn
-from secure_fedgraph.errors import BadInput, Refused, SecureFedGraphError
+from secure_fedgraph.core.errors import BadInput, Refused, SecureFedGraphError
+from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.experiment import compare as comparison
 from secure_fedgraph.experiment.compare.eta import Traffic
 from secure_fedgraph.experiment.intent import check_intent
@@ -32,7 +33,6 @@ from secure_fedgraph.experiment.kept_schema import keep_schema
 from secure_fedgraph.experiment.results import dropped_charges, fresh_folder, write_json
 from secure_fedgraph.experiment.schema import CompareResult, as_read
 from secure_fedgraph.privacy.policies import is_noised
-from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.report import text as words
 from secure_fedgraph.report.page import write_report
 

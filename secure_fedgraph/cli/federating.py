@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.deployment.certificates import AUTHORITY, CERTIFICATE, check_host, make_certificates
 from secure_fedgraph.deployment.federation_file import (
     SCHEMA,
@@ -25,7 +26,6 @@ from secure_fedgraph.deployment.federation_file import (
     write_federation,
 )
 from secure_fedgraph.deployment.terms import terms_in
-from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment.config import OPTIONS, read_values
 from secure_fedgraph.graph.tables.drafting import described
 from secure_fedgraph.graph.tables.schema import read_schema

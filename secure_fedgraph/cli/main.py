@@ -27,7 +27,7 @@ from secure_fedgraph.cli.commands.schema import schema
 from secure_fedgraph.cli.commands.server import server
 from secure_fedgraph.cli.commands.silo import silo
 from secure_fedgraph.cli.screen import leave_the_pipe, visible
-from secure_fedgraph.errors import SecureFedGraphError, Terminated, nearest, training_setting
+from secure_fedgraph.core.errors import SecureFedGraphError, Terminated, nearest, training_setting
 from secure_fedgraph.registry import PluginWarning
 
 

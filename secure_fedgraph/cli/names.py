@@ -15,10 +15,11 @@ from typing import Any, TypeGuard
 
 import platformdirs
 
-from secure_fedgraph import __version__, files
-from secure_fedgraph.errors import BadInput, unknown_name
+from secure_fedgraph import __version__
+from secure_fedgraph.core import files
+from secure_fedgraph.core.errors import BadInput, unknown_name
+from secure_fedgraph.core.text import printable
 from secure_fedgraph.graph.silos.places import check_loadable, is_place, published
-from secure_fedgraph.protocol.text import printable
 from secure_fedgraph.registry import points_of
 
 KINDS = ("algorithms", "policies", "attacks", "datasets", "tables")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from secure_fedgraph.cli.names import check_names
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 
 if TYPE_CHECKING:
     from secure_fedgraph.experiment.config import Experiment

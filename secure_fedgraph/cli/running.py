@@ -13,13 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from secure_fedgraph import files
 from secure_fedgraph.audits.conformance.printed import check_printed
 from secure_fedgraph.cli import tables
 from secure_fedgraph.cli.budgets.planning import settled
 from secure_fedgraph.cli.options import asked_for, command_line, default_folder, read_experiment
 from secure_fedgraph.cli.screen import Screen, plain_warnings, said_later, warn
-from secure_fedgraph.errors import BadInput, SecureFedGraphError, Terminated
+from secure_fedgraph.core import files
+from secure_fedgraph.core.errors import BadInput, SecureFedGraphError, Terminated
 from secure_fedgraph.experiment import released
 from secure_fedgraph.experiment.compare import forget
 from secure_fedgraph.experiment.config import Experiment

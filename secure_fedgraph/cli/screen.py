@@ -18,7 +18,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from secure_fedgraph.protocol.text import printable
+from secure_fedgraph.core.text import printable
 
 if TYPE_CHECKING:
     from secure_fedgraph.experiment.config import Experiment
@@ -181,10 +181,10 @@ def plain_warnings(said: set[str] | None = None) -> Iterator[None]:
     Args:
         said: what was said before, which is not said again.
     """
+    from secure_fedgraph.core.protection.bound import CutWarning
+    from secure_fedgraph.core.spending.budget import DeltaWarning, EarlyStopWarning
     from secure_fedgraph.graph.data.own_graph import DataWarning
-    from secure_fedgraph.privacy.bound import CutWarning
     from secure_fedgraph.privacy.policy import PlaintextWarning
-    from secure_fedgraph.privacy.spending.budget import DeltaWarning, EarlyStopWarning
     from secure_fedgraph.protocol.courier import LeftOutWarning
 
     shown = set() if said is None else said

@@ -14,11 +14,12 @@ import click
 import torch
 from torch_geometric.data import Data
 
-from secure_fedgraph import files
 from secure_fedgraph.cli import siloing, tables
 from secure_fedgraph.cli.federating import CERTIFICATES, experiment_values, make_federation
 from secure_fedgraph.cli.options import command_line
 from secure_fedgraph.cli.screen import Screen, plain_warnings
+from secure_fedgraph.core import files
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.deployment.certificates import (
     AUTHORITY,
     CERTIFICATE,
@@ -35,7 +36,6 @@ from secure_fedgraph.deployment.serving import Serving, serve
 from secure_fedgraph.deployment.silo_folder import CARD
 from secure_fedgraph.deployment.silos import PATIENCE, Silos
 from secure_fedgraph.deployment.terms import terms_in
-from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment.schema import RunResult, as_read
 from secure_fedgraph.federation import federate
 from secure_fedgraph.report.page import write_report

@@ -15,8 +15,12 @@ import click
 from rich.table import Table
 from torch_geometric.data import Data
 
-from secure_fedgraph import files
 from secure_fedgraph.cli.screen import PlainConsole, plain_warnings, warn
+from secure_fedgraph.core import files
+from secure_fedgraph.core.accounting.epsilon import Spent
+from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.guarantee import Reader
+from secure_fedgraph.core.spending.ledger import number, read_ledger
 from secure_fedgraph.deployment.aligning import Aligner, row_names_in
 from secure_fedgraph.deployment.dry_run import dry_run
 from secure_fedgraph.deployment.federation_file import (
@@ -34,16 +38,12 @@ from secure_fedgraph.deployment.spending import spending_page, spending_rows
 from secure_fedgraph.deployment.staying import Answering, Staying
 from secure_fedgraph.deployment.terms import terms_in
 from secure_fedgraph.deployment.unix_socket.listening import Listening
-from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.data.own_graph import words_of
 from secure_fedgraph.graph.silos.alone import declared_by
 from secure_fedgraph.graph.silos.reading import tables_at
 from secure_fedgraph.graph.tables.drafting import described, doubts, draft, gives_away, look_alike
 from secure_fedgraph.graph.tables.encoding import Fit
 from secure_fedgraph.graph.tables.schema import read_schema, write_schema
-from secure_fedgraph.privacy.accounting.epsilon import Spent
-from secure_fedgraph.privacy.spending.ledger import number, read_ledger
-from secure_fedgraph.protocol.guarantee import Reader
 
 
 def describe(

@@ -7,6 +7,8 @@ import secrets
 
 from torch_geometric.data import Data
 
+from secure_fedgraph.core import wire
+from secure_fedgraph.core.errors import BadInput, HostileMessage, Refused
 from secure_fedgraph.deployment.alignment import Alignment, Hub, Member, Side, Terms
 from secure_fedgraph.deployment.alignment import Letter as AlignmentLetter
 from secure_fedgraph.deployment.federation_file import Approved
@@ -15,8 +17,6 @@ from secure_fedgraph.deployment.letters import ALIGN, Letter
 from secure_fedgraph.deployment.own_data import data_at, keep_alignment
 from secure_fedgraph.deployment.resident import answered
 from secure_fedgraph.deployment.silo_folder import Keys, SiloFolder
-from secure_fedgraph.errors import BadInput, HostileMessage, Refused
-from secure_fedgraph.protocol import wire
 
 _LOG = logging.getLogger("secure_fedgraph.silo")
 END = "end"

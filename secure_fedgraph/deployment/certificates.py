@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
-from secure_fedgraph import files
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core import files
+from secure_fedgraph.core.errors import BadInput
 
 AUTHORITY, CERTIFICATE, KEY = "authority.crt", "server.crt", "server.key"
 DAYS = 365

@@ -6,9 +6,9 @@ import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from secure_fedgraph.crypto import Identity, verify
-from secure_fedgraph.errors import HostileMessage
-from secure_fedgraph.privacy.spending.ledger import TORN, Charge, read_ledger
+from secure_fedgraph.core.crypto import Identity, verify
+from secure_fedgraph.core.errors import HostileMessage
+from secure_fedgraph.core.spending.ledger import TORN, Charge, read_ledger
 
 SCHEMA = "secure-fedgraph/charges/1"
 PURPOSE = b"secure-fedgraph/charges/1 "

@@ -17,13 +17,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from secure_fedgraph import files
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core import files
+from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.text import printable
 from secure_fedgraph.graph.answers import NOT_SAID
 from secure_fedgraph.graph.schema import NO_EDGE_ATTR, Schema, Task
 from secure_fedgraph.graph.silos.agreement import Declaration, agreed, check_names, class_names
 from secure_fedgraph.graph.tables.schema import TableSchema, check_learnable, feature_names
-from secure_fedgraph.protocol.text import printable
 
 SCHEMA = "secure-fedgraph/federation/1"
 CARD_SCHEMA: Literal["secure-fedgraph/silo-card/1"] = "secure-fedgraph/silo-card/1"

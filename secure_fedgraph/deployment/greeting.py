@@ -7,12 +7,12 @@ import tomllib
 from dataclasses import dataclass
 
 from secure_fedgraph.backends.failures import failure_body, failure_in
-from secure_fedgraph.crypto import Identity, verify
+from secure_fedgraph.core import wire
+from secure_fedgraph.core.crypto import Identity, verify
+from secure_fedgraph.core.errors import HostileMessage, Refused, SecureFedGraphError
+from secure_fedgraph.core.text import printable
 from secure_fedgraph.deployment.federation_file import LARGEST, Approved
 from secure_fedgraph.deployment.letters import DONE, FAILED, Letter
-from secure_fedgraph.errors import HostileMessage, Refused, SecureFedGraphError
-from secure_fedgraph.protocol import wire
-from secure_fedgraph.protocol.text import printable
 
 _LOG = logging.getLogger("secure_fedgraph.silo")
 PROOF = b"secure-fedgraph/hello/1 "

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.core.errors import HostileMessage
 
 HELLO, BEGIN, ASK, SAVE, CHARGES, EXAM, ALIGN = "hello", "begin", "ask", "save", "charges", "exam", "align"
 RELEASE = "release"

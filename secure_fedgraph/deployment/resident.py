@@ -15,11 +15,15 @@ import numpy as np
 import torch
 from torch_geometric.data import Data
 
-from secure_fedgraph import files
 from secure_fedgraph.algorithm import TESTED
 from secure_fedgraph.backends.failures import failure_body
 from secure_fedgraph.backends.worker import LABEL
 from secure_fedgraph.client import Client
+from secure_fedgraph.core import files, wire
+from secure_fedgraph.core.errors import BadInput, HostileMessage, Refused, SecureFedGraphError, WrongType
+from secure_fedgraph.core.message import Message
+from secure_fedgraph.core.protection.party import Party
+from secure_fedgraph.core.spending.ledger import Ledger
 from secure_fedgraph.deployment.charge_report import signed_report
 from secure_fedgraph.deployment.greeting import check_digest, greeted
 from secure_fedgraph.deployment.letters import (
@@ -36,15 +40,10 @@ from secure_fedgraph.deployment.letters import (
 )
 from secure_fedgraph.deployment.silo_folder import LEDGER, MEMORY, MODEL, SCORES, Keys, SiloFolder
 from secure_fedgraph.deployment.terms import Terms
-from secure_fedgraph.errors import BadInput, HostileMessage, Refused, SecureFedGraphError, WrongType
 from secure_fedgraph.graph.data.store import digest_of_data
 from secure_fedgraph.graph.mapped import check_unchanged
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.graph.silos.aligned import AlignedTable, digest_of_training_rows
-from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.privacy.spending.ledger import Ledger
-from secure_fedgraph.protocol import wire
-from secure_fedgraph.protocol.message import Message
 from secure_fedgraph.storage.party_store import PartyStore
 
 _LOG = logging.getLogger("secure_fedgraph.silo")

@@ -14,17 +14,17 @@ from typing import Any
 import torch
 from torch_geometric.data import Data
 
-from secure_fedgraph import files
+from secure_fedgraph.core import files
+from secure_fedgraph.core.channel import Reveal
+from secure_fedgraph.core.errors import BadInput, SecureFedGraphError
 from secure_fedgraph.deployment.federation_file import Approved
 from secure_fedgraph.deployment.silo_folder import MODEL
 from secure_fedgraph.deployment.silos import PATIENCE, NodePost, Pace, Rejoined, Silos
 from secure_fedgraph.deployment.terms import Terms, owners_in, terms_in
-from secure_fedgraph.errors import BadInput, SecureFedGraphError
 from secure_fedgraph.experiment.kept_schema import keep_schema
 from secure_fedgraph.experiment.released import keep
 from secure_fedgraph.experiment.results import begin, execute, finish, run_result, write_json
 from secure_fedgraph.graph.partition.result import EVERYBODY, TestSet
-from secure_fedgraph.protocol.channel import Reveal
 from secure_fedgraph.protocol.transcript import REFEREE
 from secure_fedgraph.protocol.transport import Lost
 from secure_fedgraph.running.run import Run

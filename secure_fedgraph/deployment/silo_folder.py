@@ -16,10 +16,10 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from filelock import FileLock, Timeout
 
-from secure_fedgraph import files
-from secure_fedgraph.crypto import KEY_BYTES, Identity
+from secure_fedgraph.core import files
+from secure_fedgraph.core.crypto import KEY_BYTES, Identity
+from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.deployment.federation_file import NAME, Approved, read_federation
-from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.graph.silos.agreement import check_names
 
 IDENTITY, NODE, APPROVAL = "identity.key", "node.key", "approval.json"

@@ -13,6 +13,10 @@ import numpy as np
 import torch
 
 from secure_fedgraph.backends.failures import failure_in
+from secure_fedgraph.core import wire
+from secure_fedgraph.core.errors import HostileMessage, Refused, SecureFedGraphError
+from secure_fedgraph.core.guarantee import Relation, Unit
+from secure_fedgraph.core.spending.ledger import Charge
 from secure_fedgraph.deployment.aligning import END, packed, unpacked
 from secure_fedgraph.deployment.alignment import Letter as AlignmentLetter
 from secure_fedgraph.deployment.alignment import new_alignment, relay
@@ -32,11 +36,7 @@ from secure_fedgraph.deployment.letters import (
     Letter,
     Post,
 )
-from secure_fedgraph.errors import HostileMessage, Refused, SecureFedGraphError
 from secure_fedgraph.graph.silos.aligned import digest_of_training_rows
-from secure_fedgraph.privacy.spending.ledger import Charge
-from secure_fedgraph.protocol import wire
-from secure_fedgraph.protocol.guarantee import Relation, Unit
 from secure_fedgraph.protocol.transport import Answer, Lost
 
 _LOG = logging.getLogger("secure_fedgraph.server")

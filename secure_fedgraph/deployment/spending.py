@@ -8,11 +8,10 @@ import math
 from pathlib import Path
 from typing import Any
 
-from secure_fedgraph import files
-from secure_fedgraph.deployment.federation_file import Federation, read_federation
-from secure_fedgraph.deployment.silo_folder import RUN, SiloFolder
-from secure_fedgraph.errors import BadInput
-from secure_fedgraph.privacy.spending.ledger import (
+from secure_fedgraph.core import files
+from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.guarantee import Reader
+from secure_fedgraph.core.spending.ledger import (
     HELD,
     OF_GRAPH_SETS,
     OF_ONE_GRAPH,
@@ -21,7 +20,8 @@ from secure_fedgraph.privacy.spending.ledger import (
     read_ledger,
     spent,
 )
-from secure_fedgraph.protocol.guarantee import Reader
+from secure_fedgraph.deployment.federation_file import Federation, read_federation
+from secure_fedgraph.deployment.silo_folder import RUN, SiloFolder
 
 
 def spending_rows(home: SiloFolder, delta: float) -> tuple[list[dict[str, Any]], dict[str, Any]]:

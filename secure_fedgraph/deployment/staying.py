@@ -9,11 +9,11 @@ import time
 from typing import Any, Protocol
 
 from secure_fedgraph.backends.failures import failure_body
+from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.deployment.federation_file import Approved
 from secure_fedgraph.deployment.flower.fleet import Fleet, Refusal, Unreachable
 from secure_fedgraph.deployment.letters import FAILED, HELLO, Letter
 from secure_fedgraph.deployment.silo_folder import Keys
-from secure_fedgraph.errors import HostileMessage
 
 _LOG = logging.getLogger("secure_fedgraph.silo")
 BUSY, IDLE, ASLEEP = 0.01, 0.1, 0.5

@@ -10,8 +10,9 @@ from pydantic import Field
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithms.plugins import is_own
+from secure_fedgraph.core.errors import BadInput, Refused
+from secure_fedgraph.core.guarantee import Reader
 from secure_fedgraph.deployment.federation_file import Approved
-from secure_fedgraph.errors import BadInput, Refused
 from secure_fedgraph.evaluation import Evaluator
 from secure_fedgraph.experiment.config import SILOS, Experiment
 from secure_fedgraph.experiment.protect import protect
@@ -21,7 +22,6 @@ from secure_fedgraph.graph.kinds import GraphDataset
 from secure_fedgraph.graph.partition.result import TestSet
 from secure_fedgraph.graph.silos.rows import no_test_set
 from secure_fedgraph.graph.tables.schema import TableSchema
-from secure_fedgraph.protocol.guarantee import Reader
 from secure_fedgraph.round import Sampler, everyone
 from secure_fedgraph.running.options import RunOptions
 from secure_fedgraph.running.preparation import Prepared, prepare

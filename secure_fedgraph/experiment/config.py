@@ -16,12 +16,16 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from torch_geometric.data import Data
 
-from secure_fedgraph import files
 from secure_fedgraph.algorithm import Algorithm, adds_up, check_switches
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.plugins import algorithm_named, is_own
 from secure_fedgraph.algorithms.training.weighting import AveragingSettings
-from secure_fedgraph.errors import BadInput, SecureFedGraphError, nearest, training_setting, unknown_name
+from secure_fedgraph.core import files
+from secure_fedgraph.core.errors import BadInput, SecureFedGraphError, nearest, training_setting, unknown_name
+from secure_fedgraph.core.guarantee import Reader, Relation, Unit
+from secure_fedgraph.core.protection.binding import PRESENCE
+from secure_fedgraph.core.protection.contracts import MAJORITY
+from secure_fedgraph.core.text import printable
 from secure_fedgraph.federation import check_sides
 from secure_fedgraph.graph.data import synthetic
 from secure_fedgraph.graph.data.datasets import DATASETS, KINDS
@@ -33,14 +37,13 @@ from secure_fedgraph.graph.silos.folders import GRAPH
 from secure_fedgraph.graph.silos.places import check_loadable, is_place, published
 from secure_fedgraph.graph.silos.reading import digest_of_places, is_function, one_read, silos_read
 from secure_fedgraph.graph.tables.schema import TableSchema, read_schema
-from secure_fedgraph.privacy.binding import PRESENCE
 from secure_fedgraph.privacy.broadcasts import BroadcastLimits
-from secure_fedgraph.privacy.contracts import MAJORITY
 from secure_fedgraph.privacy.dp_sgd import RECORDS, PrivateSteps, check_on_cpu
 from secure_fedgraph.privacy.input_dp.labels import DividedLabels, RandomisedLabels
 from secure_fedgraph.privacy.input_dp.links import DividedLinks, RandomisedLinks
 from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
 from secure_fedgraph.privacy.input_dp.registry import RANDOMIZERS
+from secure_fedgraph.privacy.planning import TRAINING
 from secure_fedgraph.privacy.policies import (
     RECIPES,
     is_noised,
@@ -51,9 +54,6 @@ from secure_fedgraph.privacy.policies import (
 )
 from secure_fedgraph.privacy.policies.strictest import LADDER, strictest
 from secure_fedgraph.privacy.policy import SCORES, Policy
-from secure_fedgraph.privacy.spending.planning import TRAINING
-from secure_fedgraph.protocol.guarantee import Reader, Relation, Unit
-from secure_fedgraph.protocol.text import printable
 from secure_fedgraph.registry import named_settings
 
 NORM = 1.0

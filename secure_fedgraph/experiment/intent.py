@@ -9,7 +9,7 @@ from typing import Any
 from secure_fedgraph.algorithms.fedavg import FedAvg
 from secure_fedgraph.algorithms.plugins import algorithm_named
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
-from secure_fedgraph.errors import BadInput, Refused
+from secure_fedgraph.core.errors import BadInput, Refused
 from secure_fedgraph.experiment.config import SURVIVE, Experiment
 from secure_fedgraph.privacy.policies import RECIPES, needs_multiplier
 from secure_fedgraph.privacy.policies.strictest import LADDER

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from secure_fedgraph import files
+from secure_fedgraph.core import files
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.graph.tables.schema import NAME, schema_text
 

@@ -6,16 +6,16 @@ import math
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms.fedridge.algorithm import TRAINED, FedRidge
-from secure_fedgraph.federation import Federation
-from secure_fedgraph.privacy.dp_sgd import PrivateSteps
-from secure_fedgraph.protocol.channel import (
+from secure_fedgraph.core.channel import (
     Channel,
     Recipient,
     Reveal,
     UnitContributionMoments,
     UnitContributionSampled,
 )
-from secure_fedgraph.protocol.guarantee import Unit
+from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.federation import Federation
+from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.running.preparation import Prepared
 
 

@@ -12,7 +12,12 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms import ALGORITHMS
-from secure_fedgraph.errors import BadInput, SecureFedGraphError, unknown_name
+from secure_fedgraph.core.channel import (
+    Recipient,
+    Reveal,
+)
+from secure_fedgraph.core.errors import BadInput, SecureFedGraphError, unknown_name
+from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.experiment.config import Experiment, as_listed, kind_of
 from secure_fedgraph.experiment.noise_to_signal import of_a_run, opened
 from secure_fedgraph.experiment.protect import protect
@@ -24,12 +29,7 @@ from secure_fedgraph.graph.kinds import GraphDataset
 from secure_fedgraph.graph.partition.registry import BY_KIND
 from secure_fedgraph.privacy.dp_sgd import RECORDS
 from secure_fedgraph.privacy.input_dp.labels import HOME
-from secure_fedgraph.privacy.spending.planning import TRAINING
-from secure_fedgraph.protocol.channel import (
-    Recipient,
-    Reveal,
-)
-from secure_fedgraph.protocol.guarantee import Unit
+from secure_fedgraph.privacy.planning import TRAINING
 from secure_fedgraph.running.options import RunOptions
 from secure_fedgraph.running.preparation import prepare
 

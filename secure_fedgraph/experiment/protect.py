@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from secure_fedgraph.algorithm import Algorithm
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.spending.budget import Budget
+from secure_fedgraph.core.spending.ledger import HELD
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.federation import Federation
+from secure_fedgraph.privacy.planning import Plan
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy
-from secure_fedgraph.privacy.spending.budget import Budget
-from secure_fedgraph.privacy.spending.ledger import HELD
-from secure_fedgraph.privacy.spending.planning import Plan
 from secure_fedgraph.running.planned_noise import Forecast
 from secure_fedgraph.running.preparation import channels_of
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.schema import OF_LINKS, Schema, Task
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -233,7 +233,7 @@ def check_varied(given: Sequence[Tensor], who: str) -> None:
     >>> check_varied([torch.tensor([1, -1]), torch.tensor([0])], "both")
     >>> check_varied([torch.tensor([1, -1])], "mine")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    secure_fedgraph.errors.BadInput: mine: every label is class 1, and there is nothing else to tell it ...
+    secure_fedgraph.core.errors.BadInput: mine: every label is class 1, and there is nothing ...
     """
     known = [y[answered(y)] for y in given]
     rows = [one if one.dim() > 1 else one.unsqueeze(1) for one in known if len(one)]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.answers import MASKS, WHOLE, is_plain
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS
 

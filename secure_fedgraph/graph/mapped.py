@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 
 MOST = 2**40
 """Bytes of a file that is mapped. It takes no memory; checks and digests read all of it."""

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 
 
 def attach(edge_index: Tensor, nodes: int, anchor: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 
 Code = tuple[int, ...]
 """A motif: its number of nodes, their labels, for a bond the kind of its link, then -1 up to the width."""

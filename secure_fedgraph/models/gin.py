@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.sparse_matrix import SparseMatrix
 from secure_fedgraph.models.molecules import Embedded
 from secure_fedgraph.models.parameters import blank_linear

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch_geometric.data import Batch, Data
 
-from secure_fedgraph.errors import BadInput, wrong_type
+from secure_fedgraph.core.errors import BadInput, wrong_type
 from secure_fedgraph.graph.data.own_graph import DataWarning
 from secure_fedgraph.graph.placing import CPU, placed
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS
@@ -62,7 +62,7 @@ def own_copy(model: object) -> Given:
 
     >>> own_copy(3)
     Traceback (most recent call last):
-    secure_fedgraph.errors.BadInput: model is an int (3): give an instance, a class or a factory, ...
+    secure_fedgraph.core.errors.BadInput: model is an int (3): give an instance, a class or a factory, ...
     """
     if isinstance(model, nn.Module):
         _check_made(model)

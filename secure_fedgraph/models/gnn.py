@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.sample.trees import NeighbourTable
 from secure_fedgraph.graph.sparse_matrix import SparseMatrix
 from secure_fedgraph.models.parameters import blank_linear

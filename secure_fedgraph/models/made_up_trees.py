@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor, nn
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.answers import stand_in_answers
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.finite import all_are_finite

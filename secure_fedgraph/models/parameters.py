@@ -9,7 +9,7 @@ from typing import TypeVar
 import torch
 from torch import nn
 
-from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.graph.placing import CPU
 from secure_fedgraph.models.finite import all_are_finite, is_finite
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.sample.packing import select_graphs
 from secure_fedgraph.models.gin import Gin, GinLayer
 from secure_fedgraph.models.given import scores_of, seeded

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.core.errors import BadInput, HostileMessage
 
 State = Mapping[str, torch.Tensor]
 LAST_MODEL = "last model of "

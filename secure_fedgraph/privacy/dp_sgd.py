@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import math
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,17 +12,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from secure_fedgraph.errors import BadInput
-from secure_fedgraph.privacy.accounting.epsilon import (
+from secure_fedgraph.core.accounting.epsilon import (
     Event,
     OccurringGaussian,
     SampledGaussian,
     SamplingError,
     event,
 )
-from secure_fedgraph.privacy.pooling import ROUNDING_MARGIN
-from secure_fedgraph.privacy.samplers.rounded_gaussian import rounded_gaussian
-from secure_fedgraph.protocol.guarantee import Relation, Unit
+from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.guarantee import Relation, Unit
+from secure_fedgraph.core.protection.bound import secret_coins
+from secure_fedgraph.core.protection.pooling import ROUNDING_MARGIN
+from secure_fedgraph.core.protection.rounded_gaussian import rounded_gaussian
 
 _LOG = logging.getLogger(__name__)
 
@@ -227,16 +227,6 @@ class Training:
         if not isinstance(events, list):
             raise BadInput("the noisy steps that a client's memory owes are damaged")
         self._unpaid, self._trained = [event(one) for one in events], True
-
-
-def secret_coins(records: int, rate: float) -> torch.Tensor:
-    """Each record's number with probability ``rate``, from the operating system's randomness.
-
-    Coins of 64 bits: their bias is below ``2**-64``.
-    """
-    words = np.frombuffer(os.urandom(8 * records), dtype=np.uint64)
-    heads = words < np.uint64(min(int(rate * 2.0**64), 2**64 - 1)) if rate < 1 else np.ones(records, bool)
-    return torch.from_numpy(np.flatnonzero(heads))
 
 
 def _whole_steps(

@@ -6,7 +6,7 @@ import os
 
 import torch
 
-from secure_fedgraph.crypto import KEY_BYTES, scattered
+from secure_fedgraph.core.crypto import KEY_BYTES, scattered
 
 
 def fresh_key() -> torch.Tensor:

@@ -6,19 +6,19 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from secure_fedgraph.errors import BadInput, Incompatible, Unbound, unknown_name
-from secure_fedgraph.privacy.binding import Protection
-from secure_fedgraph.privacy.bound import Bound
+from secure_fedgraph.core.carriers.plain import Plain
+from secure_fedgraph.core.channel import Channel, Domain, Reveal
+from secure_fedgraph.core.errors import BadInput, Incompatible, Unbound, unknown_name
+from secure_fedgraph.core.guarantee import Relation
+from secure_fedgraph.core.protection.binding import Protection
+from secure_fedgraph.core.protection.bound import Bound
+from secure_fedgraph.core.protection.clip import Clip
+from secure_fedgraph.core.protection.contracts import Carrier
+from secure_fedgraph.core.protection.gaussian import Gaussian
 from secure_fedgraph.privacy.broadcasts import BroadcastLimits
-from secure_fedgraph.privacy.carriers.plain import Plain
-from secure_fedgraph.privacy.contracts import Carrier
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
 from secure_fedgraph.privacy.input_dp.registry import in_order
-from secure_fedgraph.privacy.stages.clip import Clip
-from secure_fedgraph.privacy.stages.gaussian import Gaussian
-from secure_fedgraph.protocol.channel import Channel, Domain, Reveal
-from secure_fedgraph.protocol.guarantee import Relation
 
 Recipe = Callable[[Channel], Protection]
 REFEREE_PROTECTION = Protection(Plain(), name="outside the guarantee")

@@ -7,8 +7,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from secure_fedgraph.errors import BadInput, check_number, check_whole, wrong_type
-from secure_fedgraph.protocol.message import ANSWER
+from secure_fedgraph.core.errors import BadInput, check_number, check_whole, wrong_type
+from secure_fedgraph.core.message import ANSWER
 
 STEPS = ("advertise", "share", ANSWER, "agree", "unmask")
 """The steps of a sum that survives drop-outs, in order."""

@@ -16,14 +16,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from secure_fedgraph import files
-from secure_fedgraph.errors import BadInput, HostileMessage, damaged, unknown_name
-from secure_fedgraph.protocol import wire
-from secure_fedgraph.protocol.channel import OF_ROWS, Domain
-from secure_fedgraph.protocol.guarantee import Unit
-from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message, digest
-from secure_fedgraph.protocol.parcel import OFFER, READ, Bundle, Parcel
-from secure_fedgraph.protocol.upload import Layout
+from secure_fedgraph.core import files, wire
+from secure_fedgraph.core.channel import OF_ROWS, Domain
+from secure_fedgraph.core.errors import BadInput, HostileMessage, damaged, unknown_name
+from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.message import ANSWER, CARRIER, Message, digest
+from secure_fedgraph.core.parcel import OFFER, READ, Bundle, Parcel
+from secure_fedgraph.core.upload import Layout
 
 SERVER = "server"
 PEER = "peer"

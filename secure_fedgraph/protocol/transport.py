@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol, runtime_checkable
 
-from secure_fedgraph.errors import SecureFedGraphError
+from secure_fedgraph.core.errors import SecureFedGraphError
 
 Answer = bytes | Exception
 """A reply as received, or the error in its place."""

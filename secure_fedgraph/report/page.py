@@ -7,8 +7,8 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, TemplateError
 
-from secure_fedgraph import files
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core import files
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment.schema import AuditResult, CompareResult, DemoResult, RunResult, read
 from secure_fedgraph.report import text
 from secure_fedgraph.report.figures.svg import Picture

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from secure_fedgraph.core.guarantee import Reader, Relation, Unit
 from secure_fedgraph.experiment.schema.run import Claim
-from secure_fedgraph.protocol.guarantee import Reader, Relation, Unit
 
 MISSING = "–"
 MOST_SIZES = 24

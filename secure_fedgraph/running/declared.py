@@ -14,10 +14,10 @@ from pydantic import InstanceOf, NonNegativeInt, PositiveInt, TypeAdapter
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithm.attributes import check_attributes, check_type, type_of
-from secure_fedgraph.errors import WrongType
+from secure_fedgraph.core.channel import Channel
+from secure_fedgraph.core.errors import WrongType
+from secure_fedgraph.core.given import Expected, is_form
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.protocol.channel import Channel
-from secure_fedgraph.protocol.given import Expected, is_form
 from secure_fedgraph.running.returned import as_state
 
 MEASURES = ("accuracy", "auc", "mae")
@@ -73,7 +73,7 @@ def check_declared(algorithm: Algorithm, schema: Schema, seed: int) -> None:
             if not is_form(forms):
                 raise WrongType(
                     f"{algorithm.name}: {name}({channel.name!r}) is {forms!r:.60}, and None is due, or a "
-                    "tuple of dicts from names to what secure_fedgraph.protocol.given holds, such as Numbers"
+                    "tuple of dicts from names to what secure_fedgraph.core.given holds, such as Numbers"
                 )
 
 

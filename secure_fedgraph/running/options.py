@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from secure_fedgraph.backends.isolated import PATIENCE
-from secure_fedgraph.errors import BadInput, check_number, check_whole, unknown_name, wrong_type
+from secure_fedgraph.core.errors import BadInput, check_number, check_whole, unknown_name, wrong_type
+from secure_fedgraph.core.spending.budget import Budget
 from secure_fedgraph.evaluation import MODES
 from secure_fedgraph.graph.placing import CPU, check_device
-from secure_fedgraph.privacy.spending.budget import Budget
 from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.protocol.transcript import Keep, nothing
 from secure_fedgraph.round import Sampler, everyone

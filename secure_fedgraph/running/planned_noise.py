@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from secure_fedgraph.algorithm import Algorithm
-from secure_fedgraph.errors import BadInput, BudgetExhausted
+from secure_fedgraph.core.accounting.epsilon import Event
+from secure_fedgraph.core.channel import Channel, Recipient
+from secure_fedgraph.core.errors import BadInput, BudgetExhausted
+from secure_fedgraph.core.spending.budget import Budget, EarlyStopWarning
+from secure_fedgraph.core.spending.ledger import Ledger, events_for
 from secure_fedgraph.federation import Federation
-from secure_fedgraph.privacy.accounting.epsilon import Event
-from secure_fedgraph.privacy.policies import policy_with_noise
-from secure_fedgraph.privacy.policy import NO_UPLOAD, REFEREE_PROTECTION, SCORES, BoundPolicy, Policy
-from secure_fedgraph.privacy.spending.budget import Budget, EarlyStopWarning
-from secure_fedgraph.privacy.spending.ledger import Ledger, events_for
-from secure_fedgraph.privacy.spending.planning import (
+from secure_fedgraph.privacy.planning import (
     TRAINING,
     Plan,
     check_first,
@@ -26,7 +25,8 @@ from secure_fedgraph.privacy.spending.planning import (
     plan,
     split,
 )
-from secure_fedgraph.protocol.channel import Channel, Recipient
+from secure_fedgraph.privacy.policies import policy_with_noise
+from secure_fedgraph.privacy.policy import NO_UPLOAD, REFEREE_PROTECTION, SCORES, BoundPolicy, Policy
 from secure_fedgraph.running.options import RunOptions
 
 NORM = 1.0

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm, State
-from secure_fedgraph.errors import BadInput, wrong_type
+from secure_fedgraph.core.errors import BadInput, wrong_type
 from secure_fedgraph.graph.conversions import plain
 from secure_fedgraph.graph.data.checks import check_inputs
 from secure_fedgraph.graph.data.own_graph import NAMES, checked_graph

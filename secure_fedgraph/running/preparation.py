@@ -9,7 +9,11 @@ from typing import Any
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.client import is_private
-from secure_fedgraph.errors import BadInput, SecureFedGraphError, wrong_type
+from secure_fedgraph.core import Channel, Reveal
+from secure_fedgraph.core.errors import BadInput, SecureFedGraphError, wrong_type
+from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.spending.budget import Budget
+from secure_fedgraph.core.spending.ledger import HELD
 from secure_fedgraph.federation import Federation
 from secure_fedgraph.forms import FormWarning, fit, said
 from secure_fedgraph.graph.data.own_graph import DataWarning
@@ -20,10 +24,6 @@ from secure_fedgraph.privacy.dp_sgd import check_on_cpu
 from secure_fedgraph.privacy.policies import policy_named, policy_with_noise, takes_multiplier
 from secure_fedgraph.privacy.policies.strictest import strictest
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy
-from secure_fedgraph.privacy.spending.budget import Budget
-from secure_fedgraph.privacy.spending.ledger import HELD
-from secure_fedgraph.protocol import Channel, Reveal
-from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.transcript import REFEREE, SERVER
 from secure_fedgraph.round import everyone
 from secure_fedgraph.running.declared import check_declared, check_made

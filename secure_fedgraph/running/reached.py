@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from secure_fedgraph.privacy.spending.ledger import Charge
+from secure_fedgraph.core.spending.ledger import Charge
 from secure_fedgraph.protocol.transport import Answer, Lost
 
 

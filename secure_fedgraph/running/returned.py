@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from secure_fedgraph.errors import WrongType
-from secure_fedgraph.protocol.upload import unlike_real_numbers
+from secure_fedgraph.core.errors import WrongType
+from secure_fedgraph.core.upload import unlike_real_numbers
 
 if TYPE_CHECKING:
     from secure_fedgraph.algorithm import Algorithm, State

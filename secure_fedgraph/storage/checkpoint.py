@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from filelock import FileLock, Timeout
 
-from secure_fedgraph import files
-from secure_fedgraph.errors import BadInput, damaged
+from secure_fedgraph.core import files
+from secure_fedgraph.core.errors import BadInput, damaged
 from secure_fedgraph.storage.party_store import PartyStore, read_json, write_json
 
 SERVER = "server"

@@ -10,7 +10,7 @@ import torch
 
 import secure_fedgraph as sfg
 from secure_fedgraph import Channel, Reveal, Upload
-from secure_fedgraph.errors import WrongType
+from secure_fedgraph.core.errors import WrongType
 from secure_fedgraph.models.parameters import difference
 
 NOISE = sfg.policies.local_dp(norm=1.0, multiplier=4.0)

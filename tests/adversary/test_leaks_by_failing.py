@@ -10,12 +10,12 @@ import torch
 
 import secure_fedgraph as sfg
 from secure_fedgraph import Channel, Reveal, Upload
-from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.core.channel import UnitContribution
+from secure_fedgraph.core.errors import HostileMessage
+from secure_fedgraph.core.spending.ledger import read_ledger
+from secure_fedgraph.core.upload import ContributionRows
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps, Training
-from secure_fedgraph.privacy.spending.ledger import read_ledger
-from secure_fedgraph.protocol.channel import UnitContribution
 from secure_fedgraph.protocol.courier import LeftOutWarning
-from secure_fedgraph.protocol.upload import ContributionRows
 
 NOISE = sfg.policies.local_dp(norm=1.0, multiplier=4.0)
 Heard = dict[str, str]
@@ -142,8 +142,8 @@ def test_a_channel_without_noise_is_charged_where_its_answer_fails() -> None:
         def aside(self, client: Any, given: Any) -> Upload:
             raise ValueError(str(client.graph.y.tolist()))
 
-    from secure_fedgraph.privacy.binding import Protection
-    from secure_fedgraph.privacy.carriers.plain import Plain
+    from secure_fedgraph.core.carriers.plain import Plain
+    from secure_fedgraph.core.protection.binding import Protection
     from secure_fedgraph.privacy.policy import Policy
 
     def protection(channel: Channel) -> Protection:

@@ -10,11 +10,11 @@ import torch
 from parties import NAMES, RUN, pairwise, scope, session, vectors
 
 from secure_fedgraph.algorithm import Algorithm
-from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.core import Channel, Reveal, Upload, history, wire
+from secure_fedgraph.core.carriers import sealed
+from secure_fedgraph.core.errors import HostileMessage
+from secure_fedgraph.core.parcel import OFFER, READ, Bundle, Parcel
 from secure_fedgraph.policies import masked
-from secure_fedgraph.privacy.carriers import sealed
-from secure_fedgraph.protocol import Channel, Reveal, Upload, history, wire
-from secure_fedgraph.protocol.parcel import OFFER, READ, Bundle, Parcel
 
 FOUR = ("owner-0", "owner-1", "owner-2", "owner-3")
 

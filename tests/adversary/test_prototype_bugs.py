@@ -15,19 +15,19 @@ import pytest
 from parties import NAMES, Toy, pairwise, scope, session, vectors
 
 from secure_fedgraph.client import Client
-from secure_fedgraph.crypto import AgreementKey, key_stream, unseal
-from secure_fedgraph.errors import HostileMessage, Incompatible, Refused
+from secure_fedgraph.core import Channel, Message, Reveal, wire
+from secure_fedgraph.core.carriers.homomorphic import sums as he
+from secure_fedgraph.core.carriers.homomorphic.scheme import SecretKey
+from secure_fedgraph.core.carriers.key_agreement import shared_key
+from secure_fedgraph.core.carriers.secagg import pairwise as masking_pairwise
+from secure_fedgraph.core.carriers.secagg.pairwise import Pairwise
+from secure_fedgraph.core.crypto import AgreementKey, key_stream, unseal
+from secure_fedgraph.core.errors import HostileMessage, Incompatible, Refused
+from secure_fedgraph.core.message import ANSWER, CARRIER
+from secure_fedgraph.core.protection.gaussian import Gaussian
+from secure_fedgraph.core.protection.party import Party
 from secure_fedgraph.policies import central_dp, homomorphic, local_dp, masked, plaintext, strictest
-from secure_fedgraph.privacy.carriers.homomorphic import sums as he
-from secure_fedgraph.privacy.carriers.homomorphic.scheme import SecretKey
-from secure_fedgraph.privacy.carriers.key_agreement import shared_key
-from secure_fedgraph.privacy.carriers.secagg import pairwise as masking_pairwise
-from secure_fedgraph.privacy.carriers.secagg.pairwise import Pairwise
-from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy
-from secure_fedgraph.privacy.stages.gaussian import Gaussian
-from secure_fedgraph.protocol import Channel, Message, Reveal, wire
-from secure_fedgraph.protocol.message import ANSWER, CARRIER
 from secure_fedgraph.round import Round
 
 STEP = 2.0**-26  # of masked() for three clients: see test_encoding

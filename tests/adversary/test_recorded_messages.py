@@ -18,9 +18,9 @@ import torch
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.fedego.algorithm import FedEgo
 from secure_fedgraph.client import Client
-from secure_fedgraph.errors import HostileMessage
-from secure_fedgraph.protocol import Message, given, wire
-from secure_fedgraph.protocol.given import Integers, Numbers, Real, Text, Texts, Whole
+from secure_fedgraph.core import Message, given, wire
+from secure_fedgraph.core.errors import HostileMessage
+from secure_fedgraph.core.given import Integers, Numbers, Real, Text, Texts, Whole
 
 FAST = ("fedavg", "fedsage+", "fedego", "glasu", "apflgate", "fairgraphfl")
 QUICK, CALLS = 100, 100_000

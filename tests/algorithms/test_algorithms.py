@@ -16,9 +16,9 @@ import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.training.local_training import fit
 from secure_fedgraph.client import Client
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core import wire
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.seeds import sub_seed
-from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.transcript import everything
 
 SMALL = {"batch": 16, "hidden": (8, 4), "fanout": (3, 3), "learning_rate": 0.01}

@@ -17,7 +17,7 @@ from torch_geometric.data import Data
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.apflgate.settings import UnstableWarning
 from secure_fedgraph.algorithms.training.graph_classifier import GraphTask, Part, batches, training_items
-from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.graph.data.molecules import generate
 from secure_fedgraph.graph.sample.packing import pack
 from secure_fedgraph.graph.schema import Schema

@@ -30,7 +30,7 @@ from secure_fedgraph.algorithms.fairgraphfl.state import (
     VOCABULARY,
 )
 from secure_fedgraph.algorithms.training.gin_classifier import GinFedAvg, GinLocal
-from secure_fedgraph.errors import BadInput, HostileMessage, Refused
+from secure_fedgraph.core.errors import BadInput, HostileMessage, Refused
 from secure_fedgraph.graph.motifs import every_motif, places
 from secure_fedgraph.graph.sample.packing import pack
 from secure_fedgraph.graph.schema import Schema

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from secure_fedgraph.algorithms.fairgraphfl import fairness
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 
 numbers = st.floats(-1, 1, allow_nan=False)
 

@@ -14,11 +14,11 @@ import torch.nn.functional as F
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.fedego import clients, server
 from secure_fedgraph.client import Client
-from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.core.errors import BadInput, HostileMessage
+from secure_fedgraph.core.spending.ledger import Ledger
 from secure_fedgraph.models.ego.mash import class_shares, coefficient, mash, mean_shares
 from secure_fedgraph.models.ego.model import EgoSage
 from secure_fedgraph.models.parameters import load, parameters_of
-from secure_fedgraph.privacy.spending.ledger import Ledger
 from secure_fedgraph.protocol.transcript import everything
 
 SMALL: dict[str, Any] = {"hidden": (8, 8), "fanout": (3, 3), "batch": 8, "learning_rate": 0.01, "mashes": 5}

@@ -23,14 +23,14 @@ from secure_fedgraph.algorithms import (
     GlasuStandalone,
 )
 from secure_fedgraph.algorithms.glasu.forward_pass import Pass
-from secure_fedgraph.errors import BadInput, HostileMessage, Refused
+from secure_fedgraph.core import Reveal
+from secure_fedgraph.core.errors import BadInput, HostileMessage, Refused
 from secure_fedgraph.graph.data.synthetic import citation
 from secure_fedgraph.graph.partition.vertical import vertical
 from secure_fedgraph.graph.sample.layers import draw_batch, links_between
 from secure_fedgraph.graph.sample.trees import NeighbourTable
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.vertical.tower import Noise, Tower
-from secure_fedgraph.protocol import Reveal
 
 NODES, COLUMNS, CLASSES = 60, 18, 3
 SMALL: dict[str, Any] = {

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import secure_fedgraph as sfg
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 
 SMALL: dict[str, Any] = {"hidden": (8, 8), "batch": 16, "learning_rate": 0.01}
 

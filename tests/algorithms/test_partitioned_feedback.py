@@ -15,15 +15,15 @@ from secure_fedgraph.algorithms.fedsageplus import algorithm as fedsageplus
 from secure_fedgraph.audits.empirical_dp.mechanisms import audit
 from secure_fedgraph.audits.empirical_dp.worst_cases import pooled_parts
 from secure_fedgraph.client import Client
-from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.core import Channel, ContributionRows, Reveal, Unit, UnitContribution
+from secure_fedgraph.core.errors import BadInput, HostileMessage
+from secure_fedgraph.core.protection import binding
+from secure_fedgraph.core.protection.bound import Bound
+from secure_fedgraph.core.protection.pooling import l2_sensitivity, pooled
+from secure_fedgraph.core.spending.ledger import Ledger
 from secure_fedgraph.models.neighgen.feedback import Feedback, blocks
 from secure_fedgraph.models.parameters import parameters_of
 from secure_fedgraph.policies import local_dp
-from secure_fedgraph.privacy import binding
-from secure_fedgraph.privacy.bound import Bound
-from secure_fedgraph.privacy.pooling import l2_sensitivity, pooled
-from secure_fedgraph.privacy.spending.ledger import Ledger
-from secure_fedgraph.protocol import Channel, ContributionRows, Reveal, Unit, UnitContribution
 
 QUERIES, CLIP, CANDIDATES = 6, 0.02, 5
 SMALL: dict[str, Any] = {

@@ -16,7 +16,7 @@ from secure_fedgraph.algorithms.plugins import algorithm_named
 from secure_fedgraph.audits.grid import folders
 from secure_fedgraph.backends.enlistment import algorithm_text
 from secure_fedgraph.cli.main import main
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import begin, begun
 from secure_fedgraph.experiment.schema import RunResult

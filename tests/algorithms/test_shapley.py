@@ -9,7 +9,7 @@ import torch
 
 from secure_fedgraph.algorithms.fairgraphfl.fairness import cosines, gradient_shapley
 from secure_fedgraph.algorithms.fairgraphfl.shapley import MOST, exact, sampled
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 
 GLOVES = (0, 0, 1)
 """Two left gloves and a right one: a pair is worth 1. The textbook's values are 1/6, 1/6, 2/3."""

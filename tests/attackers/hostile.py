@@ -24,15 +24,16 @@ from parties import RUN, Session, Toy, pairwise, session
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.backends import frames
-from secure_fedgraph.errors import BadInput, HostileMessage, Refused, SecureFedGraphError
+from secure_fedgraph.core import Channel, Layout, Message, Reveal, Upload, nested, wire
+from secure_fedgraph.core.carriers.secagg.advertisements import KeyAdvertisements
+from secure_fedgraph.core.carriers.secagg.ring_words import centred, unpack
+from secure_fedgraph.core.errors import BadInput, HostileMessage, Refused, SecureFedGraphError
+from secure_fedgraph.core.message import ANSWER
+from secure_fedgraph.core.parcel import Bundle, Parcel
+from secure_fedgraph.core.protection.bound import CutWarning
 from secure_fedgraph.policies import homomorphic, masked, plaintext
-from secure_fedgraph.privacy.bound import CutWarning
-from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisements
-from secure_fedgraph.privacy.carriers.secagg.ring_words import centred, unpack
 from secure_fedgraph.privacy.policy import Policy
-from secure_fedgraph.protocol import Channel, DirectCalls, Layout, Message, Reveal, Upload, nested, wire
-from secure_fedgraph.protocol.message import ANSWER
-from secure_fedgraph.protocol.parcel import Bundle, Parcel
+from secure_fedgraph.protocol import DirectCalls
 from secure_fedgraph.round import set_up
 
 FIVE = tuple(f"owner-{i}" for i in range(5))

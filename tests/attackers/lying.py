@@ -12,9 +12,10 @@ import secure_fedgraph as sfg
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.backends.in_process import InProcess
 from secure_fedgraph.client import Client
+from secure_fedgraph.core import Message, wire
+from secure_fedgraph.core.spending.ledger import Ledger
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy
-from secure_fedgraph.privacy.spending.ledger import Ledger
-from secure_fedgraph.protocol import Message, Transcript, wire
+from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.protocol.courier import Courier
 from secure_fedgraph.protocol.transport import Answer
 from secure_fedgraph.round import Round, set_up

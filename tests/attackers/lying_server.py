@@ -17,10 +17,11 @@ from ways import Ask, way
 
 import secure_fedgraph as sfg
 from secure_fedgraph.client import Client
-from secure_fedgraph.errors import SecureFedGraphError
+from secure_fedgraph.core import Message
+from secure_fedgraph.core.errors import SecureFedGraphError
+from secure_fedgraph.core.spending.ledger import Ledger
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy
-from secure_fedgraph.privacy.spending.ledger import Ledger
-from secure_fedgraph.protocol import DirectCalls, Message, Transcript
+from secure_fedgraph.protocol import DirectCalls, Transcript
 from secure_fedgraph.protocol.courier import Courier
 from secure_fedgraph.round import Round, set_up
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from secure_fedgraph.attacks import ATTACKS, Blind, Knowledge, LabelCounts, VocabularySupport, families
 from secure_fedgraph.attacks.weights import ALL
 from secure_fedgraph.audits.grid.choices import adversaries, choose, played_by, readers
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.models import GraphSage
 from secure_fedgraph.models.parameters import glorot, parameters_of

@@ -10,7 +10,7 @@ from torch import Tensor
 from secure_fedgraph.attacks.attack import Blind
 from secure_fedgraph.attacks.generator_gradients import BatchResult, batch, single
 from secure_fedgraph.attacks.sparse_rows import row_space, sparse_rows
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 
 SLOTS = 5
 

@@ -32,7 +32,7 @@ from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid import choices
 from secure_fedgraph.audits.surfaces.mashes import candidates, drawn, training_rows
 from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.experiment.results import execute
 

@@ -28,16 +28,16 @@ from secure_fedgraph.audits import scoring
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid import choices, grid
 from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.carriers.plain import Plain
+from secure_fedgraph.core.carriers.secagg.server import Masked
+from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.protection.binding import Protection
+from secure_fedgraph.core.protection.clip import Clip
+from secure_fedgraph.core.protection.gaussian import Gaussian
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.experiment.results import execute, run_result
 from secure_fedgraph.experiment.schema.score_verdict import SINGLE_OWNERS
-from secure_fedgraph.privacy.binding import Protection
-from secure_fedgraph.privacy.carriers.plain import Plain
-from secure_fedgraph.privacy.carriers.secagg.server import Masked
 from secure_fedgraph.privacy.policy import Policy
-from secure_fedgraph.privacy.stages.clip import Clip
-from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.protocol.transcript import Transcript, everything
 

@@ -30,7 +30,7 @@ from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid import grid
 from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
 from secure_fedgraph.audits.surfaces.vertical.judges import Pairs
-from secure_fedgraph.errors import Refused
+from secure_fedgraph.core.errors import Refused
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.experiment.schema.score_verdict import RESIDUAL
 

@@ -12,7 +12,7 @@ import secure_fedgraph as sfg
 from secure_fedgraph.attacks import LabelCounts, VocabularySupport
 from secure_fedgraph.audits.grid import folders, grid
 from secure_fedgraph.audits.grid.cells import Audit
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 
 SMALL = sfg.Experiment(data="synthetic-citation", rounds=1, dataset={"nodes": 90, "features": 16})
 ASKED: dict[str, Any] = {

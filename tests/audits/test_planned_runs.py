@@ -32,7 +32,7 @@ from secure_fedgraph.audits.grid.estimates import (
 )
 from secure_fedgraph.audits.grid.pool import Failed, Pool, default_workers, tried
 from secure_fedgraph.cli.main import main
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment import code_digest
 from secure_fedgraph.experiment.config import Experiment, load
 from secure_fedgraph.experiment.results import execute
@@ -475,7 +475,7 @@ def test_canaries_cost_as_many_runs_as_they_take():
 
 @pytest.mark.parametrize(
     ("file", "other"),
-    [("privacy/stages/gaussian.py", True), ("protocol/wire.py", True), ("report/page.py", False)],
+    [("core/protection/gaussian.py", True), ("core/wire.py", True), ("report/page.py", False)],
 )
 def test_cells_of_other_code_are_not_these(monkeypatch: pytest.MonkeyPatch, file: str, other: bool):
     """What is measured is the package's own noise: a cell from before a change of it would be stale."""

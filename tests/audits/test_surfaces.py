@@ -10,7 +10,7 @@ from secure_fedgraph.attacks import ATTACKS, Attack, Guess, Judge
 from secure_fedgraph.attacks.attack import Maker
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.surfaces.registry import JUDGES, MAKERS, judge_of, knowledge
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 
 CASE = cast(FinishedRun, None)
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from secure_fedgraph.cli.commands.budget import budget
-from secure_fedgraph.errors import BadInput, Refused
+from secure_fedgraph.core.errors import BadInput, Refused
 
 TRAINING = ["--sampling-rate", "0.01", "--steps", "1000", "--delta", "1e-5"]
 

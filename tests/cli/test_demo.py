@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from secure_fedgraph.cli.demonstration import scenes
 from secure_fedgraph.cli.main import main
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment.schema import DemoResult, as_read
 from secure_fedgraph.report.page import render_page, write_report
 from secure_fedgraph.report.sections.demo_page import sentence

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from secure_fedgraph.cli import names, running
 from secure_fedgraph.cli.main import main
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.privacy.policies import RECIPES
 from secure_fedgraph.registry import PluginWarning
 

@@ -15,7 +15,7 @@ from secure_fedgraph.audits.grid import attacked
 from secure_fedgraph.audits.grid.cells import Audit
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.cli.tables import run_tables
-from secure_fedgraph.errors import SecureFedGraphError
+from secure_fedgraph.core.errors import SecureFedGraphError
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import read_json
 from secure_fedgraph.experiment.schema import RunResult, as_read

@@ -11,7 +11,7 @@ import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.training.adaptive_clip import BIT, CLIP, FIRST, PART, WITHIN, mean, scaled
 from secure_fedgraph.algorithms.training.weighting import AveragingSettings
-from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.experiment.results import execute
 from secure_fedgraph.policies import distributed_dp, local_dp, masked, plaintext

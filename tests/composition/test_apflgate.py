@@ -13,11 +13,11 @@ import torch
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.client import Client
-from secure_fedgraph.errors import Refused
+from secure_fedgraph.core import Message
+from secure_fedgraph.core.errors import Refused
 from secure_fedgraph.experiment.config import Experiment, load
 from secure_fedgraph.privacy.policies import RECIPES, policy_with_noise
 from secure_fedgraph.privacy.policy import Policy
-from secure_fedgraph.protocol import Message
 from secure_fedgraph.protocol.transcript import everything
 
 NAMES = ("apfl", "fedgate", "apflgate")

@@ -16,11 +16,12 @@ from small_graphs import triangles
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.training.gin_classifier import GinClassifier
-from secure_fedgraph.errors import BadInput, Refused, SecureFedGraphError
+from secure_fedgraph.core import Reveal
+from secure_fedgraph.core.errors import BadInput, Refused, SecureFedGraphError
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.policies import homomorphic, masked, plaintext, strictest
 from secure_fedgraph.privacy.policy import PlaintextWarning
-from secure_fedgraph.protocol import Reveal, Transcript
+from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.protocol.courier import LeftOutWarning
 from secure_fedgraph.protocol.dropouts import STEPS, Dropouts
 from secure_fedgraph.protocol.transcript import everything

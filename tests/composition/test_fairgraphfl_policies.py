@@ -15,7 +15,7 @@ from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.fairgraphfl.algorithm import FairGraphFL
 from secure_fedgraph.algorithms.fairgraphfl.bounded import FairGraphFLBounded
 from secure_fedgraph.algorithms.fairgraphfl.state import VALUES
-from secure_fedgraph.errors import Incompatible, LeftInPlaintext
+from secure_fedgraph.core.errors import Incompatible, LeftInPlaintext
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import run_result
 from secure_fedgraph.forms import FormWarning

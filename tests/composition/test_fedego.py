@@ -15,7 +15,7 @@ import torch
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.client import Client
-from secure_fedgraph.errors import Refused
+from secure_fedgraph.core.errors import Refused
 from secure_fedgraph.privacy.policy import PlaintextWarning
 from secure_fedgraph.protocol.transcript import everything
 

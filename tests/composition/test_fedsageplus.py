@@ -10,7 +10,7 @@ import torch
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import LocSagePlus
-from secure_fedgraph.errors import BadInput, HostileMessage, Refused
+from secure_fedgraph.core.errors import BadInput, HostileMessage, Refused
 from secure_fedgraph.protocol.transcript import everything
 
 SMALL = {

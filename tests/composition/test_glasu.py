@@ -10,10 +10,10 @@ import torch
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
-from secure_fedgraph.errors import BadInput, Refused
+from secure_fedgraph.core import wire
+from secure_fedgraph.core.errors import BadInput, Refused
 from secure_fedgraph.forms import FormWarning
 from secure_fedgraph.privacy.policy import PlaintextWarning
-from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.transcript import everything
 
 SMALL: dict[str, Any] = {"hidden": 8, "steps": 2, "batch": 8, "public_nodes": 24}

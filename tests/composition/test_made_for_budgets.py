@@ -11,7 +11,8 @@ import torch
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.fedsgd.heads.perceptron import LAYERS
-from secure_fedgraph.errors import BadInput, BudgetExhausted
+from secure_fedgraph.core.errors import BadInput, BudgetExhausted
+from secure_fedgraph.core.upload import OFF, ON
 from secure_fedgraph.forms import FormWarning
 from secure_fedgraph.graph.descriptors import descriptors
 from secure_fedgraph.graph.schema import Schema
@@ -19,7 +20,6 @@ from secure_fedgraph.models import ridge
 from secure_fedgraph.models.feature_maps import fourier
 from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.protocol.transcript import everything
-from secure_fedgraph.protocol.upload import OFF, ON
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from small_graphs import triangles
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
-from secure_fedgraph.errors import BadInput, Refused
+from secure_fedgraph.core.errors import BadInput, Refused
 from secure_fedgraph.policies import homomorphic, local_dp, masked, plaintext, strictest
 
 

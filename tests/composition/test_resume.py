@@ -17,11 +17,12 @@ import torch
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.glasu import at_home
-from secure_fedgraph.errors import BadInput, HostileMessage
-from secure_fedgraph.privacy.spending.ledger import read_ledger
-from secure_fedgraph.protocol import Message, Transcript, wire
+from secure_fedgraph.core import Message, wire
+from secure_fedgraph.core.errors import BadInput, HostileMessage
+from secure_fedgraph.core.message import ANSWER
+from secure_fedgraph.core.spending.ledger import read_ledger
+from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.protocol.courier import Courier
-from secure_fedgraph.protocol.message import ANSWER
 from secure_fedgraph.storage.checkpoint import lock
 from secure_fedgraph.storage.party_store import read_json, write_json
 
@@ -93,7 +94,7 @@ def test_killed_anywhere_and_resumed_is_the_same_run(
         pytest.skip("its values need every update, which masks refuse")
     # no two runs toss the same secret coins: here all fall on heads
     if name.startswith(("fedsgd", "fedsage-steps", "fedgcn-steps")):
-        coins = "secure_fedgraph.privacy.bound.secret_coins"
+        coins = "secure_fedgraph.core.protection.bound.secret_coins"
         monkeypatch.setattr(coins, lambda units, _: torch.arange(units))
     if name == "glasu-at-home":  # nor mixes columns alike
         monkeypatch.setattr(at_home, "os", SimpleNamespace(urandom=bytes))

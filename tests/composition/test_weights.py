@@ -8,7 +8,7 @@ import torch
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.training.weighting import WEIGHT, weighed, weighted_mean
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.policies import homomorphic, local_dp, masked, plaintext
 from secure_fedgraph.protocol.dropouts import Dropouts

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secure_fedgraph.crypto import (
+from secure_fedgraph.core.crypto import (
     SEAL_BYTES,
     AgreementKey,
     Identity,
@@ -23,7 +23,7 @@ from secure_fedgraph.crypto import (
     unseal,
     verify,
 )
-from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.core.errors import BadInput, HostileMessage
 
 ORDER_ONE_TO_EIGHT = [  # the points of small order on Curve25519, as little-endian u-coordinates
     "0000000000000000000000000000000000000000000000000000000000000000",

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from torch_geometric.data import Data
 
 from secure_fedgraph.cli.main import main
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.deployment.certificates import (
     CERTIFICATE,
     KEY,
@@ -27,7 +28,6 @@ from secure_fedgraph.deployment.flower import pinned
 from secure_fedgraph.deployment.own_data import data_at, own_part
 from secure_fedgraph.deployment.silo_folder import SiloFolder
 from secure_fedgraph.deployment.terms import terms_in
-from secure_fedgraph.errors import BadInput
 
 
 @pytest.fixture(scope="module")

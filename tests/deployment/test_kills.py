@@ -10,11 +10,11 @@ import pytest
 from banks import Calls, Killed, Silos, banks, federation_of
 
 import secure_fedgraph as sfg
+from secure_fedgraph.core import wire
+from secure_fedgraph.core.message import CARRIER, Message
+from secure_fedgraph.core.spending.ledger import read_ledger
 from secure_fedgraph.deployment.letters import ASK, BEGIN, DONE, SAVE, Letter
 from secure_fedgraph.experiment.results import weights
-from secure_fedgraph.privacy.spending.ledger import read_ledger
-from secure_fedgraph.protocol import wire
-from secure_fedgraph.protocol.message import CARRIER, Message
 from secure_fedgraph.protocol.transport import Lost
 
 HIDDEN = {"hidden": [4, 4]}
@@ -192,7 +192,7 @@ def test_a_full_disk_at_a_silo_is_named_and_charges_nothing_twice(
     silos = federation_of(
         tmp_path, banks(2), algorithm="fedavg", policy="plaintext", rounds=2, training=HIDDEN
     )
-    from secure_fedgraph import files
+    from secure_fedgraph.core import files
 
     append, full = files.AppendedFile.append, True
 

@@ -22,13 +22,13 @@ from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
 pytest.importorskip("flwr")
 
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.deployment.certificates import AUTHORITY, CERTIFICATE, KEY, make_certificates
 from secure_fedgraph.deployment.flower.fleet import Fleet, Refusal, Unreachable
 from secure_fedgraph.deployment.flower.grid import Address, Grid
 from secure_fedgraph.deployment.flower.superlink import HOLD, Bell, Receive, _at_most
 from secure_fedgraph.deployment.letters import ASK, DONE, Letter
 from secure_fedgraph.deployment.silo_folder import Keys, SiloFolder
-from secure_fedgraph.errors import BadInput
 
 pytestmark = pytest.mark.filterwarnings("ignore:Protobuf gencode version")
 

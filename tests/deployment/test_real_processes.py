@@ -15,15 +15,16 @@ from torch_geometric.data import Data
 pytest.importorskip("flwr", exc_type=ImportError)
 
 from secure_fedgraph.cli.federating import CERTIFICATES
+from secure_fedgraph.core import Message
+from secure_fedgraph.core.errors import HostileMessage
+from secure_fedgraph.core.spending.ledger import read_ledger
 from secure_fedgraph.deployment.certificates import CERTIFICATE, KEY
 from secure_fedgraph.deployment.federation_file import Approved
 from secure_fedgraph.deployment.flower.grid import Address, Grid
 from secure_fedgraph.deployment.silos import Silos
 from secure_fedgraph.deployment.terms import terms_in
-from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.graph.silos.given import OwnData
-from secure_fedgraph.privacy.spending.ledger import read_ledger
-from secure_fedgraph.protocol import Message, Transcript
+from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.protocol.courier import Courier
 from secure_fedgraph.round import Round, set_up
 

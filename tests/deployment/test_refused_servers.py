@@ -13,7 +13,10 @@ import pytest
 import torch
 from banks import Calls, Silos, banks, federation_of
 
-from secure_fedgraph.crypto import Identity
+from secure_fedgraph.core import wire
+from secure_fedgraph.core.crypto import Identity
+from secure_fedgraph.core.errors import BadInput, HostileMessage, Refused
+from secure_fedgraph.core.message import Message
 from secure_fedgraph.deployment import silos as ways
 from secure_fedgraph.deployment.charge_report import report_in, signed_report
 from secure_fedgraph.deployment.federation_file import Approved, parsed
@@ -21,9 +24,6 @@ from secure_fedgraph.deployment.greeting import proof_of
 from secure_fedgraph.deployment.letters import ASK, BEGIN, CHARGES, EXAM, FAILED, HELLO, SAVE, Letter
 from secure_fedgraph.deployment.resident import Resident
 from secure_fedgraph.deployment.terms import terms_in
-from secure_fedgraph.errors import BadInput, HostileMessage, Refused
-from secure_fedgraph.protocol import wire
-from secure_fedgraph.protocol.message import Message
 
 
 @pytest.fixture

@@ -15,6 +15,8 @@ from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
+from secure_fedgraph.core import wire
+from secure_fedgraph.core.message import ANSWER, Message
 from secure_fedgraph.deployment import silos as way_to_silos
 from secure_fedgraph.deployment.aligning import Aligner, row_names_in
 from secure_fedgraph.deployment.dry_run import dry_run
@@ -25,8 +27,6 @@ from secure_fedgraph.experiment import released
 from secure_fedgraph.experiment.results import weights
 from secure_fedgraph.graph.data.synthetic import citation
 from secure_fedgraph.graph.seeds import sub_seed
-from secure_fedgraph.protocol import wire
-from secure_fedgraph.protocol.message import ANSWER, Message
 
 ROWS = [
     ("fedsage", "masked", {"hidden": [8, 4]}),

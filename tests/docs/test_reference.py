@@ -9,7 +9,7 @@ from pathlib import Path
 
 import secure_fedgraph as sfg
 from secure_fedgraph import seams
-from secure_fedgraph.errors import SecureFedGraphError
+from secure_fedgraph.core.errors import SecureFedGraphError
 from secure_fedgraph.protocol.transcript import SERVER
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -20,7 +20,7 @@ from result_parts import points as points_of
 
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.client import Client
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment.compare import (
     ALONE,
     NO_PRIVACY,

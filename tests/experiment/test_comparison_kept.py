@@ -131,7 +131,7 @@ def test_the_code_is_all_of_the_package_but_its_pages(monkeypatch):
     code_digest.of_rooms()
     code_digest.of_rooms.cache_clear()
     names = {path.relative_to(Path(runs.__file__).parents[2]).as_posix() for path in seen}
-    assert {"running/loop.py", "privacy/stages/gaussian.py", "algorithms/fedsage.py", "__init__.py"} <= names
+    assert {"running/loop.py", "core/protection/gaussian.py", "algorithms/fedsage.py", "__init__.py"} <= names
     assert not any(name.startswith("report/") for name in names)
 
 

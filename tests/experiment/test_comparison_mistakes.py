@@ -16,7 +16,7 @@ import secure_fedgraph as sfg
 from secure_fedgraph.audits.grid import grid
 from secure_fedgraph.cli import comparing
 from secure_fedgraph.cli.main import main
-from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.experiment import code_digest
 from secure_fedgraph.experiment.compare import ALONE, NO_PRIVACY, points, runner
 from secure_fedgraph.experiment.compare.runs import REFUSED, run_point

@@ -10,7 +10,7 @@ import pytest
 from in_this_process import InThisProcess
 
 import secure_fedgraph as sfg
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment.compare import runner
 
 SMALL = sfg.Experiment(data="synthetic-citation", rounds=1, dataset={"nodes": 60, "features": 16})

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from secure_fedgraph.cli import main, running
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment.config import Experiment, load, read_values
 from secure_fedgraph.experiment.intent import RULES, check_intent, given_keys
 

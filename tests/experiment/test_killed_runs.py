@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from secure_fedgraph.privacy.spending.ledger import read_ledger
+from secure_fedgraph.core.spending.ledger import read_ledger
 
 SETTINGS = """run --algorithm fedsage+ --data synthetic-citation --policy masked --rounds 12 --seed 3
     --set dataset.nodes=120 --set dataset.features=16 --set training.hidden=[8,8] --set training.epochs=3

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment.planner import (
     FAINT,
     Candidate,

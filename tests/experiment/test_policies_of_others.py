@@ -17,18 +17,18 @@ from click.testing import CliRunner, Result
 from secure_fedgraph.algorithms.training.weighting import AveragingSettings
 from secure_fedgraph.cli import names
 from secure_fedgraph.cli.main import main
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.carriers.plain import Plain
+from secure_fedgraph.core.channel import Channel, Domain, Reveal
+from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.protection.binding import Protection
+from secure_fedgraph.core.protection.clip import Clip
+from secure_fedgraph.core.protection.contracts import BindContext, Scope, Sensitivity, Stage
+from secure_fedgraph.core.protection.gaussian import Gaussian
 from secure_fedgraph.experiment.config import Experiment, make_policy
-from secure_fedgraph.privacy.binding import Protection
-from secure_fedgraph.privacy.carriers.plain import Plain
-from secure_fedgraph.privacy.contracts import BindContext, Scope, Sensitivity, Stage
 from secure_fedgraph.privacy.policies import RECIPES, _checked, is_noised, takes_by_channel
 from secure_fedgraph.privacy.policies.recipe import Amount, amount_of
 from secure_fedgraph.privacy.policy import Policy
-from secure_fedgraph.privacy.stages.clip import Clip
-from secure_fedgraph.privacy.stages.gaussian import Gaussian
-from secure_fedgraph.protocol.channel import Channel, Domain, Reveal
-from secure_fedgraph.protocol.guarantee import Unit
 
 SMALL = ["--algorithm", "fedavg", "--data", "synthetic-citation", "--clients", "3", "--rounds", "1"]
 SMALL += ["--set", "dataset.nodes=90", "--set", "dataset.features=16", "--set", "training.hidden=[8,4]"]

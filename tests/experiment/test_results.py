@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 import secure_fedgraph as sfg
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.accounting import epsilon
+from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.spending.ledger import number
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import (
     begin,
@@ -21,8 +23,6 @@ from secure_fedgraph.experiment.results import (
     write_json,
 )
 from secure_fedgraph.graph.seeds import sub_seed
-from secure_fedgraph.privacy.accounting import epsilon
-from secure_fedgraph.privacy.spending.ledger import number
 
 SMALL: dict[str, Any] = {
     "data": "synthetic-citation",

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from secure_fedgraph.cli import main, running
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import begin, begun, execute, fresh_folder
 from secure_fedgraph.storage.party_store import read_json, write_json

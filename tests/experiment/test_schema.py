@@ -14,14 +14,14 @@ import pytest
 from click.testing import CliRunner
 
 from secure_fedgraph.cli.commands.schema import schema as command
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core import Reader, Relation, Unit
+from secure_fedgraph.core.accounting.epsilon import GaussianRelease
+from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.spending.ledger import Charge
 from secure_fedgraph.experiment import schema
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import read_json
 from secure_fedgraph.experiment.schema.settings import Settings
-from secure_fedgraph.privacy.accounting.epsilon import GaussianRelease
-from secure_fedgraph.privacy.spending.ledger import Charge
-from secure_fedgraph.protocol import Reader, Relation, Unit
 from secure_fedgraph.report.page import KINDS, write_report
 
 ROOT = Path(__file__).resolve().parents[2]

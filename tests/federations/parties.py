@@ -13,22 +13,23 @@ from ways import Ask, way
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.client import Client
-from secure_fedgraph.crypto import Identity
+from secure_fedgraph.core import Channel, Layout, Message, Reveal, Upload, wire
+from secure_fedgraph.core.carriers import key_agreement
+from secure_fedgraph.core.carriers.secagg.pairwise import Pairwise
+from secure_fedgraph.core.carriers.secagg.server import Masked
+from secure_fedgraph.core.crypto import Identity
+from secure_fedgraph.core.message import ANSWER
+from secure_fedgraph.core.protection.binding import Protection
+from secure_fedgraph.core.protection.bound import Bound
+from secure_fedgraph.core.protection.contracts import Scope
+from secure_fedgraph.core.protection.fixed_point import FixedPoint
+from secure_fedgraph.core.protection.party import Party
+from secure_fedgraph.core.spending.ledger import Ledger
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.privacy.binding import Protection
-from secure_fedgraph.privacy.bound import Bound
-from secure_fedgraph.privacy.carriers import key_agreement
-from secure_fedgraph.privacy.carriers.secagg.pairwise import Pairwise
-from secure_fedgraph.privacy.carriers.secagg.server import Masked
-from secure_fedgraph.privacy.contracts import Scope
-from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy
-from secure_fedgraph.privacy.spending.ledger import Ledger
-from secure_fedgraph.privacy.stages.fixed_point import FixedPoint
-from secure_fedgraph.protocol import Channel, Layout, Message, Reveal, Transcript, Upload, wire
+from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.protocol.courier import Courier
 from secure_fedgraph.protocol.dropouts import STEPS
-from secure_fedgraph.protocol.message import ANSWER
 from secure_fedgraph.protocol.transcript import SERVER, everything
 from secure_fedgraph.round import Round, set_up
 

@@ -7,7 +7,7 @@ import torch
 from pretended_gpu import CPU, GPU, OnGpu, pretended_gpu
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.placing import check_device, copied_to, placed
 from secure_fedgraph.graph.sample.packing import pack, select_graphs
 from secure_fedgraph.graph.sample.trees import NeighbourTable, own_tree

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data.synthetic import citation
 from secure_fedgraph.graph.sample.ego_graphs import ego_table, levels
 from secure_fedgraph.graph.sparse_matrix import SparseMatrix

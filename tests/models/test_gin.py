@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.sample.packing import pack, select_graphs, without_answers
 from secure_fedgraph.models.gin import CONVOLUTIONS, Gin
 from secure_fedgraph.models.parameters import load, parameters_of

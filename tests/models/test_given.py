@@ -15,7 +15,7 @@ from torch_geometric.nn import GAT, GCN, GATConv, GCNConv, global_add_pool
 
 import secure_fedgraph as sfg
 from secure_fedgraph.backends.failures import may_leave
-from secure_fedgraph.errors import BadInput, HostileMessage, WrongType
+from secure_fedgraph.core.errors import BadInput, HostileMessage, WrongType
 from secure_fedgraph.graph.data.synthetic import citation
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models import GraphSage, given

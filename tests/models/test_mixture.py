@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.models.neighgen.mixture import (
     COUNT,
     PrototypeMixture,

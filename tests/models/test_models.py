@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.models import GraphSage
 from secure_fedgraph.models.gnn import SageLayer
 from secure_fedgraph.models.parameters import (

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.graph.data.synthetic import citation
 from secure_fedgraph.graph.impairing import Impaired, impair
 from secure_fedgraph.graph.mending import mend

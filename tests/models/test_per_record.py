@@ -10,7 +10,7 @@ from torch import nn
 from torch_geometric.data import Data
 from torch_geometric.nn import GATConv, SAGEConv, global_add_pool
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.sample.packing import pack, select_graphs
 from secure_fedgraph.models.gin import Gin
 from secure_fedgraph.models.given import seeded

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.sample.layers import Links, links_between
 from secure_fedgraph.graph.sample.trees import NeighbourTable
 from secure_fedgraph.graph.sparse_matrix import SparseMatrix

@@ -12,7 +12,7 @@ import torch
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.fedridge.algorithm import FedRidge
 from secure_fedgraph.attacks.active.constant_answers import playing
-from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.experiment.results import execute
 from secure_fedgraph.graph.schema import Schema

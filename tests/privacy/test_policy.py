@@ -9,7 +9,12 @@ import pytest
 from parties import NAMES
 
 from secure_fedgraph.algorithms import FedAvg, FedSagePlus
-from secure_fedgraph.errors import BadInput, Incompatible, Refused, Unbound
+from secure_fedgraph.core import Channel, Domain, Reveal, Unit
+from secure_fedgraph.core.carriers.plain import Plain
+from secure_fedgraph.core.carriers.secagg.server import Masked
+from secure_fedgraph.core.errors import BadInput, Incompatible, Refused, Unbound
+from secure_fedgraph.core.protection.binding import Protection
+from secure_fedgraph.core.protection.gaussian import Gaussian
 from secure_fedgraph.forms import fit
 from secure_fedgraph.policies import (
     central_dp,
@@ -20,13 +25,8 @@ from secure_fedgraph.policies import (
     plaintext,
     strictest,
 )
-from secure_fedgraph.privacy.binding import Protection
-from secure_fedgraph.privacy.carriers.plain import Plain
-from secure_fedgraph.privacy.carriers.secagg.server import Masked
 from secure_fedgraph.privacy.policies import RECIPES, policy_with_noise
 from secure_fedgraph.privacy.policy import PlaintextWarning, Policy
-from secure_fedgraph.privacy.stages.gaussian import Gaussian
-from secure_fedgraph.protocol import Channel, Domain, Reveal, Unit
 
 SUM = Channel("update", Reveal.SUM)
 EACH = Channel("egos", Reveal.EACH, Unit.NODE)

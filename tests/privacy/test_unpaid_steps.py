@@ -13,14 +13,14 @@ from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
 from secure_fedgraph.client import Client
-from secure_fedgraph.crypto import Identity
-from secure_fedgraph.errors import BadInput, BudgetExhausted
+from secure_fedgraph.core import Message, wire
+from secure_fedgraph.core.crypto import Identity
+from secure_fedgraph.core.errors import BadInput, BudgetExhausted
+from secure_fedgraph.core.message import ANSWER
+from secure_fedgraph.core.protection.party import Party
+from secure_fedgraph.core.spending.budget import Budget
+from secure_fedgraph.core.spending.ledger import Charge, Ledger, events_for
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
-from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.privacy.spending.budget import Budget
-from secure_fedgraph.privacy.spending.ledger import Charge, Ledger, events_for
-from secure_fedgraph.protocol import Message, wire
-from secure_fedgraph.protocol.message import ANSWER
 from secure_fedgraph.storage.party_store import PartyStore
 
 NODE = Budget(3.0, 1e-5, "node")

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secure_fedgraph.crypto import SEAL_BYTES, AgreementKey, derive, key_stream, seal, unseal
-from secure_fedgraph.errors import HostileMessage
-from secure_fedgraph.privacy.carriers.homomorphic.scheme import Adder, RingParameters, SecretKey
+from secure_fedgraph.core.carriers.homomorphic.scheme import Adder, RingParameters, SecretKey
+from secure_fedgraph.core.crypto import SEAL_BYTES, AgreementKey, derive, key_stream, seal, unseal
+from secure_fedgraph.core.errors import HostileMessage
 
 keys = st.binary(min_size=32, max_size=32)
 quick = settings(deadline=None)

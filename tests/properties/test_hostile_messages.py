@@ -13,8 +13,8 @@ from hostile import BODIES, EXCHANGES, PARSERS, TRIALS, Passed, measured, parse,
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secure_fedgraph.privacy import contracts
-from secure_fedgraph.privacy.carriers.secagg import server
+from secure_fedgraph.core.carriers.secagg import server
+from secure_fedgraph.core.protection import contracts
 
 ROOT = Path(__file__).resolve().parents[2]
 RANDOM = st.randoms(use_true_random=False)

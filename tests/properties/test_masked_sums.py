@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from parties import introduced, masked_sum
 
-from secure_fedgraph.errors import HostileMessage, Refused
-from secure_fedgraph.privacy.carriers.secagg import neighbours
-from secure_fedgraph.privacy.carriers.secagg.server import Masked, SumSession
-from secure_fedgraph.privacy.contracts import BindContext
-from secure_fedgraph.protocol import Channel, Reveal
+from secure_fedgraph.core import Channel, Reveal
+from secure_fedgraph.core.carriers.secagg import neighbours
+from secure_fedgraph.core.carriers.secagg.server import Masked, SumSession
+from secure_fedgraph.core.errors import HostileMessage, Refused
+from secure_fedgraph.core.message import ANSWER
+from secure_fedgraph.core.protection.contracts import BindContext
 from secure_fedgraph.protocol.dropouts import STEPS
-from secure_fedgraph.protocol.message import ANSWER
 
 NAMES = tuple(f"c{i}" for i in range(9))
 PARTIES = introduced(NAMES)

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from parties import NAMES, Toy, introduced, scope, session
 
-from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.core import Channel, Layout, Message, Reveal, wire
+from secure_fedgraph.core.carriers.secagg.pairwise import Pairwise
+from secure_fedgraph.core.errors import HostileMessage
+from secure_fedgraph.core.protection.clip import Clip
+from secure_fedgraph.core.protection.contracts import BindContext, Sensitivity
+from secure_fedgraph.core.protection.fixed_point import FixedPoint
+from secure_fedgraph.core.protection.gaussian import Gaussian
 from secure_fedgraph.policies import local_dp, masked
-from secure_fedgraph.privacy.carriers.secagg.pairwise import Pairwise
-from secure_fedgraph.privacy.contracts import BindContext, Sensitivity
-from secure_fedgraph.privacy.stages.clip import Clip
-from secure_fedgraph.privacy.stages.fixed_point import FixedPoint
-from secure_fedgraph.privacy.stages.gaussian import Gaussian
-from secure_fedgraph.protocol import Channel, Layout, Message, Reveal, wire
 
 NAME = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
 ARRAYS = hnp.arrays(

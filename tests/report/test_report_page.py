@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.report.page import write_report
 
 HOSTILE = "<script>alert('x')</script>"

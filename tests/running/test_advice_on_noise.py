@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from secure_fedgraph.errors import BadInput, BudgetExhausted
+from secure_fedgraph.core.errors import BadInput, BudgetExhausted
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.experiment.results import execute
 from secure_fedgraph.running.run import Run

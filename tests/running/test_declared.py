@@ -10,7 +10,7 @@ import pytest
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.plugins import algorithm_named
-from secure_fedgraph.errors import WrongType
+from secure_fedgraph.core.errors import WrongType
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.running.declared import check_declared, check_made
 

@@ -22,7 +22,7 @@ import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.backends.enlistment import algorithm_of, algorithm_text
 from secure_fedgraph.client import Client
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.models import given
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.running.options import RunOptions

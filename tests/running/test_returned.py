@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import secure_fedgraph as sfg
-from secure_fedgraph.errors import BadInput, WrongType
+from secure_fedgraph.core.errors import BadInput, WrongType
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import run_result
 

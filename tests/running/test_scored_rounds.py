@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import secure_fedgraph as sfg
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.evaluation import Evaluator
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import execute, lead, make_federation, mean_result, run_result

@@ -13,8 +13,8 @@ import pytest
 import secure_fedgraph as sfg
 from secure_fedgraph.audits.conformance.ledger import ledger as findings_of_charges
 from secure_fedgraph.audits.record import Record
-from secure_fedgraph.errors import BadInput
-from secure_fedgraph.privacy.spending.ledger import read_ledger
+from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.spending.ledger import read_ledger
 from secure_fedgraph.protocol.courier import Courier
 from secure_fedgraph.protocol.transcript import Transcript, everything
 

@@ -9,8 +9,8 @@ from threading import Thread
 
 import pytest
 
-from secure_fedgraph import files
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core import files
+from secure_fedgraph.core.errors import BadInput
 
 
 def test_content_is_added_and_the_file_is_closed_to_others(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.storage.party_store import PartyStore
 
 LABEL = "00001-abcdef12"

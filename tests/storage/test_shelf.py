@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.storage.party_store import PartyStore
 
 FIRST, SECOND, THIRD = "00001-0123abcd", "00002-0123abcd", "00003-0123abcd"

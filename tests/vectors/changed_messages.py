@@ -16,14 +16,14 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from fixed_draws import fixed
 from vector_runs import FIVE, Vectors
 
-from secure_fedgraph.crypto import AgreementKey, Identity, seal
-from secure_fedgraph.privacy.carriers import key_agreement, sealed
-from secure_fedgraph.privacy.carriers.secagg import advertisements
-from secure_fedgraph.privacy.contracts import Scope
-from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.protocol import Message, history, wire
-from secure_fedgraph.protocol.history import Exchange
-from secure_fedgraph.protocol.parcel import OFFER
+from secure_fedgraph.core import Message, history, wire
+from secure_fedgraph.core.carriers import key_agreement, sealed
+from secure_fedgraph.core.carriers.secagg import advertisements
+from secure_fedgraph.core.crypto import AgreementKey, Identity, seal
+from secure_fedgraph.core.history import Exchange
+from secure_fedgraph.core.parcel import OFFER
+from secure_fedgraph.core.protection.contracts import Scope
+from secure_fedgraph.core.protection.party import Party
 
 LATER = 1000
 """An exchange number above all of a record."""

@@ -19,14 +19,13 @@ from fixed_draws import fixed
 from vector_files import HERE, MADE, stored, written
 from vector_runs import PARCELS, SUMS, THREE, Run
 
-from secure_fedgraph import crypto
-from secure_fedgraph.errors import HostileMessage, SecureFedGraphError
-from secure_fedgraph.privacy.carriers import key_agreement
-from secure_fedgraph.privacy.carriers.secagg import shamir
-from secure_fedgraph.privacy.contracts import Scope
-from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.protocol import Layout, Message, history, wire
-from secure_fedgraph.protocol.history import History
+from secure_fedgraph.core import Layout, Message, crypto, history, wire
+from secure_fedgraph.core.carriers import key_agreement
+from secure_fedgraph.core.carriers.secagg import shamir
+from secure_fedgraph.core.errors import HostileMessage, SecureFedGraphError
+from secure_fedgraph.core.history import History
+from secure_fedgraph.core.protection.contracts import Scope
+from secure_fedgraph.core.protection.party import Party
 
 ROOT = HERE.parent.parent
 RUNS = {"masked_sum": SUMS, "parcels": PARCELS}

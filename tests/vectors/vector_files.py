@@ -18,14 +18,13 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from fixed_draws import fixed, stream, traced
 from vector_runs import PARCELS, SUMS, THREE, Vectors
 
-from secure_fedgraph import crypto
-from secure_fedgraph.privacy.carriers import key_agreement as agreement
-from secure_fedgraph.privacy.carriers.secagg import neighbours, ring_words, shamir
-from secure_fedgraph.privacy.contracts import BindContext, Scope, Sensitivity
-from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.privacy.stages.fixed_point import FixedPoint
-from secure_fedgraph.protocol import Channel, Layout, Message, Reveal, history, wire
-from secure_fedgraph.protocol.history import Exchange, History
+from secure_fedgraph.core import Channel, Layout, Message, Reveal, crypto, history, wire
+from secure_fedgraph.core.carriers import key_agreement as agreement
+from secure_fedgraph.core.carriers.secagg import neighbours, ring_words, shamir
+from secure_fedgraph.core.history import Exchange, History
+from secure_fedgraph.core.protection.contracts import BindContext, Scope, Sensitivity
+from secure_fedgraph.core.protection.fixed_point import FixedPoint
+from secure_fedgraph.core.protection.party import Party
 
 HERE = Path(__file__).resolve().parent
 TYPES = {

@@ -20,13 +20,13 @@ import parties
 import torch
 from fixed_draws import SERVER, Draws, Steps, fixed, traced
 
-from secure_fedgraph import crypto
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.client import Client
+from secure_fedgraph.core import Channel, Message, Reveal, Upload, crypto
+from secure_fedgraph.core.carriers.secagg.server import Masked
+from secure_fedgraph.core.protection.party import Party
 from secure_fedgraph.policies import masked
-from secure_fedgraph.privacy.carriers.secagg.server import Masked
-from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.protocol import Channel, DirectCalls, Message, Reveal, Upload
+from secure_fedgraph.protocol import DirectCalls
 from secure_fedgraph.protocol.courier import Courier
 from secure_fedgraph.protocol.dropouts import Dropouts
 

@@ -15,11 +15,12 @@ from torch_geometric.data import Data
 from secure_fedgraph.algorithm import Algorithm, State
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.rerun import train_again
+from secure_fedgraph.core import wire
 from secure_fedgraph.federation import Federation
 from secure_fedgraph.graph.kinds import GraphDataset
 from secure_fedgraph.graph.sample.links import edge_values
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.protocol import Transcript, wire
+from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.protocol.transcript import REFEREE, Keep, nothing
 from secure_fedgraph.running.run import Run
 

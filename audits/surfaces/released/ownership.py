@@ -22,8 +22,8 @@ from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.judgement import Judge, Judgement, Maker
 from secure_fedgraph.audits.scoring import Score, ScoreKind
 from secure_fedgraph.audits.surfaces.released.models import Answering, logs, published
+from secure_fedgraph.core.upload import moments_of
 from secure_fedgraph.graph.kinds import GraphDataset
-from secure_fedgraph.protocol.upload import moments_of
 
 RIDGE = 1e-3
 """Added to a sum of ``z z^T`` of rows of length 1."""

@@ -29,13 +29,13 @@ from secure_fedgraph.algorithms.training.graph_classifier import (
 )
 from secure_fedgraph.algorithms.training.link_predictor import RatingTask
 from secure_fedgraph.algorithms.training.optimizers import bound_gradients
-from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.core import Channel, Reveal, Unit, Upload
+from secure_fedgraph.core.errors import BadInput, HostileMessage
+from secure_fedgraph.core.given import NOTHING, Expected, like
 from secure_fedgraph.graph.partition.result import EVERYBODY
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.finite import all_finite, finite, note_divergence
 from secure_fedgraph.models.parameters import difference, load, parameters_of
-from secure_fedgraph.protocol import Channel, Reveal, Unit, Upload
-from secure_fedgraph.protocol.given import NOTHING, Expected, like
 from secure_fedgraph.seams import ClientContext, RoundApi
 
 MODEL = "model."

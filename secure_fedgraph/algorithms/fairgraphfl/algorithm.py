@@ -41,11 +41,11 @@ from secure_fedgraph.algorithms.fairgraphfl.state import (
     shared_part,
 )
 from secure_fedgraph.algorithms.training.gin_classifier import GinClassifier, seed_of
+from secure_fedgraph.core import Channel, ContributionRows, Unit, Upload
+from secure_fedgraph.core.given import Expected
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.gin import Gin
 from secure_fedgraph.models.parameters import load
-from secure_fedgraph.protocol import Channel, ContributionRows, Unit, Upload
-from secure_fedgraph.protocol.given import Expected
 from secure_fedgraph.seams import ClientContext, RoundApi
 
 OF_REWARDS = ("beta_fair", "tanh_arg", "budget")

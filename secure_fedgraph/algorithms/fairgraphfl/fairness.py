@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from secure_fedgraph.algorithms.fairgraphfl.shapley import exact, exact_of_all
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 
 SMALL = 1e-6
 """A sum of values at or below this is no scale to normalise by."""

@@ -18,7 +18,7 @@ from secure_fedgraph.algorithms.fairgraphfl.state import (
     VALUES,
     names_to_tensor,
 )
-from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.seams import RoundApi
 
 

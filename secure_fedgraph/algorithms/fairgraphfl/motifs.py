@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from secure_fedgraph.algorithms.fairgraphfl.settings import FairGraphFLSettings
-from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.core.errors import BadInput, HostileMessage
+from secure_fedgraph.core.given import Expected, Integers, Numbers, Whole
 from secure_fedgraph.graph import motifs
 from secure_fedgraph.graph.motifs import Motifs
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.protocol.given import Expected, Integers, Numbers, Whole
 from secure_fedgraph.seams import ClientContext
 
 COUNTED = "counted"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 
 MOST = 16
 """Players for which all coalitions are looked at: 65,536 of them."""

@@ -11,12 +11,12 @@ from torch import Tensor
 from secure_fedgraph.algorithms.fairgraphfl import fairness
 from secure_fedgraph.algorithms.fairgraphfl.channels import FINGERPRINTS, SHARE, STRUCTURE
 from secure_fedgraph.algorithms.fairgraphfl.settings import FairGraphFLSettings
-from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.core import Channel, ContributionRows
+from secure_fedgraph.core.errors import HostileMessage
+from secure_fedgraph.core.given import Expected, Numbers
 from secure_fedgraph.graph.colours import Colours
 from secure_fedgraph.graph.sample.packing import select_graphs
 from secure_fedgraph.graph.triangles import Pieces, pieces_with_triangles
-from secure_fedgraph.protocol import Channel, ContributionRows
-from secure_fedgraph.protocol.given import Expected, Numbers
 from secure_fedgraph.seams import ClientContext, RoundApi
 
 PRINTS, TRIANGLES = "prints", "triangles"

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from secure_fedgraph.algorithm import State
-from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.models.gin import CONVOLUTIONS
 
 OWN = "fair."

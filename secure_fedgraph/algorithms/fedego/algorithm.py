@@ -23,6 +23,8 @@ from secure_fedgraph.algorithms.fedego.state import (
     upper_layers_of,
 )
 from secure_fedgraph.algorithms.training.node_classifier import NodeClassifier
+from secure_fedgraph.core import Channel, Reveal, Unit, Upload
+from secure_fedgraph.core.given import NOTHING, Entries, Expected, Numbers, Whole, like
 from secure_fedgraph.graph.sample.ego_graphs import level_sizes
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.graph.seeds import sub_seed
@@ -30,8 +32,6 @@ from secure_fedgraph.models.ego.free import EgoFree
 from secure_fedgraph.models.ego.mash import LEAST, drop_sparse_cells
 from secure_fedgraph.models.ego.model import EgoSage
 from secure_fedgraph.models.parameters import difference, load, parameters_of, total
-from secure_fedgraph.protocol import Channel, Reveal, Unit, Upload
-from secure_fedgraph.protocol.given import NOTHING, Entries, Expected, Numbers, Whole, like
 from secure_fedgraph.seams import ClientContext, RoundApi
 
 

@@ -10,7 +10,7 @@ from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms.fedego.settings import FedEgoSettings
 from secure_fedgraph.algorithms.fedego.state import EgoModel, Mashes
 from secure_fedgraph.algorithms.training.local_training import fit
-from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.graph.sample.ego_graphs import drop_repeats, ego_table, levels
 from secure_fedgraph.models.ego.mash import class_shares, coefficient, mash, one_hot
 from secure_fedgraph.models.ego.model import REDUCTION

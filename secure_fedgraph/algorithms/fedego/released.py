@@ -12,8 +12,8 @@ from secure_fedgraph.algorithms.fedego.clients import ego_graphs, mashes_of
 from secure_fedgraph.algorithms.fedego.kept_mashes import KeptMashes
 from secure_fedgraph.algorithms.fedego.settings import FedEgoReleasedSettings
 from secure_fedgraph.algorithms.fedego.state import EgoModel
+from secure_fedgraph.core import Upload
 from secure_fedgraph.graph.sample.ego_graphs import level_sizes
-from secure_fedgraph.protocol import Upload
 from secure_fedgraph.seams import ClientContext
 
 ORDER = "mash batches"

@@ -21,7 +21,7 @@ from secure_fedgraph.algorithms.fedego.state import (
     upper_layers_of,
 )
 from secure_fedgraph.algorithms.training.optimizers import moments, optimizer_of, restore
-from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.models.ego.mash import mean_shares
 from secure_fedgraph.models.ego.model import REDUCTION
 from secure_fedgraph.models.parameters import load, parameters_of

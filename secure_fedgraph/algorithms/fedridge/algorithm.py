@@ -14,20 +14,14 @@ from torch_geometric.data import Data
 from secure_fedgraph.algorithm import Form, State
 from secure_fedgraph.algorithms.fedridge.settings import RidgeSettings
 from secure_fedgraph.algorithms.training.records import OfRecords
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core import Channel, ContributionMoments, Reveal, Unit, UnitContributionMoments
+from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.given import NOTHING, Expected
+from secure_fedgraph.core.upload import OFF, ON, moments_of
 from secure_fedgraph.graph.own import pairs
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models import feature_maps, ridge
 from secure_fedgraph.models.targets import ridge_targets
-from secure_fedgraph.protocol import (
-    Channel,
-    ContributionMoments,
-    Reveal,
-    Unit,
-    UnitContributionMoments,
-)
-from secure_fedgraph.protocol.given import NOTHING, Expected
-from secure_fedgraph.protocol.upload import OFF, ON, moments_of
 from secure_fedgraph.seams import ClientContext, RoundApi, Total
 
 WEIGHTS, CLASSES, OWNERS, NOISE = "weights", "classes", "owners", "noise"

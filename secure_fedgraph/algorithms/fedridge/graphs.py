@@ -10,10 +10,10 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms.fedridge.algorithm import FedRidge
+from secure_fedgraph.core import Unit
 from secure_fedgraph.graph import descriptors
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models import ridge
-from secure_fedgraph.protocol import Unit
 
 
 class GraphFedRidge(FedRidge):

@@ -17,7 +17,17 @@ from secure_fedgraph.algorithms.fedsageplus.settings import PROTOTYPES, Generato
 from secure_fedgraph.algorithms.fedsgd.graph_sage import FedSageSteps
 from secure_fedgraph.algorithms.training.optimizers import bound_gradients, moments, restore
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
-from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.core import (
+    Channel,
+    ContributionMoments,
+    ContributionRows,
+    Reveal,
+    Unit,
+    UnitContribution,
+    Upload,
+)
+from secure_fedgraph.core.errors import BadInput, HostileMessage
+from secure_fedgraph.core.given import NOTHING, Entry, Expected, Numbers, like
 from secure_fedgraph.graph.sample.trees import NeighbourTable
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models.finite import Adam, finite, note_divergence, take_step
@@ -27,16 +37,6 @@ from secure_fedgraph.models.neighgen.mixture import PrototypeMixture
 from secure_fedgraph.models.neighgen.model import NeighGen
 from secure_fedgraph.models.neighgen.training import joint_loss, train_locally
 from secure_fedgraph.models.parameters import difference, glorot, load, parameters_of, tensors_of, total
-from secure_fedgraph.protocol import (
-    Channel,
-    ContributionMoments,
-    ContributionRows,
-    Reveal,
-    Unit,
-    UnitContribution,
-    Upload,
-)
-from secure_fedgraph.protocol.given import NOTHING, Entry, Expected, Numbers, like
 from secure_fedgraph.seams import ClientContext, RoundApi, Total
 
 MOST = 2**28

@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.algorithms.fedsageplus.settings import GeneratorSettings
 from secure_fedgraph.algorithms.training.private_training import MADE
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.impairing import Impaired, check_share, impair
 from secure_fedgraph.graph.mending import mend
 from secure_fedgraph.graph.schema import Schema

@@ -26,11 +26,11 @@ from secure_fedgraph.algorithms.fairgraphfl.state import (
 )
 from secure_fedgraph.algorithms.gcfl import clusters
 from secure_fedgraph.algorithms.training.gin_classifier import GinClassifier, GinSettings, seed_of
-from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.core import Channel, Reveal, Upload
+from secure_fedgraph.core.errors import HostileMessage
+from secure_fedgraph.core.given import NOTHING, Expected, Numbers, Whole
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.finite import all_finite
-from secure_fedgraph.protocol import Channel, Reveal, Upload
-from secure_fedgraph.protocol.given import NOTHING, Expected, Numbers, Whole
 from secure_fedgraph.seams import ClientContext, RoundApi
 
 CLUSTERS, NORMS, LAST_SPLIT = "fair.clusters", "fair.norms", "fair.last_split"

@@ -14,9 +14,9 @@ from secure_fedgraph.algorithms.glasu.at_home import GlasuAtHome
 from secure_fedgraph.algorithms.glasu.channels import BACKWARD, HIDDEN, LINKS, SAMPLE, STEP
 from secure_fedgraph.algorithms.glasu.iteration import Iteration
 from secure_fedgraph.algorithms.glasu.server import VerticalServer
+from secure_fedgraph.core import Upload
+from secure_fedgraph.core.given import Expected
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.protocol import Upload
-from secure_fedgraph.protocol.given import Expected
 from secure_fedgraph.seams import ClientContext, RoundApi
 
 

@@ -17,12 +17,13 @@ from secure_fedgraph.algorithms.glasu.channels import EXAMINE, HIDDEN
 from secure_fedgraph.algorithms.glasu.checks import rows
 from secure_fedgraph.algorithms.glasu.expected_fields import PARTIES
 from secure_fedgraph.algorithms.glasu.server import VerticalServer
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core import Channel, Reveal, Unit, Upload
+from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.given import Entries, Expected, Numbers, Whole
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models import personal, ridge
 from secure_fedgraph.models.vertical import linear
-from secure_fedgraph.protocol import Channel, Reveal, Transcript, Unit, Upload
-from secure_fedgraph.protocol.given import Entries, Expected, Numbers, Whole
+from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.seams import ClientContext, RoundApi
 
 SENT = "sent"

@@ -13,10 +13,10 @@ from secure_fedgraph.algorithms.glasu import checks
 from secure_fedgraph.algorithms.glasu.expected_fields import MEAN, MOST_SEED
 from secure_fedgraph.algorithms.glasu.forward_pass import Pass
 from secure_fedgraph.algorithms.glasu.settings import GlasuSettings
-from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.core.errors import BadInput, HostileMessage
+from secure_fedgraph.core.given import Entries
 from secure_fedgraph.graph.sample.trees import NeighbourTable
 from secure_fedgraph.models.vertical.tower import Tower, segments_of
-from secure_fedgraph.protocol.given import Entries
 from secure_fedgraph.seams import ClientContext
 
 LIVE = "live"

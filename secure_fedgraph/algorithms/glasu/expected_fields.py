@@ -5,7 +5,7 @@ from __future__ import annotations
 from secure_fedgraph.algorithms.glasu.channels import BACKWARD, EXAMINE, HIDDEN, LINKS, SAMPLE, STEP
 from secure_fedgraph.algorithms.glasu.checks import MOST_NODES
 from secure_fedgraph.algorithms.glasu.settings import GlasuSettings
-from secure_fedgraph.protocol.given import Entries, Expected, Integers, Numbers, Texts, Whole
+from secure_fedgraph.core.given import Entries, Expected, Integers, Numbers, Texts, Whole
 
 MOST_SEED = 2**32
 PARTIES = Texts(most=65_535, longest=255)

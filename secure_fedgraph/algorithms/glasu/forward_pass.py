@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithms.glasu.settings import GlasuSettings
-from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.graph.partition.vertical import UNKNOWN
 from secure_fedgraph.graph.sample.layers import InducedLinks, Links, draw_batch, grow, public_set
 from secure_fedgraph.graph.sample.trees import NeighbourTable

@@ -11,12 +11,12 @@ from secure_fedgraph.algorithms.glasu import checks
 from secure_fedgraph.algorithms.glasu.channels import EXAMINE
 from secure_fedgraph.algorithms.glasu.client import VerticalClient
 from secure_fedgraph.algorithms.glasu.iteration import Value
-from secure_fedgraph.errors import BadInput, Refused
+from secure_fedgraph.core import Upload
+from secure_fedgraph.core.errors import BadInput, Refused
 from secure_fedgraph.graph.sample.layers import links_between
 from secure_fedgraph.graph.sample.trees import NeighbourTable
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.vertical.tower import Noise, Tower
-from secure_fedgraph.protocol import Upload
 from secure_fedgraph.seams import ClientContext, RoundApi
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import torch
 
-from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.models.finite import all_finite
 from secure_fedgraph.models.parameters import Parameters
 

@@ -14,14 +14,14 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm, Settings, State
 from secure_fedgraph.algorithms.training.optimizers import bound_gradients, moments, optimizer_of, restore
-from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.core import Channel, Reveal, Upload
+from secure_fedgraph.core.errors import HostileMessage
+from secure_fedgraph.core.given import NOTHING, Expected, Whole, like
 from secure_fedgraph.graph.sample.packing import select_graphs
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.finite import note_divergence, take_step
 from secure_fedgraph.models.gin import Gin
 from secure_fedgraph.models.parameters import difference, load, parameters_of, total
-from secure_fedgraph.protocol import Channel, Reveal, Upload
-from secure_fedgraph.protocol.given import NOTHING, Expected, Whole, like
 from secure_fedgraph.seams import ClientContext, RoundApi
 
 Distance = Callable[[Tensor, Tensor], Tensor]

@@ -13,7 +13,7 @@ from secure_fedgraph.algorithms.training.noisy_labels import cross_entropy
 from secure_fedgraph.algorithms.training.optimizers import bound_gradients, moments, optimizer_of, restore
 from secure_fedgraph.algorithms.training.private_training import Penalty, fit_privately
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
-from secure_fedgraph.errors import BadInput, WrongType
+from secure_fedgraph.core.errors import BadInput, WrongType
 from secure_fedgraph.graph.own.pairs import ENDS, MESSAGES, OWN, PAIRS, chosen
 from secure_fedgraph.graph.placing import CPU, placed
 from secure_fedgraph.graph.sample.packing import select_graphs

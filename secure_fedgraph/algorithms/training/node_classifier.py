@@ -16,7 +16,9 @@ from secure_fedgraph.algorithm import Algorithm, State
 from secure_fedgraph.algorithms.training.graph_classifier import graph_network
 from secure_fedgraph.algorithms.training.private_training import check_crowd, check_no_dropout, touched
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.channel import Channel, Recipient
+from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.given import Entry, Expected
 from secure_fedgraph.graph.kinds import GraphSetDataset
 from secure_fedgraph.graph.placing import placed
 from secure_fedgraph.graph.schema import OF_LINKS, Schema
@@ -27,8 +29,6 @@ from secure_fedgraph.models.links.pair_net import PairNet
 from secure_fedgraph.models.made_up_trees import check_depth, check_scores_of_trees, check_trees
 from secure_fedgraph.models.parameters import glorot, load, on_device
 from secure_fedgraph.models.per_record import check_model
-from secure_fedgraph.protocol.channel import Channel, Recipient
-from secure_fedgraph.protocol.given import Entry, Expected
 from secure_fedgraph.seams import ClientContext
 
 

@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.algorithms.training.optimizers import moments, optimizer_of, restore
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.sample.occurrences import capped_neighbours, largest_crowd, occurrences, trees
 from secure_fedgraph.graph.sample.packing import select_graphs
 from secure_fedgraph.graph.sample.trees import own_tree

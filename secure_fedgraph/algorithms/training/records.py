@@ -10,8 +10,8 @@ import torch
 
 from secure_fedgraph.algorithm.base import Algorithm
 from secure_fedgraph.algorithm.settings import Form
+from secure_fedgraph.core import Unit
 from secure_fedgraph.graph.schema import OF_LINKS, Schema
-from secure_fedgraph.protocol import Unit
 
 MOST = 8
 """Results that are kept beside the one that is made."""

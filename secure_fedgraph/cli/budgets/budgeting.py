@@ -9,19 +9,19 @@ from dataclasses import dataclass
 
 import click
 
-from secure_fedgraph.errors import BadInput
-from secure_fedgraph.privacy.accounting.comparison import (
-    ACCOUNTANTS,
-    budget_figures,
-    check_accountant,
-    node_budget,
-)
-from secure_fedgraph.privacy.accounting.epsilon import (
+from secure_fedgraph.core.accounting.epsilon import (
     Event,
     OccurringGaussian,
     SampledGaussian,
     check_delta,
     noise_for,
+)
+from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.privacy.accountants import (
+    ACCOUNTANTS,
+    budget_figures,
+    check_accountant,
+    node_budget,
 )
 
 _SEVERAL = ("node", "edge")

@@ -13,11 +13,11 @@ from rich.table import Table
 
 from secure_fedgraph.cli.options import AUTO, protection_in
 from secure_fedgraph.cli.screen import PlainConsole, plain_warnings, said_later, to_a_pipe, visible
+from secure_fedgraph.core.guarantee import Reader
 from secure_fedgraph.experiment.config import TRUSTED, Experiment, read_values
 from secure_fedgraph.experiment.planner import Candidate, Choice, asked_experiment, choose
 from secure_fedgraph.experiment.results import make_federation
 from secure_fedgraph.experiment.schema.run import NO_LEARNING
-from secure_fedgraph.protocol.guarantee import Reader
 
 AS_CONFIGURED = "as configured"
 DIGITS = 4

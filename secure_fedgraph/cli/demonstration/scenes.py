@@ -9,10 +9,10 @@ import numpy as np
 
 from secure_fedgraph.attacks import ATTACKS, Blind, Guess, Knowledge, PlantedUnits
 from secure_fedgraph.audits import truth
+from secure_fedgraph.core.message import ANSWER
 from secure_fedgraph.experiment.config import Experiment, load
 from secure_fedgraph.experiment.results import execute
 from secure_fedgraph.federation import Federation
-from secure_fedgraph.protocol.message import ANSWER
 from secure_fedgraph.protocol.transcript import SERVER, everything
 from secure_fedgraph.running.run import Run
 

@@ -12,7 +12,7 @@ import click
 from secure_fedgraph.cli.doctor import data, machine, packages
 from secure_fedgraph.cli.doctor.finding import Finding, Verdict, summary
 from secure_fedgraph.cli.screen import to_a_pipe, visible
-from secure_fedgraph.errors import SecureFedGraphError
+from secure_fedgraph.core.errors import SecureFedGraphError
 
 WIDEST = 110
 COLOURS = {Verdict.OK: "green", Verdict.NOTE: "yellow", Verdict.PROBLEM: "red"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from secure_fedgraph.core.text import printable
 from secure_fedgraph.experiment.schema import AuditResult, RunResult
 from secure_fedgraph.graph.tables.schema import TableSchema, schema_text
-from secure_fedgraph.protocol.text import printable
 
 LONGEST = 500
 """Characters of a value that a card shows."""

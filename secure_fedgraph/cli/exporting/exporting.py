@@ -9,14 +9,14 @@ from pathlib import Path
 import click
 from torch import nn
 
-from secure_fedgraph import files
 from secure_fedgraph.algorithms.plugins import check_own_name
 from secure_fedgraph.audits.conformance.printed import check_printed
 from secure_fedgraph.cli.exporting.card import card
 from secure_fedgraph.cli.exporting.model import as_state_dict, as_torchscript, rebuilt
 from secure_fedgraph.cli.exporting.onnx_file import as_onnx
 from secure_fedgraph.cli.screen import visible, warn
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core import files
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment import released
 from secure_fedgraph.experiment.released import Released
 from secure_fedgraph.experiment.results import read_json

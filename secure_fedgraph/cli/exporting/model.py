@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms.plugins import algorithm_named
-from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.experiment.released import Released
 from secure_fedgraph.graph.kinds import GraphDataset
 from secure_fedgraph.graph.schema import Schema

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from secure_fedgraph.cli.exporting.model import CLOSE, check_reads_nodes, graphs_of_other_sizes
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment.released import Released
 from secure_fedgraph.graph.tables.schema import schema_text
 

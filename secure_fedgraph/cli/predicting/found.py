@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from secure_fedgraph import files
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms.plugins import check_own_name
 from secure_fedgraph.cli.exporting.model import fitting
+from secure_fedgraph.core import files
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.deployment.silo_folder import MODEL, RUNS, SiloFolder
 from secure_fedgraph.deployment.terms import terms_in
-from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment import released
 from secure_fedgraph.experiment.released import Released
 from secure_fedgraph.experiment.results import read_json

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from secure_fedgraph import files
 from secure_fedgraph.cli.predicting.found import Found, found
 from secure_fedgraph.cli.screen import visible, warn
-from secure_fedgraph.errors import BadInput, SecureFedGraphError
+from secure_fedgraph.core import files
+from secure_fedgraph.core.errors import BadInput, SecureFedGraphError
 from secure_fedgraph.graph.schema import Task
 from secure_fedgraph.graph.silos.given import OwnData
 from secure_fedgraph.graph.silos.reading import data_at

@@ -11,11 +11,11 @@ import hmac
 
 import numpy as np
 
-from secure_fedgraph.crypto import Secret, derive
+from secure_fedgraph.core import wire
+from secure_fedgraph.core.crypto import Secret, derive
+from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.deployment.alignment.letter import POINT_BYTES
 from secure_fedgraph.deployment.alignment.points import Blinding
-from secure_fedgraph.errors import HostileMessage
-from secure_fedgraph.protocol import wire
 
 TAG_BYTES = 32
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from secure_fedgraph.crypto import Identity, verify
+from secure_fedgraph.core.crypto import Identity, verify
+from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.deployment.alignment.equality import TAG_BYTES, Equality
 from secure_fedgraph.deployment.alignment.letter import (
     ANSWER,
@@ -27,7 +28,6 @@ from secure_fedgraph.deployment.alignment.points import Blinding
 from secure_fedgraph.deployment.alignment.rows import RowNames, digest_of_rows
 from secure_fedgraph.deployment.alignment.side import PAD, SIGNATURE_BYTES, Side
 from secure_fedgraph.deployment.alignment.terms import Terms
-from secure_fedgraph.errors import BadInput, HostileMessage
 
 FROM_A_MEMBER = (OFFER, ANSWER, CHECK, RECEIPT)
 

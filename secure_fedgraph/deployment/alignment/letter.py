@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from secure_fedgraph.errors import HostileMessage
-from secure_fedgraph.protocol import wire
+from secure_fedgraph.core import wire
+from secure_fedgraph.core.errors import HostileMessage
 
 OFFER, REQUEST, ANSWER, PLACES = "offer", "request", "answer", "places"
 CHECK, PROOF, RECEIPT, MANIFEST = "check", "proof", "receipt", "manifest"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from secure_fedgraph.crypto import Identity, verify
+from secure_fedgraph.core.crypto import Identity, verify
+from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.deployment.alignment.equality import TAG_BYTES, Equality
 from secure_fedgraph.deployment.alignment.letter import (
     ANSWER,
@@ -22,7 +23,6 @@ from secure_fedgraph.deployment.alignment.points import Blinding
 from secure_fedgraph.deployment.alignment.rows import RowNames, digest_of_rows
 from secure_fedgraph.deployment.alignment.side import PAD, SIGNATURE_BYTES, Side
 from secure_fedgraph.deployment.alignment.terms import Terms
-from secure_fedgraph.errors import BadInput, HostileMessage
 
 SALT_BYTES = 32
 NOWHERE = 2**32 - 1

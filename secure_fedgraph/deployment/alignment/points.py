@@ -13,9 +13,9 @@ from typing import Protocol, cast
 
 import numpy as np
 
-from secure_fedgraph.crypto import Secret
+from secure_fedgraph.core.crypto import Secret
+from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.deployment.alignment.letter import POINT_BYTES
-from secure_fedgraph.errors import BadInput, HostileMessage
 
 EXTRA = "align"
 

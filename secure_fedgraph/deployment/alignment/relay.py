@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.deployment.alignment.letter import STEPS, Letter
 from secure_fedgraph.deployment.alignment.result import Alignment
 from secure_fedgraph.deployment.alignment.side import Side
-from secure_fedgraph.errors import BadInput, HostileMessage
 
 Exchange = Callable[[Mapping[str, Sequence[Letter]]], Mapping[str, Sequence[Letter]]]
 """Hands each owner the letters to it, all at once, and brings what each writes. An owner that is handed none

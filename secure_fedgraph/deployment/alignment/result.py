@@ -6,9 +6,9 @@ import json
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
-from secure_fedgraph import files
+from secure_fedgraph.core import files
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.deployment.alignment.rows import RowNames, digest_of_rows, row_names
-from secure_fedgraph.errors import BadInput
 
 SCHEMA = "secure-fedgraph/alignment/1"
 MOST_BYTES = 2**33

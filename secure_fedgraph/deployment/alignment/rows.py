@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import torch
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 
 LONGEST_NAME = 256
 """Bytes of a row's name in UTF-8."""

@@ -11,15 +11,15 @@ from typing import TypeVar
 
 import numpy as np
 
-from secure_fedgraph.crypto import KEY_BYTES, AgreementKey, Identity, Secret, seal, unseal, verify
+from secure_fedgraph.core import wire
+from secure_fedgraph.core.crypto import KEY_BYTES, AgreementKey, Identity, Secret, seal, unseal, verify
+from secure_fedgraph.core.errors import BadInput, HostileMessage
+from secure_fedgraph.core.text import printable
 from secure_fedgraph.deployment.alignment.letter import OFFER, POINT_BYTES, Letter
 from secure_fedgraph.deployment.alignment.points import library
 from secure_fedgraph.deployment.alignment.result import Alignment
 from secure_fedgraph.deployment.alignment.rows import RowNames, row_names
 from secure_fedgraph.deployment.alignment.terms import Terms
-from secure_fedgraph.errors import BadInput, HostileMessage
-from secure_fedgraph.protocol import wire
-from secure_fedgraph.protocol.text import printable
 
 SIGNATURE_BYTES = 64
 PAD = -1

@@ -7,10 +7,10 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from secure_fedgraph.crypto import KEY_BYTES
+from secure_fedgraph.core import wire
+from secure_fedgraph.core.crypto import KEY_BYTES
+from secure_fedgraph.core.errors import BadInput, check_whole, wrong_type
 from secure_fedgraph.deployment.alignment.letter import POINT_BYTES
-from secure_fedgraph.errors import BadInput, check_whole, wrong_type
-from secure_fedgraph.protocol import wire
 
 SMALLEST_CLASS = 64
 MOST_ROWS = 2**24

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
+from secure_fedgraph.core.errors import BadInput, HostileMessage, SecureFedGraphError
 from secure_fedgraph.deployment.flower.pinned import check_flower
 from secure_fedgraph.deployment.letters import KINDS, Letter, checked
-from secure_fedgraph.errors import BadInput, HostileMessage, SecureFedGraphError
 
 if TYPE_CHECKING:
     from flwr.app import Message

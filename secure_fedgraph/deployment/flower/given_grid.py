@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from secure_fedgraph.core.errors import HostileMessage, SecureFedGraphError
 from secure_fedgraph.deployment.federation_file import Approved
 from secure_fedgraph.deployment.flower.fleet import letter_in, record_of
 from secure_fedgraph.deployment.greeting import Claim, claim_in, nonce_in
 from secure_fedgraph.deployment.letters import ANSWERS, HELLO, Letter
-from secure_fedgraph.errors import HostileMessage, SecureFedGraphError
 
 
 class FlowerGrid(Protocol):

@@ -15,10 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.deployment.flower.fleet import LATER, SOON, letter_in, record_of
 from secure_fedgraph.deployment.flower.pinned import check_flower
 from secure_fedgraph.deployment.letters import ANSWERS, Letter
-from secure_fedgraph.errors import BadInput, HostileMessage
 
 PATIENCE = 60.0
 """Seconds that a SuperLink has to start."""

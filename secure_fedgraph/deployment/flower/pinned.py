@@ -6,7 +6,7 @@ import os
 import warnings
 from importlib import metadata
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 
 VERSION = "1.41.0"
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}

@@ -10,8 +10,8 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.deployment.letters import LARGEST, Letter, checked
-from secure_fedgraph.errors import HostileMessage
 
 HEAD = struct.Struct(">4sQBQ")
 """Magic, node id, bytes of the kind, bytes of the body."""

@@ -10,11 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from secure_fedgraph.backends.failures import failure_body
+from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.deployment.letters import FAILED, HELLO, KINDS, Letter
 from secure_fedgraph.deployment.staying import Answering
 from secure_fedgraph.deployment.unix_socket.frames import body_from, framed, head_from
 from secure_fedgraph.deployment.unix_socket.place import close_socket, open_socket
-from secure_fedgraph.errors import HostileMessage
 
 _LOG = logging.getLogger("secure_fedgraph.silo")
 CONNECTIONS = 8

@@ -9,8 +9,8 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from secure_fedgraph import files
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core import files
+from secure_fedgraph.core.errors import BadInput
 
 LONGEST = 103
 """Bytes of a socket's path that every system takes."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from secure_fedgraph import files
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core import files
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment.compare.points import Point
 from secure_fedgraph.experiment.compare.runs import KEY
 from secure_fedgraph.experiment.config import Experiment

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from secure_fedgraph import files
+from secure_fedgraph.core import files
 from secure_fedgraph.experiment import schema
 from secure_fedgraph.experiment.compare.summary import by_one_metric, pareto
 from secure_fedgraph.experiment.config import Experiment

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from secure_fedgraph.errors import BadInput, Refused
+from secure_fedgraph.core.errors import BadInput, Refused
 from secure_fedgraph.experiment.compare.eta import Job, Remaining, Traffic, kind_of
 from secure_fedgraph.experiment.compare.points import ALONE, Point
 from secure_fedgraph.experiment.compare.runs import check_point_can_start, kept, readable, run_key, run_point

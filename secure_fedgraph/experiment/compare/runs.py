@@ -12,9 +12,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from secure_fedgraph import files
 from secure_fedgraph.algorithms.plugins import algorithm_named
-from secure_fedgraph.errors import Refused
+from secure_fedgraph.core import files
+from secure_fedgraph.core.errors import Refused
 from secure_fedgraph.experiment.code_digest import of_code, of_rooms
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import (

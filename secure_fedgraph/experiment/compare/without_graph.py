@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from secure_fedgraph.algorithms.plugins import algorithm_named
-from secure_fedgraph.errors import BadInput, Refused
+from secure_fedgraph.core.errors import BadInput, Refused
 from secure_fedgraph.experiment.compare.points import NOISED, WITHOUT_GRAPH, Point
 from secure_fedgraph.experiment.config import Experiment
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from secure_fedgraph import files
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core import files
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment.code_digest import of_rooms
 from secure_fedgraph.experiment.compare.runner import Pool
 from secure_fedgraph.experiment.compare.runs import kept, readable, run_point

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 
 Selection = Literal["last", "best_by_validation", "best_on_test"]
 """Which round counts: the last, the best by validation, or, as some papers print, the best on test."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from secure_fedgraph.errors import BadInput, unknown_name
+from secure_fedgraph.core.errors import BadInput, unknown_name
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.run_logs.log import Log, Nowhere, flat
 

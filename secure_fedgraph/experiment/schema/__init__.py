@@ -16,14 +16,14 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.spending.ledger_line import LedgerLine
+from secure_fedgraph.core.text import printable
 from secure_fedgraph.experiment.schema.audit import AuditResult
 from secure_fedgraph.experiment.schema.compare import CompareResult
 from secure_fedgraph.experiment.schema.demo import DemoResult
 from secure_fedgraph.experiment.schema.part import Part, departures
 from secure_fedgraph.experiment.schema.run import ChannelReport, RunResult
-from secure_fedgraph.privacy.spending.ledger_line import LedgerLine
-from secure_fedgraph.protocol.text import printable
 
 __all__ = [
     "FILES",

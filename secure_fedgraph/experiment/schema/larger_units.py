@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from secure_fedgraph.protocol.guarantee import LARGER
+from secure_fedgraph.core.guarantee import LARGER
 
 WORDS = {"edge": "link", "label": "node's label", "feature": "node's features"}
 """Units whose word is not their name."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-from secure_fedgraph.protocol.guarantee import Reader, Unit
+from secure_fedgraph.core.guarantee import Reader, Unit
 
 Epsilon = Annotated[float, Field(ge=0)] | Literal["inf"]
 """JSON has no infinity: an epsilon that nothing bounds is the text ``inf``."""

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, JsonValue, model_validator
 
+from secure_fedgraph.core.guarantee import Reader, Unit
 from secure_fedgraph.experiment.schema.part import Count, Delta, JsonTable, Part, ReaderName, UnitName
-from secure_fedgraph.protocol.guarantee import Reader, Unit
 
 AtLeastOne = Annotated[int, Field(ge=1)]
 NotNegative = Annotated[float, Field(ge=0)]

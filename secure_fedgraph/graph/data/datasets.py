@@ -13,7 +13,7 @@ from typing import Any
 
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput, check_number, check_whole, unknown_name
+from secure_fedgraph.core.errors import BadInput, check_number, check_whole, unknown_name
 from secure_fedgraph.graph.data import (
     graph_sets,
     molecules,

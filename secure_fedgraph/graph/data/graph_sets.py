@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data import sources
 from secure_fedgraph.graph.data.sources import Raw
 from secure_fedgraph.graph.data.store import Tables, digest_of

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data.store import digest_of
 from secure_fedgraph.graph.kinds import Dataset, GraphSetDataset
 from secure_fedgraph.graph.schema import Schema

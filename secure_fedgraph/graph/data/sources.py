@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import platformdirs
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 
 if TYPE_CHECKING:  # where files lie is asked without torch
     from torch_geometric.data import Data

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.answers import MASKS as MASKS
 from secure_fedgraph.graph.answers import answered
 

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput, unknown_name
+from secure_fedgraph.core.errors import BadInput, unknown_name
 from secure_fedgraph.graph.sample.links import ascending
 
 _DRAWS = 40

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data.splits import MASKS
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS, distinct_pairs
 

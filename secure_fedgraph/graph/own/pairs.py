@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data.splits import MASKS, stratified
 from secure_fedgraph.graph.sample.links import distinct_pairs, undirected_links
 from secure_fedgraph.graph.schema import NO_EDGE_ATTR, Schema, Task

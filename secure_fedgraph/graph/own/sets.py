@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.answers import FLOATS, WHOLE, Target, answered, check_varied, is_plain, target_of
 from secure_fedgraph.graph.conversions import plain, plain_masks
 from secure_fedgraph.graph.data.own_graph import NAMES, DataWarning, checked_graph, words_of

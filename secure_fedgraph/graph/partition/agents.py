@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.answers import counts_of_classes
 from secure_fedgraph.graph.data.splits import stratified
 from secure_fedgraph.graph.kinds import GraphSetDataset

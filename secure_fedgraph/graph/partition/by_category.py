@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.kinds import RatingsDataset
 from secure_fedgraph.graph.partition.result import Partition, TestSet
 from secure_fedgraph.graph.seeds import sub_seed

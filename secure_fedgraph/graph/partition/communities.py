@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.answers import answers_of, has_classes
 from secure_fedgraph.graph.partition.kept import WORTH_KEEPING, kept_or_made, key_of
 from secure_fedgraph.graph.sample.links import undirected_links

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.answers import counts_of_classes
 from secure_fedgraph.graph.kinds import GraphSetDataset
 from secure_fedgraph.graph.partition.result import Partition, TestSet, owner_names

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.answers import check_classes
 from secure_fedgraph.graph.partition.cross_links import note_cross_links
 from secure_fedgraph.graph.partition.partition import induced

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.sample.trees import NeighbourTable
 from secure_fedgraph.graph.sparse_matrix import SparseMatrix
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.answers import NOT_SAID
 from secure_fedgraph.graph.schema import NO_EDGE_ATTR, Schema, Task
 

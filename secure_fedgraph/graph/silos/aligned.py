@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data.checks import UNLABELLED
 from secure_fedgraph.graph.silos.columns import Table, masks_of, part_of, table_of
 

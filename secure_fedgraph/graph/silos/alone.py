@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.graph.silos.agreement import Declaration

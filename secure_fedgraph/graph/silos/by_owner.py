@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput, wrong_type
+from secure_fedgraph.core.errors import BadInput, wrong_type
 from secure_fedgraph.graph.partition.partition import NodeAssignment, from_assignment
 from secure_fedgraph.graph.partition.result import owner_names
 from secure_fedgraph.graph.silos.agreement import check_names

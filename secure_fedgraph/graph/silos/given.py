@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeGuard
 
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput, check_whole, wrong_type
+from secure_fedgraph.core.errors import BadInput, check_whole, wrong_type
 from secure_fedgraph.graph.data.own_graph import DataWarning
 from secure_fedgraph.graph.data.store import digest_of_data
 from secure_fedgraph.graph.own.objects import brought

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data.rawfiles import RAW
 from secure_fedgraph.graph.tables.suffixes import SUFFIXES
 

@@ -20,7 +20,7 @@ from torch_geometric.data import Data
 from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.storage import GlobalStorage
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.conversions import is_scipy_sparse
 from secure_fedgraph.graph.data.own_graph import DataWarning
 from secure_fedgraph.graph.mapped import map_features

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.answers import Target, check_varied, task_of
 from secure_fedgraph.graph.conversions import plain
 from secure_fedgraph.graph.data.checks import check_owner

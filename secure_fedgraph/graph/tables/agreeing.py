@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.schema import Task
 from secure_fedgraph.graph.tables.cells import ABSENT
 from secure_fedgraph.graph.tables.content import (

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.tables.table import Table
 from secure_fedgraph.loading import postponed
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.schema import OF_LINKS, Task
 from secure_fedgraph.graph.tables import cells
 from secure_fedgraph.graph.tables.content import (

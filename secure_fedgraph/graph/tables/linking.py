@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.schema import Task
 from secure_fedgraph.graph.tables import cells
 from secure_fedgraph.graph.tables.encoding import Fit, answers, check_there, encode, read_as

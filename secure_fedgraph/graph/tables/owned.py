@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.schema import Task
 from secure_fedgraph.graph.tables import cells
 from secure_fedgraph.graph.tables.encoding import Fit, answers, encode
@@ -77,7 +77,7 @@ def graph_of(tables: OwnTables, schema: TableSchema, rows: str | None = None) ->
         - a node becomes the same numbers whatever other nodes are beside it, and at every owner;
         - rows of an id that stood before with the same values, links to unknown ids and columns that the
           schema does not name are left out, and each is counted;
-        - nothing is raised but :class:`~secure_fedgraph.errors.BadInput`.
+        - nothing is raised but :class:`~secure_fedgraph.core.errors.BadInput`.
 
     Args:
         tables: the owner's.

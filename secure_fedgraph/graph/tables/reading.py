@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.tables.suffixes import SEPARATED
 from secure_fedgraph.graph.tables.table import Table
 from secure_fedgraph.loading import postponed
@@ -41,7 +41,8 @@ def read_table(path: Path, where: str) -> Table:
 
     Guarantees:
         - the file's size is checked before it is opened, and what it unpacks to while it is unpacked;
-        - nothing in it runs, and what cannot be read raises :class:`~secure_fedgraph.errors.BadInput` alone;
+        - nothing in it runs, and what cannot be read raises
+          :class:`~secure_fedgraph.core.errors.BadInput` alone;
         - ids and other words are as they stand, but for spaces around them.
 
     Args:

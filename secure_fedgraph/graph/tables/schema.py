@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from secure_fedgraph import files
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core import files
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.schema import OF_LINKS, Task
 
 SCHEMA: Literal["secure-fedgraph/tables/1"] = "secure-fedgraph/tables/1"

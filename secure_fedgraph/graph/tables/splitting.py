@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data.splits import MASKS
 from secure_fedgraph.graph.tables import cells
 from secure_fedgraph.graph.tables.encoding import place_of

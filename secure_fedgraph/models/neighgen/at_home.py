@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.impairing import check_share, impair
 from secure_fedgraph.graph.mending import mend
 from secure_fedgraph.models.neighgen.mixture import PrototypeMixture

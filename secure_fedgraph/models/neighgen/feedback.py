@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.models.finite import all_finite, finite, is_finite
 from secure_fedgraph.models.neighgen.losses import matched_distances, nearest_distances
 from secure_fedgraph.models.neighgen.model import FeatureGenerator, Generated

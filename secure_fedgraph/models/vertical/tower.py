@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.sample.layers import Links
 from secure_fedgraph.graph.sparse_matrix import SparseMatrix
 from secure_fedgraph.models.parameters import glorot

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.privacy.input_dp import randomizer
 from secure_fedgraph.privacy.input_dp.randomizer import CHUNK, InputRandomizer, flip_threshold
 

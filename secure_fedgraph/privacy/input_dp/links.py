@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from secure_fedgraph.errors import BadInput
-from secure_fedgraph.privacy.accounting.epsilon import Event, OneHolderRelease
+from secure_fedgraph.core.accounting.epsilon import Event, OneHolderRelease
+from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.given import link_holder
 from secure_fedgraph.privacy.input_dp import randomizer
 from secure_fedgraph.privacy.input_dp.randomizer import CHUNK, InputRandomizer, flip_threshold
-from secure_fedgraph.protocol.given import link_holder
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data

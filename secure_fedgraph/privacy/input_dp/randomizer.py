@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from torch import Tensor
 
-from secure_fedgraph.crypto import KEY_BYTES, KeyStream
-from secure_fedgraph.errors import BadInput
-from secure_fedgraph.privacy.accounting.epsilon import Event, PureRelease
-from secure_fedgraph.protocol.guarantee import Unit
+from secure_fedgraph.core.accounting.epsilon import Event, PureRelease
+from secure_fedgraph.core.crypto import KEY_BYTES, KeyStream
+from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.guarantee import Unit
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data

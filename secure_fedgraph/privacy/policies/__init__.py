@@ -9,11 +9,11 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from secure_fedgraph.errors import BadInput, SecureFedGraphError, unknown_name
-from secure_fedgraph.privacy.contracts import Stage
+from secure_fedgraph.core.channel import Channel, Reveal
+from secure_fedgraph.core.errors import BadInput, SecureFedGraphError, unknown_name
+from secure_fedgraph.core.protection.contracts import Stage
 from secure_fedgraph.privacy.policies.recipe import Amount, is_recipe, recipe
 from secure_fedgraph.privacy.policy import PlaintextWarning, Policy
-from secure_fedgraph.protocol.channel import Channel, Reveal
 from secure_fedgraph.registry import Registry, modules_below, named_if_it_fails, named_settings
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from secure_fedgraph.privacy.binding import Protection
-from secure_fedgraph.privacy.carriers.sealed import Sealed
-from secure_fedgraph.privacy.carriers.secagg.pairwise import Pairwise
-from secure_fedgraph.privacy.carriers.secagg.server import ABANDONED, Masked
-from secure_fedgraph.privacy.contracts import Quorum
+from secure_fedgraph.core.carriers.sealed import Sealed
+from secure_fedgraph.core.carriers.secagg.pairwise import Pairwise
+from secure_fedgraph.core.carriers.secagg.server import ABANDONED, Masked
+from secure_fedgraph.core.channel import Channel, Recipient, Reveal
+from secure_fedgraph.core.guarantee import Relation
+from secure_fedgraph.core.protection.binding import Protection
+from secure_fedgraph.core.protection.clip import Clip
+from secure_fedgraph.core.protection.contracts import Quorum
+from secure_fedgraph.core.protection.gaussian import Gaussian
 from secure_fedgraph.privacy.policies.recipe import Amount, amount_of, check_amounts, recipe
 from secure_fedgraph.privacy.policy import Policy
-from secure_fedgraph.privacy.stages.clip import Clip
-from secure_fedgraph.privacy.stages.gaussian import Gaussian
-from secure_fedgraph.protocol.channel import Channel, Recipient, Reveal
-from secure_fedgraph.protocol.guarantee import Relation
 
 
 @recipe

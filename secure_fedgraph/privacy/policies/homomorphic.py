@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from secure_fedgraph.privacy.binding import Protection
-from secure_fedgraph.privacy.carriers.homomorphic.sums import Homomorphic
-from secure_fedgraph.privacy.carriers.homomorphic.valuation import EncryptedValues
-from secure_fedgraph.privacy.carriers.plain import Plain
-from secure_fedgraph.privacy.carriers.sealed import Sealed
-from secure_fedgraph.privacy.carriers.secagg.pairwise import Pairwise
-from secure_fedgraph.privacy.contracts import MAJORITY, Quorum
+from secure_fedgraph.core.carriers.homomorphic.sums import Homomorphic
+from secure_fedgraph.core.carriers.homomorphic.valuation import EncryptedValues
+from secure_fedgraph.core.carriers.plain import Plain
+from secure_fedgraph.core.carriers.sealed import Sealed
+from secure_fedgraph.core.carriers.secagg.pairwise import Pairwise
+from secure_fedgraph.core.channel import Reveal
+from secure_fedgraph.core.protection.binding import Protection
+from secure_fedgraph.core.protection.contracts import MAJORITY, Quorum
+from secure_fedgraph.core.protection.fixed_point import FixedPoint
 from secure_fedgraph.privacy.policies.recipe import by_reader, check_quorum, recipe
 from secure_fedgraph.privacy.policy import Policy
-from secure_fedgraph.privacy.stages.fixed_point import FixedPoint
-from secure_fedgraph.protocol.channel import Reveal
 
 
 @recipe

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from secure_fedgraph.privacy.binding import Protection
-from secure_fedgraph.privacy.carriers.plain import Plain
-from secure_fedgraph.privacy.carriers.sealed import Sealed
+from secure_fedgraph.core.carriers.plain import Plain
+from secure_fedgraph.core.carriers.sealed import Sealed
+from secure_fedgraph.core.channel import Channel, Recipient
+from secure_fedgraph.core.guarantee import Relation
+from secure_fedgraph.core.protection.binding import Protection
+from secure_fedgraph.core.protection.clip import Clip
+from secure_fedgraph.core.protection.gaussian import Gaussian
 from secure_fedgraph.privacy.policies.recipe import Amount, amount_of, check_amounts, recipe
 from secure_fedgraph.privacy.policy import Policy
-from secure_fedgraph.privacy.stages.clip import Clip
-from secure_fedgraph.privacy.stages.gaussian import Gaussian
-from secure_fedgraph.protocol.channel import Channel, Recipient
-from secure_fedgraph.protocol.guarantee import Relation
 
 
 @recipe

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from secure_fedgraph.privacy.binding import Protection
-from secure_fedgraph.privacy.carriers.plain import Plain
-from secure_fedgraph.privacy.carriers.sealed import Sealed
-from secure_fedgraph.privacy.carriers.secagg.pairwise import Pairwise
-from secure_fedgraph.privacy.carriers.secagg.server import ABANDONED, Masked
-from secure_fedgraph.privacy.contracts import MAJORITY, Quorum
+from secure_fedgraph.core.carriers.plain import Plain
+from secure_fedgraph.core.carriers.sealed import Sealed
+from secure_fedgraph.core.carriers.secagg.pairwise import Pairwise
+from secure_fedgraph.core.carriers.secagg.server import ABANDONED, Masked
+from secure_fedgraph.core.protection.binding import Protection
+from secure_fedgraph.core.protection.contracts import MAJORITY, Quorum
+from secure_fedgraph.core.protection.fixed_point import FixedPoint
 from secure_fedgraph.privacy.policies.recipe import by_reader, check_quorum, recipe
 from secure_fedgraph.privacy.policy import Policy
-from secure_fedgraph.privacy.stages.fixed_point import FixedPoint
 
 
 @recipe

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from secure_fedgraph.privacy.binding import Protection
-from secure_fedgraph.privacy.carriers.plain import Plain
+from secure_fedgraph.core.carriers.plain import Plain
+from secure_fedgraph.core.protection.binding import Protection
 from secure_fedgraph.privacy.policies.recipe import by_reader, recipe
 from secure_fedgraph.privacy.policy import Policy
 

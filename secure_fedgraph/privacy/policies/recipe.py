@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
-from secure_fedgraph.errors import BadInput, Incompatible, wrong_type
-from secure_fedgraph.privacy.binding import Protection
-from secure_fedgraph.privacy.contracts import MAJORITY, Quorum
+from secure_fedgraph.core.channel import Channel, Recipient, Reveal
+from secure_fedgraph.core.errors import BadInput, Incompatible, wrong_type
+from secure_fedgraph.core.guarantee import Relation
+from secure_fedgraph.core.protection.binding import Protection
+from secure_fedgraph.core.protection.clip import Clip
+from secure_fedgraph.core.protection.contracts import MAJORITY, Quorum
+from secure_fedgraph.core.protection.gaussian import Gaussian
 from secure_fedgraph.privacy.policy import Policy
-from secure_fedgraph.privacy.stages.clip import Clip
-from secure_fedgraph.privacy.stages.gaussian import Gaussian
-from secure_fedgraph.protocol.channel import Channel, Recipient, Reveal
-from secure_fedgraph.protocol.guarantee import Relation
 
 Make = TypeVar("Make", bound=Callable[..., Policy])
 Amount = float | Mapping[str, float]

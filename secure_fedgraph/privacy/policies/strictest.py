@@ -6,15 +6,15 @@ import warnings
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from secure_fedgraph.errors import Incompatible, Refused
-from secure_fedgraph.privacy.bound import Bound
+from secure_fedgraph.core.channel import Channel
+from secure_fedgraph.core.errors import Incompatible, Refused
+from secure_fedgraph.core.protection.bound import Bound
 from secure_fedgraph.privacy.policies.homomorphic import homomorphic
 from secure_fedgraph.privacy.policies.masked import masked
 from secure_fedgraph.privacy.policies.plaintext import plaintext
 from secure_fedgraph.privacy.policies.recipe import recipe
 from secure_fedgraph.privacy.policies.sealed import sealed
 from secure_fedgraph.privacy.policy import NO_UPLOAD, REFEREE_PROTECTION, PlaintextWarning, Policy
-from secure_fedgraph.protocol.channel import Channel
 
 LADDER = ("distributed_dp", "masked", "homomorphic", "local_dp", "sealed", "plaintext")
 """The order in which ``strictest`` tries the recipes."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.experiment.schema import RunResult
 from secure_fedgraph.experiment.schema.larger_units import why_larger
-from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.report import text
 from secure_fedgraph.report.cautions import SAME, best_alone, no_better_than, written
 from secure_fedgraph.report.figures.score_bars import Bar, score_bars

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from secure_fedgraph.core.guarantee import Reader
 from secure_fedgraph.experiment.schema.run import BudgetReport
-from secure_fedgraph.protocol.guarantee import Reader
 from secure_fedgraph.report import text
 from secure_fedgraph.report.sections.trained import Trained
 

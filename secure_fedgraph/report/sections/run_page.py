@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from secure_fedgraph import files
+from secure_fedgraph.core import files
 from secure_fedgraph.experiment.schema import RunResult, read
 from secure_fedgraph.experiment.schema.part import Scores
 from secure_fedgraph.experiment.schema.run import BudgetReport, PlanRow, RoundReport

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from secure_fedgraph.core.guarantee import Reader, Unit
 from secure_fedgraph.experiment.schema import RunResult
 from secure_fedgraph.experiment.schema.part import Delta, Epsilon, JsonTable
 from secure_fedgraph.experiment.schema.run import Claim, DataFacts, RoundReport
-from secure_fedgraph.protocol.guarantee import Reader, Unit
 from secure_fedgraph.report import text
 from secure_fedgraph.report.first_screens.run import larger_units
 

@@ -15,12 +15,12 @@ from lying import Played, cosine, giving, play
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
-from secure_fedgraph.errors import BadInput, HostileMessage, Refused, SecureFedGraphError
+from secure_fedgraph.core import Channel, Message, Reveal, history
+from secure_fedgraph.core.carriers.secagg.server import Masked
+from secure_fedgraph.core.errors import BadInput, HostileMessage, Refused, SecureFedGraphError
+from secure_fedgraph.core.history import Exchange, History
 from secure_fedgraph.policies import homomorphic, masked, strictest
-from secure_fedgraph.privacy.carriers.secagg.server import Masked
 from secure_fedgraph.privacy.policy import PlaintextWarning
-from secure_fedgraph.protocol import Channel, Message, Reveal, history
-from secure_fedgraph.protocol.history import Exchange, History
 
 VICTIM = "owner-1"
 FIRST = ("layers.0.own.weight", "layers.0.neighbour.weight")
@@ -107,7 +107,9 @@ def test_the_victims_update_is_in_no_sum_that_opens(federation, name):
     assert "something else than the others" in note.reason
 
 
-@pytest.mark.filterwarnings("ignore::secure_fedgraph.privacy.bound.CutWarning")  # the tally is noise too
+@pytest.mark.filterwarnings(
+    "ignore::secure_fedgraph.core.protection.bound.CutWarning"
+)  # the tally is noise too
 def test_nor_where_it_takes_no_notice_of_what_the_uploads_are_bound_to(federation, monkeypatch):
     """A liar does without the marks that the uploads carry, and the masks do not cancel then."""
     monkeypatch.setattr(Masked, "binding_mark", lambda *_: "")

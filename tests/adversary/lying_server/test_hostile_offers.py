@@ -12,9 +12,9 @@ from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import LocSagePlus
-from secure_fedgraph.errors import BadInput, HostileMessage
-from secure_fedgraph.privacy.bound import Bound
-from secure_fedgraph.protocol import Layout, Unit, Upload
+from secure_fedgraph.core import Layout, Unit, Upload
+from secure_fedgraph.core.errors import BadInput, HostileMessage
+from secure_fedgraph.core.protection.bound import Bound
 
 SMALL: dict[str, Any] = {
     "hidden": (8, 8),

@@ -17,9 +17,9 @@ from parties import Session, Toy, session
 
 import secure_fedgraph as sfg
 from secure_fedgraph.client import Client
-from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.core.errors import BadInput, HostileMessage
+from secure_fedgraph.core.spending.ledger import Ledger, read_ledger
 from secure_fedgraph.policies import local_dp
-from secure_fedgraph.privacy.spending.ledger import Ledger, read_ledger
 from secure_fedgraph.seams import RoundApi
 
 

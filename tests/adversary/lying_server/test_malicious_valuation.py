@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from parties import NAMES, introduced, scope
 
-from secure_fedgraph.errors import BadInput, HostileMessage, Refused
-from secure_fedgraph.privacy.carriers.homomorphic import native, valuation, valuation_native
-from secure_fedgraph.privacy.carriers.homomorphic.valuation import EncryptedValues
-from secure_fedgraph.privacy.contracts import BindContext
-from secure_fedgraph.protocol import Channel, Layout, Reveal
+from secure_fedgraph.core import Channel, Layout, Reveal
+from secure_fedgraph.core.carriers.homomorphic import native, valuation, valuation_native
+from secure_fedgraph.core.carriers.homomorphic.valuation import EncryptedValues
+from secure_fedgraph.core.errors import BadInput, HostileMessage, Refused
+from secure_fedgraph.core.protection.contracts import BindContext
 
 WIDTH = 6
 LAYOUT = Layout((("w", (WIDTH,)),))

@@ -19,7 +19,8 @@ from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.backends import frames
 from secure_fedgraph.backends.failures import failure_body, failure_in
 from secure_fedgraph.backends.isolated import Workers
-from secure_fedgraph.errors import (
+from secure_fedgraph.core import wire
+from secure_fedgraph.core.errors import (
     BadInput,
     BudgetExhausted,
     HostileMessage,
@@ -27,10 +28,10 @@ from secure_fedgraph.errors import (
     SecureFedGraphError,
     WrongType,
 )
+from secure_fedgraph.core.text import LONGEST, printable
 from secure_fedgraph.policies import homomorphic, masked
 from secure_fedgraph.protocol import courier as courier_module
-from secure_fedgraph.protocol import transport, wire
-from secure_fedgraph.protocol.text import LONGEST, printable
+from secure_fedgraph.protocol import transport
 from secure_fedgraph.protocol.transport import DirectCalls, Lost
 
 REFUSER = "owner-1"

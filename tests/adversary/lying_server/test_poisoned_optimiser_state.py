@@ -18,10 +18,10 @@ from secure_fedgraph.algorithms.training import optimizers
 from secure_fedgraph.algorithms.training.optimizers import bound_gradients
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.client import Client
-from secure_fedgraph.errors import BadInput, Refused
+from secure_fedgraph.core import Channel, Message, Reveal, Upload
+from secure_fedgraph.core.errors import BadInput, Refused
+from secure_fedgraph.core.memory import Before
 from secure_fedgraph.policies import masked, plaintext
-from secure_fedgraph.protocol import Channel, Message, Reveal, Upload
-from secure_fedgraph.protocol.memory import Before
 
 VICTIM = "owner-1"
 TIMES, AFTER = 3, 3

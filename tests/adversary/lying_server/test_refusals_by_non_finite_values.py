@@ -10,9 +10,9 @@ from lying_server import LyingServer, bits_read, citation, guessing, huge_at, ly
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.training import local_training, optimizers
-from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.core import Upload
+from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.privacy.policy import Policy
-from secure_fedgraph.protocol import Upload
 
 P = sfg.policies
 VICTIM = "owner-0"

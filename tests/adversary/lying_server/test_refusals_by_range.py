@@ -12,9 +12,9 @@ from lying_server import LyingServer, citation, lying_server
 from parties import session
 
 import secure_fedgraph as sfg
-from secure_fedgraph.errors import HostileMessage
-from secure_fedgraph.privacy.carriers.homomorphic import valuation
-from secure_fedgraph.privacy.stages.fixed_point import FixedPoint
+from secure_fedgraph.core.carriers.homomorphic import valuation
+from secure_fedgraph.core.errors import HostileMessage
+from secure_fedgraph.core.protection.fixed_point import FixedPoint
 
 P = sfg.policies
 SIZES = [
@@ -142,8 +142,8 @@ class Valuing(sfg.Algorithm):
     """Everybody's vector, valued without being read."""
 
     name = "valuing"
-    VALUED = sfg.protocol.Channel("valued_update", sfg.protocol.Reveal.VALUES)
+    VALUED = sfg.core.Channel("valued_update", sfg.core.Reveal.VALUES)
 
     @VALUED.answer
-    def valued(self, client: Any, given: Any) -> sfg.protocol.Upload:
-        return sfg.protocol.Upload({"w": client.memory["w"]})
+    def valued(self, client: Any, given: Any) -> sfg.core.Upload:
+        return sfg.core.Upload({"w": client.memory["w"]})

@@ -15,14 +15,14 @@ import torch
 from parties import Session, Toy, introduced, people, scope, session, vectors
 
 import secure_fedgraph as sfg
-from secure_fedgraph.crypto import seal
-from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.core.carriers.secagg.pairwise import Pairwise
+from secure_fedgraph.core.crypto import seal
+from secure_fedgraph.core.errors import HostileMessage
+from secure_fedgraph.core.protection import fixed_point, gaussian
+from secure_fedgraph.core.protection.bound import CutWarning
+from secure_fedgraph.core.protection.contracts import BindContext
+from secure_fedgraph.core.protection.fixed_point import FixedPoint
 from secure_fedgraph.policies import local_dp, masked
-from secure_fedgraph.privacy.bound import CutWarning
-from secure_fedgraph.privacy.carriers.secagg.pairwise import Pairwise
-from secure_fedgraph.privacy.contracts import BindContext
-from secure_fedgraph.privacy.stages import fixed_point, gaussian
-from secure_fedgraph.privacy.stages.fixed_point import FixedPoint
 
 NAMES = ("a", "b", "c")
 
@@ -70,7 +70,7 @@ class TestRollback:
         assert len(drawn) == 500
 
     def test_counted_nonces_would_give_the_difference_of_two_parcels(self, monkeypatch):
-        monkeypatch.setattr("secure_fedgraph.crypto.os.urandom", lambda size: bytes(size))
+        monkeypatch.setattr("secure_fedgraph.core.crypto.os.urandom", lambda size: bytes(size))
         key, one, two = bytes(32), b"counts 00012", b"counts 00007"
         sealed = [np.frombuffer(seal(key, text, b"")[12:24], "u1") for text in (one, two)]
         apart = np.frombuffer(one, "u1") ^ np.frombuffer(two, "u1")

@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 from test_secure_aggregation import CHANNEL, Server
 
-from secure_fedgraph.crypto import AgreementKey
-from secure_fedgraph.errors import HostileMessage, Refused
-from secure_fedgraph.privacy.carriers.secagg import advertisements, neighbours
-from secure_fedgraph.privacy.carriers.secagg import client as masking_session
-from secure_fedgraph.privacy.carriers.secagg import server as masking
-from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisements
-from secure_fedgraph.privacy.carriers.secagg.neighbours import SumThresholds, around, circle, thresholds
-from secure_fedgraph.privacy.carriers.secagg.server import Masked
-from secure_fedgraph.privacy.contracts import BindContext
+from secure_fedgraph.core.carriers.secagg import advertisements, neighbours
+from secure_fedgraph.core.carriers.secagg import client as masking_session
+from secure_fedgraph.core.carriers.secagg import server as masking
+from secure_fedgraph.core.carriers.secagg.advertisements import KeyAdvertisements
+from secure_fedgraph.core.carriers.secagg.neighbours import SumThresholds, around, circle, thresholds
+from secure_fedgraph.core.carriers.secagg.server import Masked
+from secure_fedgraph.core.crypto import AgreementKey
+from secure_fedgraph.core.errors import HostileMessage, Refused
+from secure_fedgraph.core.protection.contracts import BindContext
 
 FORTY = tuple(f"n{i:02d}" for i in range(40))
 PAID = FORTY[3::10]

@@ -18,18 +18,18 @@ from hypothesis import strategies as st
 from parties import introduced
 from test_secure_aggregation import CHANNEL, LAYOUT, Server
 
-from secure_fedgraph.errors import HostileMessage, Refused
-from secure_fedgraph.privacy.carriers.secagg import client
-from secure_fedgraph.privacy.carriers.secagg.neighbours import (
+from secure_fedgraph.core.carriers.secagg import client
+from secure_fedgraph.core.carriers.secagg.neighbours import (
     around,
     colluders_among,
     opens_whole,
     thresholds,
 )
-from secure_fedgraph.privacy.carriers.secagg.ring_words import accumulate, centred
-from secure_fedgraph.privacy.carriers.secagg.server import Masked
-from secure_fedgraph.privacy.contracts import BindContext
-from secure_fedgraph.privacy.noise_components import split_share
+from secure_fedgraph.core.carriers.secagg.ring_words import accumulate, centred
+from secure_fedgraph.core.carriers.secagg.server import Masked
+from secure_fedgraph.core.errors import HostileMessage, Refused
+from secure_fedgraph.core.protection.contracts import BindContext
+from secure_fedgraph.core.protection.noise_components import split_share
 
 TEN = tuple(f"c{i}" for i in range(10))
 NINE, EIGHT = TEN[:9], TEN[:8]

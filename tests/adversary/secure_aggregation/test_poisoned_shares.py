@@ -11,14 +11,14 @@ import pytest
 from parties import session
 from test_secure_aggregation import CHANNEL, LAYOUT, Server
 
-from secure_fedgraph.errors import HostileMessage, Refused
+from secure_fedgraph.core import wire
+from secure_fedgraph.core.carriers.secagg import client, shamir, unmasking
+from secure_fedgraph.core.carriers.secagg.ring_words import accumulate, centred
+from secure_fedgraph.core.carriers.secagg.server import Masked
+from secure_fedgraph.core.carriers.secagg.shamir import PRIME, decoded, split
+from secure_fedgraph.core.errors import HostileMessage, Refused
+from secure_fedgraph.core.protection.contracts import BindContext
 from secure_fedgraph.policies import masked
-from secure_fedgraph.privacy.carriers.secagg import client, shamir, unmasking
-from secure_fedgraph.privacy.carriers.secagg.ring_words import accumulate, centred
-from secure_fedgraph.privacy.carriers.secagg.server import Masked
-from secure_fedgraph.privacy.carriers.secagg.shamir import PRIME, decoded, split
-from secure_fedgraph.privacy.contracts import BindContext
-from secure_fedgraph.protocol import wire
 
 TWELVE = tuple(f"c{i:02d}" for i in range(12))
 POISONER = "c04"

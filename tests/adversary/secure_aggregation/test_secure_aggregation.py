@@ -14,21 +14,21 @@ import numpy as np
 import pytest
 from parties import NAMES, Toy, introduced, pairwise, people, scope, session, vectors
 
-from secure_fedgraph.crypto import AgreementKey
-from secure_fedgraph.errors import HostileMessage, Refused
+from secure_fedgraph.core import Channel, Layout, Reveal, history, wire
+from secure_fedgraph.core.carriers import key_agreement
+from secure_fedgraph.core.carriers.homomorphic.scheme import Adder, SecretKey
+from secure_fedgraph.core.carriers.key_agreement import shared_key
+from secure_fedgraph.core.carriers.secagg import advertisements, client, neighbours
+from secure_fedgraph.core.carriers.secagg import server as masking
+from secure_fedgraph.core.carriers.secagg.neighbours import SumThresholds
+from secure_fedgraph.core.carriers.secagg.ring_words import accumulate, centred
+from secure_fedgraph.core.carriers.secagg.server import Masked
+from secure_fedgraph.core.carriers.secagg.shamir import combine
+from secure_fedgraph.core.crypto import AgreementKey
+from secure_fedgraph.core.errors import HostileMessage, Refused
+from secure_fedgraph.core.protection.contracts import BindContext
+from secure_fedgraph.core.protection.party import Party
 from secure_fedgraph.policies import homomorphic, masked
-from secure_fedgraph.privacy.carriers import key_agreement
-from secure_fedgraph.privacy.carriers.homomorphic.scheme import Adder, SecretKey
-from secure_fedgraph.privacy.carriers.key_agreement import shared_key
-from secure_fedgraph.privacy.carriers.secagg import advertisements, client, neighbours
-from secure_fedgraph.privacy.carriers.secagg import server as masking
-from secure_fedgraph.privacy.carriers.secagg.neighbours import SumThresholds
-from secure_fedgraph.privacy.carriers.secagg.ring_words import accumulate, centred
-from secure_fedgraph.privacy.carriers.secagg.server import Masked
-from secure_fedgraph.privacy.carriers.secagg.shamir import combine
-from secure_fedgraph.privacy.contracts import BindContext
-from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.protocol import Channel, Layout, Reveal, history, wire
 
 SIX = tuple(f"c{i}" for i in range(6))
 VICTIM = "c2"

@@ -9,10 +9,10 @@ from parties import session, vectors
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithm import Algorithm
-from secure_fedgraph.errors import HostileMessage, Incompatible
+from secure_fedgraph.core import Channel, Reveal, Upload, wire
+from secure_fedgraph.core.errors import HostileMessage, Incompatible
+from secure_fedgraph.core.parcel import READ, Bundle
 from secure_fedgraph.policies import plaintext, sealed, strictest
-from secure_fedgraph.protocol import Channel, Reveal, Upload, wire
-from secure_fedgraph.protocol.parcel import READ, Bundle
 
 NAMES = ("owner-0", "owner-1", "owner-2")
 

@@ -15,14 +15,15 @@ import numpy as np
 import pytest
 from parties import Session, Toy, session
 
-from secure_fedgraph.crypto import Identity
-from secure_fedgraph.errors import HostileMessage, Refused
+from secure_fedgraph.core import Layout, Message, wire
+from secure_fedgraph.core.carriers import tolerant_ask
+from secure_fedgraph.core.carriers.secagg import advertisements, server
+from secure_fedgraph.core.crypto import Identity
+from secure_fedgraph.core.errors import HostileMessage, Refused
+from secure_fedgraph.core.protection.bound import Bound, CutWarning
+from secure_fedgraph.core.protection.contracts import Scope
 from secure_fedgraph.policies import homomorphic, masked, plaintext
-from secure_fedgraph.privacy.bound import Bound, CutWarning
-from secure_fedgraph.privacy.carriers import tolerant_ask
-from secure_fedgraph.privacy.carriers.secagg import advertisements, server
-from secure_fedgraph.privacy.contracts import Scope
-from secure_fedgraph.protocol import DirectCalls, Layout, Message, wire
+from secure_fedgraph.protocol import DirectCalls
 
 NAMES = tuple(f"owner-{i}" for i in range(5))
 LIAR = "owner-2"

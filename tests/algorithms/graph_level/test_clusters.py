@@ -12,7 +12,7 @@ import torch
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.gcfl import clusters
-from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.core.errors import HostileMessage
 
 
 def test_the_cut_parts_what_is_least_alike():

@@ -15,7 +15,7 @@ from secure_fedgraph.algorithms.fedsgd.heads import gin
 from secure_fedgraph.algorithms.fedsgd.heads.gin import GinHead, labelled
 from secure_fedgraph.algorithms.fedsgd.heads.perceptron import GraphPerceptron
 from secure_fedgraph.algorithms.fedsgd.settings import GraphSgdSettings
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.sample.packing import pack, select_graphs
 from secure_fedgraph.graph.schema import Schema
 

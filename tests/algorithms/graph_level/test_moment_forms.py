@@ -13,13 +13,13 @@ from secure_fedgraph.algorithms.fairgraphfl.bounded import FairGraphFLBounded
 from secure_fedgraph.algorithms.fairgraphfl.moments import FairGraphFLMoments
 from secure_fedgraph.algorithms.fedridge import at_home
 from secure_fedgraph.algorithms.fedridge.forms import ApflGateMoments, personal_weights
+from secure_fedgraph.core import Unit
+from secure_fedgraph.core.protection.pooling import sampled_sum
 from secure_fedgraph.experiment.baselines import expected_gain
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import in_form, lead, make_federation
 from secure_fedgraph.forms import FormWarning
 from secure_fedgraph.graph.sample.packing import select_graphs
-from secure_fedgraph.privacy.pooling import sampled_sum
-from secure_fedgraph.protocol import Unit
 from secure_fedgraph.protocol.transcript import everything
 
 SHAPE = (256, 2)

@@ -11,10 +11,10 @@ import torch
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.d_fedgnn import mixing_weights, ring
-from secure_fedgraph.errors import BadInput, HostileMessage
-from secure_fedgraph.protocol import Message, wire
+from secure_fedgraph.core import Message, wire
+from secure_fedgraph.core.errors import BadInput, HostileMessage
+from secure_fedgraph.core.message import ANSWER
 from secure_fedgraph.protocol.dropouts import STEPS
-from secure_fedgraph.protocol.message import ANSWER
 from secure_fedgraph.protocol.transcript import everything
 
 SMALL = {"hidden": (8, 8)}

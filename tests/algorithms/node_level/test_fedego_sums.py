@@ -13,18 +13,18 @@ from secure_fedgraph.algorithm import Form
 from secure_fedgraph.algorithms.fedego.class_mashes import FedEgoSums
 from secure_fedgraph.algorithms.fedridge.algorithm import NOISE
 from secure_fedgraph.audits.conformance.rows import conformance_rows
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core import Channel, Reveal, Unit
+from secure_fedgraph.core.accounting.epsilon import OneHolderRelease
+from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.spending.ledger import Ledger
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import execute, in_form, lead, make_federation
 from secure_fedgraph.forms import FormWarning
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models import ridge
-from secure_fedgraph.privacy.accounting.epsilon import OneHolderRelease
 from secure_fedgraph.privacy.input_dp import randomizer
 from secure_fedgraph.privacy.input_dp.labels import DividedLabels
 from secure_fedgraph.privacy.input_dp.registry import randomizer_of
-from secure_fedgraph.privacy.spending.ledger import Ledger
-from secure_fedgraph.protocol import Channel, Reveal, Unit
 from secure_fedgraph.protocol.transcript import everything
 
 SPLIT = {"local_tests": 20}

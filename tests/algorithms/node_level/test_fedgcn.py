@@ -15,7 +15,7 @@ import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.fedgcn.gcn import Gcn
 from secure_fedgraph.algorithms.fedgcn.neighbour_sums import COUNTS, SHARE, SUMS, OwnersGraph
 from secure_fedgraph.attacks import Knowledge, NeighbourSums
-from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.graph.data.datasets import load
 from secure_fedgraph.graph.partition.registry import split_data
 from secure_fedgraph.models.parameters import glorot

@@ -14,7 +14,7 @@ import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.fedsgd.graph_sage import FedSageSteps
 from secure_fedgraph.algorithms.fedsgd.heads.graph_sage import GraphSageHead
 from secure_fedgraph.algorithms.fedsgd.settings import SageStepSettings
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import in_form, lead, make_federation
 from secure_fedgraph.forms import FormWarning

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 import secure_fedgraph as sfg
-from secure_fedgraph.privacy.bound import Sum
-from secure_fedgraph.privacy.spending.ledger import Ledger
+from secure_fedgraph.core.protection.bound import Sum
+from secure_fedgraph.core.spending.ledger import Ledger
 
 SMALL = {"hidden": (8, 8), "encoder": (8, 8), "generator_hidden": (8, 16), "generator_epochs": 1}
 

@@ -15,14 +15,14 @@ import torch.nn.functional as F
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.fedsageplus import prototypes
 from secure_fedgraph.attacks import ATTACKS, Blind, Knowledge
-from secure_fedgraph.errors import BadInput, BudgetExhausted, HostileMessage, Refused
+from secure_fedgraph.core import ContributionMoments, Unit
+from secure_fedgraph.core.errors import BadInput, BudgetExhausted, HostileMessage, Refused
+from secure_fedgraph.core.protection.moments import moment_sums
+from secure_fedgraph.core.spending.ledger import Ledger
 from secure_fedgraph.experiment.config import Experiment, load
 from secure_fedgraph.experiment.results import execute, in_form, lead, make_federation
 from secure_fedgraph.forms import FormWarning, fit
 from secure_fedgraph.models.parameters import parameters_of
-from secure_fedgraph.privacy.moments import moment_sums
-from secure_fedgraph.privacy.spending.ledger import Ledger
-from secure_fedgraph.protocol import ContributionMoments, Unit
 from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.protocol.transcript import everything
 

@@ -11,7 +11,7 @@ import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.fedsgd.heads.perceptron import LAYERS, NodePerceptron, gradients_of
 from secure_fedgraph.algorithms.fedsgd.heads.sage import SageHead
 from secure_fedgraph.algorithms.fedsgd.settings import NodeSgdSettings
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models.targets import slopes
 

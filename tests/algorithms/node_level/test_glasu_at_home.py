@@ -12,12 +12,12 @@ import torch
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.glasu import at_home
 from secure_fedgraph.algorithms.glasu.at_home import GlasuAtHome
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core import Upload
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import in_form, lead, make_federation
 from secure_fedgraph.forms import FormWarning
 from secure_fedgraph.models.vertical import linear
-from secure_fedgraph.protocol import Upload
 from secure_fedgraph.protocol.transcript import everything
 
 SENDS = {"edge": "columns", "label": "columns", "feature": "labels", "node": "nothing"}

@@ -9,7 +9,7 @@ from torch_geometric.nn import GCNConv
 
 import secure_fedgraph as sfg
 from secure_fedgraph.client import seeded
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.models.parameters import load
 from secure_fedgraph.protocol.transcript import everything

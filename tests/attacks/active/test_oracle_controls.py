@@ -24,14 +24,14 @@ from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid import choices, grid
 from secure_fedgraph.audits.grid.attacked import KeepReadChannels
 from secure_fedgraph.audits.surfaces.registry import JUDGES
-from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.core import Upload
+from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.experiment.results import execute
 from secure_fedgraph.experiment.schema.score_verdict import RESIDUAL, SINGLE_OWNERS
 from secure_fedgraph.models.neighgen.feedback import Feedback
 from secure_fedgraph.models.neighgen.model import FeatureGenerator
 from secure_fedgraph.models.parameters import glorot, parameters_of
-from secure_fedgraph.protocol import Upload
 
 SMALL: dict[str, Any] = {
     "generator_hidden": (16, 96),

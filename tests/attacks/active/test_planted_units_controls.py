@@ -14,7 +14,7 @@ from secure_fedgraph.attacks.active.planted_units import next_words, playing, si
 from secure_fedgraph.audits import scoring
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.surfaces.registry import JUDGES
-from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.privacy.broadcasts import BroadcastLimits
 
 NOISE = {"norm": 1.0, "multiplier": 1.0}

@@ -20,14 +20,14 @@ from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.audits.conformance.checks import CHECKS, Finding, Record, check
 from secure_fedgraph.audits.conformance.data import rows_in, surprise
 from secure_fedgraph.audits.conformance.secrets import secrets_in
-from secure_fedgraph.crypto import AgreementKey, Identity
-from secure_fedgraph.errors import BadInput, Refused
+from secure_fedgraph.core import Upload
+from secure_fedgraph.core.crypto import AgreementKey, Identity
+from secure_fedgraph.core.errors import BadInput, Refused
+from secure_fedgraph.core.protection.party import Party
 from secure_fedgraph.forms import FormWarning
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.privacy.input_dp.links import RandomisedLinks
-from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import PlaintextWarning
-from secure_fedgraph.protocol import Upload
 from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.protocol.transcript import everything
 

@@ -16,10 +16,10 @@ from secure_fedgraph.audits.conformance import rows as rows_module
 from secure_fedgraph.audits.conformance.checks import CHECKS, Finding
 from secure_fedgraph.audits.conformance.rows import FAILED, LEAK, NOTHING, PASSED, SAYS, conformance_rows
 from secure_fedgraph.audits.rng_state import frozen_state
-from secure_fedgraph.errors import BrokenClaim
+from secure_fedgraph.core.errors import BrokenClaim
+from secure_fedgraph.core.protection.gaussian import Gaussian
 from secure_fedgraph.forms import FormWarning
 from secure_fedgraph.privacy.policy import PlaintextWarning
-from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.protocol.transcript import everything
 

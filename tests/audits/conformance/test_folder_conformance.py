@@ -15,8 +15,8 @@ from click.testing import CliRunner, Result
 from secure_fedgraph.audits.conformance.printed import printed
 from secure_fedgraph.audits.conformance.rows import OF_CHARGES
 from secure_fedgraph.cli.main import main
+from secure_fedgraph.core.spending.ledger import read_ledger
 from secure_fedgraph.experiment.schema import RunResult
-from secure_fedgraph.privacy.spending.ledger import read_ledger
 from secure_fedgraph.protocol.courier import Courier
 
 RUN = ["run", "--data", "synthetic-citation", "--rounds", "2", "--policy", "distributed_dp", "--epsilon", "8"]

@@ -10,7 +10,7 @@ from secure_fedgraph.audits.grid import report
 from secure_fedgraph.audits.grid.cells import Audit
 from secure_fedgraph.cli import auditing
 from secure_fedgraph.cli.main import main
-from secure_fedgraph.errors import BrokenClaim
+from secure_fedgraph.core.errors import BrokenClaim
 from secure_fedgraph.experiment.schema.score_verdict import RESIDUAL, SINGLE_OWNERS
 
 SMALL = [

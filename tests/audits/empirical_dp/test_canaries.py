@@ -18,12 +18,12 @@ from secure_fedgraph.audits.empirical_dp.empirical import BROKEN, HOLDS, UNAUDIT
 from secure_fedgraph.audits.empirical_dp.one_run import one_run_rows, planted
 from secure_fedgraph.audits.grid import grid
 from secure_fedgraph.cli.main import main
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.protection.gaussian import Gaussian
+from secure_fedgraph.core.protection.rounded_gaussian import RoundedGaussian
 from secure_fedgraph.experiment.config import Experiment, load
 from secure_fedgraph.experiment.results import execute
 from secure_fedgraph.privacy import dp_sgd
-from secure_fedgraph.privacy.samplers.rounded_gaussian import RoundedGaussian
-from secure_fedgraph.privacy.stages.gaussian import Gaussian
 
 BASE: dict[str, Any] = {
     "algorithm": "fedavg",

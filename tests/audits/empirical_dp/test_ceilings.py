@@ -24,9 +24,9 @@ from secure_fedgraph.audits.grid import report
 from secure_fedgraph.audits.grid.cells import Audit
 from secure_fedgraph.audits.scoring import Score, ScoreKind, match_rows, recovered_rows
 from secure_fedgraph.cli.main import main
-from secure_fedgraph.errors import BrokenClaim
-from secure_fedgraph.privacy.accounting.epsilon import exact_gaussian
-from secure_fedgraph.privacy.stages.gaussian import Gaussian
+from secure_fedgraph.core.accounting.epsilon import exact_gaussian
+from secure_fedgraph.core.errors import BrokenClaim
+from secure_fedgraph.core.protection.gaussian import Gaussian
 from secure_fedgraph.report import grouping
 
 

@@ -22,7 +22,7 @@ from secure_fedgraph.audits.empirical_dp.epsilon import (
     one_run_gaussian,
     two_worlds,
 )
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 
 DELTA = 1e-5
 METHODS = {"one run": one_run, "one run, Gaussian": one_run_gaussian, "Gaussian": gaussian, "two": two_worlds}

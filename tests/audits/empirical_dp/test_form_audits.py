@@ -10,7 +10,7 @@ import pytest
 from scripts import script
 
 from secure_fedgraph.audits.empirical_dp.real_removals import Removed
-from secure_fedgraph.privacy.spending.ledger import Cost
+from secure_fedgraph.core.spending.ledger import Cost
 
 AUDITS = script("form_audits")
 QUICK = ("FedEgo, node", "FedEgo, label", "GLASU, feature")

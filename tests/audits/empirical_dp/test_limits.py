@@ -24,7 +24,7 @@ from secure_fedgraph.audits.grid import choices, grid
 from secure_fedgraph.audits.grid.attacked import KeepReadChannels
 from secure_fedgraph.audits.grid.report import audit_result
 from secure_fedgraph.cli.main import main
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment.config import Experiment, load
 from secure_fedgraph.experiment.results import execute, write_json
 from secure_fedgraph.experiment.schema.score_verdict import RESIDUAL, SINGLE_OWNERS

@@ -12,8 +12,8 @@ import torch
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.training import private_training
 from secure_fedgraph.audits.empirical_dp.removals import Removals
-from secure_fedgraph.errors import BadInput
-from secure_fedgraph.privacy.accounting import epsilon
+from secure_fedgraph.core.accounting import epsilon
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 
 STEPS = PrivateSteps(10.0, rate=0.2, steps=5)

@@ -15,13 +15,13 @@ from secure_fedgraph.audits.empirical_dp import empirical
 from secure_fedgraph.audits.empirical_dp.mechanisms import Audit, audit
 from secure_fedgraph.audits.empirical_dp.worst_cases import Neighbours
 from secure_fedgraph.audits.probes.rows import probe_rows
+from secure_fedgraph.core.protection import binding
+from secure_fedgraph.core.spending.budget import Budget
+from secure_fedgraph.core.upload import ContributionSample
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.metrics.counting import FEW, Counting
 from secure_fedgraph.policies import distributed_dp, local_dp
-from secure_fedgraph.privacy import binding
-from secure_fedgraph.privacy.spending.budget import Budget
 from secure_fedgraph.protocol.transcript import everything
-from secure_fedgraph.protocol.upload import ContributionSample
 
 SCHEMAS = {
     "two classes": Schema(3, 2),

@@ -11,13 +11,13 @@ import torch
 from secure_fedgraph.audits.empirical_dp.mechanisms import audit
 from secure_fedgraph.audits.empirical_dp.step_audits import _ThresholdErrors, audit_links, audit_steps, scores
 from secure_fedgraph.audits.empirical_dp.worst_cases import held_by, unit_in_records
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core import Channel, Reveal
+from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.spending.ledger import Cost, composed
 from secure_fedgraph.policies import central_dp, local_dp
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.privacy.input_dp.links import RandomisedLinks
-from secure_fedgraph.privacy.spending.ledger import Cost, composed
-from secure_fedgraph.protocol import Channel, Reveal
-from secure_fedgraph.protocol.guarantee import Unit
 
 DELTA, NORM = 1e-5, 1.5
 NAMES = tuple(f"owner-{i}" for i in range(4))

@@ -13,7 +13,7 @@ from secure_fedgraph.audits.grid.cells import Audit
 from secure_fedgraph.audits.grid.folders import audit_folder
 from secure_fedgraph.audits.judgement import Judgement
 from secure_fedgraph.audits.scoring import Score, ScoreKind
-from secure_fedgraph.errors import BadInput, HostileMessage, Refused
+from secure_fedgraph.core.errors import BadInput, HostileMessage, Refused
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.experiment.results import execute, run_result, write_json
 from secure_fedgraph.experiment.schema.score_verdict import RESIDUAL, SINGLE_OWNERS

@@ -17,7 +17,7 @@ from secure_fedgraph.audits.conformance.printed import check_printed
 from secure_fedgraph.audits.conformance.rows import FAILED, NOTHING, PASSED
 from secure_fedgraph.audits.grid.folders import audit_folder
 from secure_fedgraph.cli.main import main
-from secure_fedgraph.errors import BadInput, BrokenClaim
+from secure_fedgraph.core.errors import BadInput, BrokenClaim
 from secure_fedgraph.experiment import released
 from secure_fedgraph.experiment.config import experiment_of
 from secure_fedgraph.experiment.results import begin, execute, mean_result, run_result, write_json

@@ -18,11 +18,11 @@ from secure_fedgraph.audits.grid.cells import Audit
 from secure_fedgraph.audits.grid.report import verdict
 from secure_fedgraph.cli import tables
 from secure_fedgraph.cli.main import main
-from secure_fedgraph.errors import BadInput, HostileMessage, Incompatible
+from secure_fedgraph.core.errors import BadInput, HostileMessage, Incompatible
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.report.outcomes import verdicts
 
-pytestmark = pytest.mark.filterwarnings("ignore::secure_fedgraph.privacy.spending.budget.EarlyStopWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::secure_fedgraph.core.spending.budget.EarlyStopWarning")
 
 SMALL = ["dataset.nodes=90", "dataset.features=24", "training.hidden=[8,4]"]
 BUDGET = ["protection.norm=1", "protection.multiplier=0.9", "epsilon=12", "unit=client", "rounds=6"]

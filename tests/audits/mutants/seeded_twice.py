@@ -9,11 +9,11 @@ import torch
 
 from secure_fedgraph.audits.conformance.calls import SameSeeds
 from secure_fedgraph.audits.record import Finding
-from secure_fedgraph.privacy.bound import Bound
+from secure_fedgraph.core.channel import Reveal
+from secure_fedgraph.core.message import ANSWER, Message
+from secure_fedgraph.core.protection.bound import Bound
+from secure_fedgraph.core.protection.gaussian import Gaussian
 from secure_fedgraph.privacy.policy import Policy
-from secure_fedgraph.privacy.stages.gaussian import Gaussian
-from secure_fedgraph.protocol.channel import Reveal
-from secure_fedgraph.protocol.message import ANSWER, Message
 from secure_fedgraph.protocol.transcript import SERVER
 
 

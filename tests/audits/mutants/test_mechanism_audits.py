@@ -26,24 +26,23 @@ from secure_fedgraph.audits.empirical_dp.worst_cases import (
     sampled_part,
     surely_taken,
 )
-from secure_fedgraph.errors import BadInput
-from secure_fedgraph.policies import central_dp, distributed_dp, local_dp, masked
-from secure_fedgraph.privacy import binding, moments, pooling
-from secure_fedgraph.privacy.bound import Bound
-from secure_fedgraph.privacy.contracts import Noise, Sensitivity
-from secure_fedgraph.privacy.policy import Policy
-from secure_fedgraph.privacy.spending.ledger import spent
-from secure_fedgraph.privacy.stages import clip
-from secure_fedgraph.privacy.stages.clip import Clip
-from secure_fedgraph.privacy.stages.gaussian import Gaussian
-from secure_fedgraph.protocol import Channel, Reveal, Upload
-from secure_fedgraph.protocol.channel import (
+from secure_fedgraph.core import Channel, Reveal, Upload
+from secure_fedgraph.core.channel import (
     UnitContribution,
     UnitContributionMoments,
     UnitContributionSampled,
 )
-from secure_fedgraph.protocol.guarantee import Reader, Unit
-from secure_fedgraph.protocol.upload import ContributionRows
+from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.guarantee import Reader, Unit
+from secure_fedgraph.core.protection import binding, clip, moments, pooling
+from secure_fedgraph.core.protection.bound import Bound
+from secure_fedgraph.core.protection.clip import Clip
+from secure_fedgraph.core.protection.contracts import Noise, Sensitivity
+from secure_fedgraph.core.protection.gaussian import Gaussian
+from secure_fedgraph.core.spending.ledger import spent
+from secure_fedgraph.core.upload import ContributionRows
+from secure_fedgraph.policies import central_dp, distributed_dp, local_dp, masked
+from secure_fedgraph.privacy.policy import Policy
 
 DELTA, EPSILON, NORM = 1e-5, 4.0, 1.5
 MULTIPLIER = float(dp.get_sigma_gaussian(EPSILON, DELTA))

@@ -37,22 +37,31 @@ from secure_fedgraph.audits.empirical_dp.step_audits import audit_links, audit_s
 from secure_fedgraph.audits.empirical_dp.worst_cases import Neighbours, client_rows, held_by, pooled_parts
 from secure_fedgraph.audits.probes.door import answer_alone
 from secure_fedgraph.audits.rehearsal import Rehearsal
-from secure_fedgraph.crypto import KEY_BYTES
-from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.metrics.counting import FEW, Counting
-from secure_fedgraph.privacy import binding, contracts, dp_sgd, pooling
-from secure_fedgraph.privacy import bound as bounds
-from secure_fedgraph.privacy.accounting import epsilon as accounting
-from secure_fedgraph.privacy.accounting.epsilon import (
+from secure_fedgraph.core import Channel, Reveal
+from secure_fedgraph.core.accounting import epsilon as accounting
+from secure_fedgraph.core.accounting.epsilon import (
     DiscreteRelease,
     GaussianRelease,
     OccurringGaussian,
     Spent,
 )
-from secure_fedgraph.privacy.bound import Bound
-from secure_fedgraph.privacy.carriers.secagg import ring_words
-from secure_fedgraph.privacy.contracts import BindContext, Sensitivity
+from secure_fedgraph.core.carriers.secagg import ring_words
+from secure_fedgraph.core.channel import UnitContribution
+from secure_fedgraph.core.crypto import KEY_BYTES
+from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.guarantee import Reader, Unit
+from secure_fedgraph.core.protection import binding, contracts, pooling
+from secure_fedgraph.core.protection import bound as bounds
+from secure_fedgraph.core.protection.bound import Bound
+from secure_fedgraph.core.protection.clip import Clip
+from secure_fedgraph.core.protection.contracts import BindContext, Sensitivity
+from secure_fedgraph.core.protection.gaussian import Gaussian
+from secure_fedgraph.core.spending import ledger
+from secure_fedgraph.core.spending.ledger import Cost, Ledger, composed
+from secure_fedgraph.core.upload import ContributionSample
+from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.metrics.counting import FEW, Counting
+from secure_fedgraph.privacy import dp_sgd
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.privacy.input_dp import features, labels
 from secure_fedgraph.privacy.input_dp import randomizer as drawings
@@ -60,15 +69,7 @@ from secure_fedgraph.privacy.input_dp.features import MultiBitFeatures
 from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
 from secure_fedgraph.privacy.input_dp.links import DividedLinks, RandomisedLinks
 from secure_fedgraph.privacy.input_dp.randomizer import flip_threshold
-from secure_fedgraph.privacy.spending import ledger
-from secure_fedgraph.privacy.spending.ledger import Cost, Ledger, composed
-from secure_fedgraph.privacy.stages.clip import Clip
-from secure_fedgraph.privacy.stages.gaussian import Gaussian
-from secure_fedgraph.protocol import Channel, Reveal
-from secure_fedgraph.protocol.channel import UnitContribution
-from secure_fedgraph.protocol.guarantee import Reader, Unit
 from secure_fedgraph.protocol.transcript import everything
-from secure_fedgraph.protocol.upload import ContributionSample
 
 ROOT = Path(__file__).resolve().parents[3]
 Patch = pytest.MonkeyPatch

@@ -7,7 +7,7 @@ import small
 import torch
 
 import secure_fedgraph as sfg
-from secure_fedgraph.errors import LeftInPlaintext, Refused
+from secure_fedgraph.core.errors import LeftInPlaintext, Refused
 from secure_fedgraph.privacy.policies import RECIPES, policy_with_noise
 from secure_fedgraph.protocol.transcript import everything
 

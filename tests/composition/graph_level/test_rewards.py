@@ -8,7 +8,7 @@ import pytest
 import small
 
 import secure_fedgraph as sfg
-from secure_fedgraph.errors import LeftInPlaintext, Refused
+from secure_fedgraph.core.errors import LeftInPlaintext, Refused
 from secure_fedgraph.forms import FormWarning
 from secure_fedgraph.privacy.policies import RECIPES, policy_with_noise
 

@@ -16,13 +16,13 @@ from torch_geometric.nn import GCN
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import FedProx, FedRidge, FedSgd, GraphFedRidge, GraphFedSgd, Local
-from secure_fedgraph.errors import BadInput, BudgetExhausted, Refused
+from secure_fedgraph.core import Unit
+from secure_fedgraph.core.errors import BadInput, BudgetExhausted, Refused
+from secure_fedgraph.core.spending.budget import Budget
 from secure_fedgraph.experiment.baselines import baselines
 from secure_fedgraph.federation import with_links_as_items
 from secure_fedgraph.graph.schema import Task
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
-from secure_fedgraph.privacy.spending.budget import Budget
-from secure_fedgraph.protocol import Unit
 
 QUICK: dict[str, Any] = {"hidden": (8, 8), "learning_rate": 0.02, "batch": 32}
 ALGORITHMS: dict[str, tuple[sfg.Algorithm, int]] = {

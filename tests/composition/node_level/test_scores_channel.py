@@ -20,7 +20,11 @@ from torch_geometric.data import Data
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithm import ITEMS
 from secure_fedgraph.algorithm import base as algorithms
-from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.core.channel import UnitContributionSampled
+from secure_fedgraph.core.errors import HostileMessage
+from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.spending.budget import Budget
+from secure_fedgraph.core.wire import decode
 from secure_fedgraph.forms import FormWarning
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.metrics.counting import FEW, MANY, Counting
@@ -28,12 +32,8 @@ from secure_fedgraph.metrics.figures import RANGES
 from secure_fedgraph.policies import distributed_dp, masked, plaintext
 from secure_fedgraph.privacy.broadcasts import BroadcastLimits
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
-from secure_fedgraph.privacy.spending.budget import Budget
-from secure_fedgraph.protocol.channel import UnitContributionSampled
 from secure_fedgraph.protocol.dropouts import STEPS, Dropouts
-from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.transcript import everything
-from secure_fedgraph.protocol.wire import decode
 from secure_fedgraph.round import Round
 
 CLIENTS, DELTA = 5, 1e-5

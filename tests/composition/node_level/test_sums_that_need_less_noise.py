@@ -9,12 +9,12 @@ import pytest
 import small
 
 import secure_fedgraph as sfg
+from secure_fedgraph.core import Message, wire
+from secure_fedgraph.core.wire import Tree
 from secure_fedgraph.policies import distributed_dp
-from secure_fedgraph.protocol import Message, wire
 from secure_fedgraph.protocol.courier import Courier
 from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.protocol.transcript import everything
-from secure_fedgraph.protocol.wire import Tree
 
 CLIENTS = 5
 

@@ -12,11 +12,11 @@ from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.training import local_training
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.accounting.events import SampledGaussian
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.gnn import GraphSage
 from secure_fedgraph.models.parameters import glorot, parameters_of
-from secure_fedgraph.privacy.accounting.events import SampledGaussian
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.protocol.transcript import everything
 

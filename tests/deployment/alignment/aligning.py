@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("private_set_intersection", reason="the align extra brings openmined-psi")
 
-from secure_fedgraph.crypto import Identity
+from secure_fedgraph.core.crypto import Identity
 from secure_fedgraph.deployment.alignment import Alignment, Hub, Letter, Member, Side, Terms, relay
 from secure_fedgraph.deployment.alignment import side as side_module
 

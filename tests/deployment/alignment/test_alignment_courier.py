@@ -10,12 +10,12 @@ from aligning import FEDERATION, IDENTITIES, NAMES, TABLES, Courier, aligned, si
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secure_fedgraph.crypto import AgreementKey, Identity
+from secure_fedgraph.core import wire
+from secure_fedgraph.core.crypto import AgreementKey, Identity
+from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.deployment.alignment import Hub, Letter, Member, Side, relay
 from secure_fedgraph.deployment.alignment.letter import OFFER, REQUEST, STEPS
 from secure_fedgraph.deployment.alignment.side import Side as SideOfAll
-from secure_fedgraph.errors import BadInput, HostileMessage
-from secure_fedgraph.protocol import wire
 
 SEALED = STEPS[1:]
 LETTERS = [("bank", "shop", OFFER), ("shop", "bank", OFFER)] + [

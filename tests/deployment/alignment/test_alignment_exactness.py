@@ -13,10 +13,10 @@ from aligning import COMMON, NAMES, TABLES, aligned, numbered, sides, terms
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.deployment.alignment import align_together
 from secure_fedgraph.deployment.alignment.points import Blinding
 from secure_fedgraph.deployment.alignment.rows import row_names
-from secure_fedgraph.errors import BadInput, HostileMessage
 
 WORDS = st.lists(
     st.sampled_from(["a", "b", "ab", "B", "0", "00", "ü", "𝄞", "a b", "-", "7", "x" * 256]), unique=True

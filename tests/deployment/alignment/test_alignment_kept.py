@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from aligning import IDENTITIES, TABLES, aligned, sides, terms
 
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.deployment.alignment import Alignment, Terms, new_alignment
-from secure_fedgraph.errors import BadInput
 
 
 @pytest.fixture(scope="module")

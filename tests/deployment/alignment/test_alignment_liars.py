@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from aligning import COMMON, NAMES, TABLES, Courier, aligned, numbered, opened_by, sides, terms
 
+from secure_fedgraph.core import wire
+from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.deployment.alignment import Hub, Letter, Member, Side
 from secure_fedgraph.deployment.alignment.equality import Equality
 from secure_fedgraph.deployment.alignment.letter import (
@@ -22,8 +24,6 @@ from secure_fedgraph.deployment.alignment.letter import (
 from secure_fedgraph.deployment.alignment.member import NOWHERE
 from secure_fedgraph.deployment.alignment.points import Blinding
 from secure_fedgraph.deployment.alignment.rows import digest_of_rows
-from secure_fedgraph.errors import BadInput, HostileMessage
-from secure_fedgraph.protocol import wire
 
 Lie = Callable[[wire.Tree], wire.Tree]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from aligning import NAMES, TABLES, aligned, numbered, opened_by, sides, terms
 
+from secure_fedgraph.core import wire
 from secure_fedgraph.deployment.alignment import Hub, Letter, Member
 from secure_fedgraph.deployment.alignment.letter import OFFER, STEPS
-from secure_fedgraph.protocol import wire
 
 WINDOW = 8
 

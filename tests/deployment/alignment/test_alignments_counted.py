@@ -13,6 +13,7 @@ from banks import Silos, federation_of
 from torch_geometric.data import Data
 
 import secure_fedgraph.deployment.aligning as aligning_module
+from secure_fedgraph.core import wire
 from secure_fedgraph.deployment.aligning import (
     END,
     MOST_ALIGNMENTS,
@@ -24,7 +25,6 @@ from secure_fedgraph.deployment.aligning import (
 from secure_fedgraph.deployment.alignment import Hub, relay
 from secure_fedgraph.deployment.alignment import Letter as AlignmentLetter
 from secure_fedgraph.deployment.letters import ALIGN, DONE, FAILED, Letter
-from secure_fedgraph.protocol import wire
 
 ROWS = numbered(3, 77, 130, 199)
 
@@ -91,7 +91,7 @@ def test_nothing_is_answered_where_the_count_cannot_be_kept(
 
     silo = process(silos)
     with monkeypatch.context() as patch:
-        patch.setattr("secure_fedgraph.files.write", full)
+        patch.setattr("secure_fedgraph.core.files.write", full)
         assert failed(ask(silo, "one", []))["class"] == "SecureFedGraphError"
     (offer,) = Hub(
         terms_of_alignment(silos.approved, "one"), silos.folder("a-bank").keys().identity, ROWS

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from bank_folders import Banks, by_name, in_one_process, made
 
+from secure_fedgraph.core import wire
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.deployment.flower.app.folder import PACKAGE, write_app
 from secure_fedgraph.deployment.flower.app.run import DEFAULTS, PACE, run_over
 from secure_fedgraph.deployment.flower.fleet import letter_in, record_of
@@ -22,8 +24,6 @@ from secure_fedgraph.deployment.resident import Resident
 from secure_fedgraph.deployment.serving import Serving, serve
 from secure_fedgraph.deployment.silo_folder import SiloFolder
 from secure_fedgraph.deployment.silos import Silos
-from secure_fedgraph.errors import BadInput
-from secure_fedgraph.protocol import wire
 
 pytest.importorskip("flwr", exc_type=ImportError)
 

@@ -13,9 +13,9 @@ from bank_folders import Echo
 from click.testing import CliRunner
 
 from secure_fedgraph.cli.main import main
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.deployment.unix_socket.listening import Listening
 from secure_fedgraph.deployment.unix_socket.place import LONGEST, close_socket, open_socket
-from secure_fedgraph.errors import BadInput
 
 GROUP = grp.getgrgid(os.getegid()).gr_name
 

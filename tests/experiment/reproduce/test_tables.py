@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment.reproduce import TABLES, Case, Cell, table_named
 from secure_fedgraph.experiment.reproduce.running import experiment_of
 

@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data import packages, sources
 from secure_fedgraph.graph.data.canonical import content_digest
 from secure_fedgraph.graph.data.datasets import available, load

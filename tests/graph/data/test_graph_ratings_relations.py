@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy.sparse import csr_matrix, save_npz
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data import sources
 from secure_fedgraph.graph.data.datasets import load
 from secure_fedgraph.graph.data.rawfiles import RAW

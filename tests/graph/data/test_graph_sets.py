@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data import graph_sets, packages, sources
 from secure_fedgraph.graph.data.datasets import DATASETS, KINDS, available, load
 from secure_fedgraph.graph.data.rawfiles import RAW

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data.checks import check_graph, check_owner
 from secure_fedgraph.graph.data.splits import stratified
 from secure_fedgraph.graph.data.synthetic import citation

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import secure_fedgraph as sfg
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data.checks import check_graph
 from secure_fedgraph.graph.data.synthetic import citation
 from secure_fedgraph.graph.sample.links import undirected_links

@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 from torch_geometric.utils.smiles import e_map, x_map
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data.datasets import KINDS, load
 from secure_fedgraph.graph.data.molecules import ATOMS, BONDS, MOTIFS, generate, schema_of
 from secure_fedgraph.graph.kinds import GraphSetDataset

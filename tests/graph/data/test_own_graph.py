@@ -10,7 +10,7 @@ import torch
 from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data.own_graph import own_dataset
 from secure_fedgraph.graph.data.splits import MASKS, stratified
 from secure_fedgraph.graph.data.synthetic import citation

@@ -7,7 +7,7 @@ import torch
 from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data.own_graph import checked_graph
 
 

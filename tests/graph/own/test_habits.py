@@ -19,7 +19,7 @@ from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.transforms import RandomLinkSplit, ToSparseTensor
 
 import secure_fedgraph as sfg
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data.splits import MASKS
 from secure_fedgraph.graph.data.synthetic import citation
 from secure_fedgraph.graph.silos.alone import declared_by, owned

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data.splits import MASKS
 from secure_fedgraph.graph.own import pairs
 from secure_fedgraph.graph.schema import Schema, Task

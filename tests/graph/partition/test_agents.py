@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.kinds import GraphSetDataset
 from secure_fedgraph.graph.partition.agents import file_order_agents, random_agents, rewired
 from secure_fedgraph.graph.partition.registry import split_data

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import secure_fedgraph as sfg
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data.molecules import generate
 from secure_fedgraph.graph.partition.dirichlet import dirichlet
 from secure_fedgraph.graph.sample.packing import select_graphs

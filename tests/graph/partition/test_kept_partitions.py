@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data.synthetic import citation
 from secure_fedgraph.graph.partition import communities
 from secure_fedgraph.graph.partition.kept import MAGIC, _digest, _unpacked

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data.synthetic import citation
 from secure_fedgraph.graph.partition.label_skew import connected, label_skew
 from secure_fedgraph.graph.partition.result import EVERYBODY, Partition

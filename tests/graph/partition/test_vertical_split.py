@@ -9,7 +9,7 @@ import torch
 from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data.synthetic import citation
 from secure_fedgraph.graph.partition.registry import PARTITIONS
 from secure_fedgraph.graph.partition.vertical import class_split, vertical

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data.synthetic import citation
 from secure_fedgraph.graph.sample.ego_graphs import drop_repeats, ego_table, level_sizes, levels
 from secure_fedgraph.graph.sample.trees import MISSING

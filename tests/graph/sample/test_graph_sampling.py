@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data.synthetic import citation
 from secure_fedgraph.graph.sample.trees import NeighbourTable
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data.synthetic import citation
 from secure_fedgraph.graph.sample.layers import draw_batch, grow, links_between, public_set, union
 from secure_fedgraph.graph.sample.trees import NeighbourTable

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.silos.agreement import Declaration, agreed, check_names
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from secure_fedgraph.core.history import History
 from secure_fedgraph.graph.silos.aligned import digest_of_training_rows
-from secure_fedgraph.protocol.history import History
 
 
 def test_other_training_rows_are_another_history() -> None:

@@ -17,7 +17,7 @@ import torch
 from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data import checks
 from secure_fedgraph.graph.data.synthetic import citation
 from secure_fedgraph.graph.mapped import check_unchanged, is_mapped, map_features

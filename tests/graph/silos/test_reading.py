@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.silos.reading import digest_of_places, read_silo, read_silos
 
 pytest.importorskip("pyarrow")

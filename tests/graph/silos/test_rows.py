@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data.own_graph import DataWarning
 from secure_fedgraph.graph.data.splits import MASKS
 from secure_fedgraph.graph.silos.given import silos_of

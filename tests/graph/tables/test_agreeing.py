@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data.own_graph import DataWarning
 from secure_fedgraph.graph.silos.given import silos_of
 from secure_fedgraph.graph.silos.reading import read_silo, read_silos, silos_read

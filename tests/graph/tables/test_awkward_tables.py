@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.tables.owned import OwnGraph, graph_of, read_tables
 from secure_fedgraph.graph.tables.schema import (
     CategoryColumn,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.tables.drafting import described, doubts, draft, gives_away, look_alike, rounded
 from secure_fedgraph.graph.tables.encoding import REACH
 from secure_fedgraph.graph.tables.owned import graph_of, read_tables

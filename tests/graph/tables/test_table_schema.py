@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.schema import Task
 from secure_fedgraph.graph.tables.schema import parsed, read_schema, schema_text, write_schema
 

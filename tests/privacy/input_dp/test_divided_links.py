@@ -13,8 +13,8 @@ import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.glasu.checks import pairs
 from secure_fedgraph.algorithms.glasu.client import ALL_LINKS
 from secure_fedgraph.client import Client
-from secure_fedgraph.errors import BadInput, HostileMessage
-from secure_fedgraph.privacy.accounting.epsilon import OneHolderRelease, event
+from secure_fedgraph.core.accounting.epsilon import OneHolderRelease, event
+from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.privacy.input_dp.links import DividedLinks, RandomisedLinks
 from secure_fedgraph.privacy.input_dp.registry import randomizer_of
 

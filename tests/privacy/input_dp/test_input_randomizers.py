@@ -17,22 +17,22 @@ from small_graphs import triangles
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import GinFedAvg
 from secure_fedgraph.cli.tables import run_tables
-from secure_fedgraph.errors import BadInput, BudgetExhausted
+from secure_fedgraph.core import Channel, Reveal, Unit
+from secure_fedgraph.core.accounting.epsilon import PureRelease
+from secure_fedgraph.core.errors import BadInput, BudgetExhausted
+from secure_fedgraph.core.spending.budget import Budget
+from secure_fedgraph.core.spending.ledger import Cost, read_ledger
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import execute, run_result
 from secure_fedgraph.experiment.schema import RunResult, as_read
 from secure_fedgraph.policies import local_dp
-from secure_fedgraph.privacy.accounting.epsilon import PureRelease
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.privacy.input_dp.features import MultiBitFeatures
 from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
 from secure_fedgraph.privacy.input_dp.links import RandomisedLinks
 from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer, flip_threshold
 from secure_fedgraph.privacy.input_dp.registry import RANDOMIZERS, randomizer_of
-from secure_fedgraph.privacy.spending.budget import Budget
-from secure_fedgraph.privacy.spending.ledger import Cost, read_ledger
-from secure_fedgraph.privacy.spending.planning import plan
-from secure_fedgraph.protocol import Channel, Reveal, Unit
+from secure_fedgraph.privacy.planning import plan
 
 SMALL = {
     "data": "synthetic-citation",
@@ -354,7 +354,7 @@ class TestLargerUnits:
         ],
     )
     def test_covers(self, small, unit, relation, holders, apart):
-        from secure_fedgraph.privacy.accounting.epsilon import GaussianRelease
+        from secure_fedgraph.core.accounting.epsilon import GaussianRelease
 
         cost = Cost(unit, relation, frozenset({("server", (GaussianRelease(6.0),))}), frozenset())
         assert cost.at(small, "server", holders) == (GaussianRelease(6.0 / apart),)

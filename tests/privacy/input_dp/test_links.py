@@ -11,10 +11,10 @@ import torch
 from scipy.stats import binom
 
 import secure_fedgraph as sfg
-from secure_fedgraph.errors import BadInput
-from secure_fedgraph.privacy.accounting.epsilon import PureRelease
+from secure_fedgraph.core.accounting.epsilon import PureRelease
+from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.spending.ledger import read_ledger
 from secure_fedgraph.privacy.input_dp.links import RandomisedLinks
-from secure_fedgraph.privacy.spending.ledger import read_ledger
 
 NODES = 120
 

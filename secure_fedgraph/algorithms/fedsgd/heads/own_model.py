@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import State
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.answers import stand_in_answers
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models import given

@@ -15,10 +15,10 @@ from secure_fedgraph.algorithms.glasu.channels import HIDDEN
 from secure_fedgraph.algorithms.glasu.forward_pass import Pass
 from secure_fedgraph.algorithms.glasu.iteration import Iteration
 from secure_fedgraph.algorithms.glasu.settings import GlasuSettings
-from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.core import Channel, Reveal, Unit, Upload
+from secure_fedgraph.core.errors import HostileMessage
+from secure_fedgraph.core.given import Entries, Expected, Numbers
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.protocol import Channel, Reveal, Unit, Upload
-from secure_fedgraph.protocol.given import Entries, Expected, Numbers
 from secure_fedgraph.seams import ClientContext, RoundApi
 
 HIDDEN_EACH = Channel("hidden_each", Reveal.EACH, Unit.NODE)

@@ -13,10 +13,10 @@ from secure_fedgraph.algorithms.glasu import checks, expected_fields
 from secure_fedgraph.algorithms.glasu.algorithm import Glasu
 from secure_fedgraph.algorithms.glasu.iteration import Iteration
 from secure_fedgraph.algorithms.glasu.settings import GlasuSettings
-from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.core import Channel, Reveal, Unit, Upload
+from secure_fedgraph.core.errors import HostileMessage
+from secure_fedgraph.core.given import Expected
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.protocol import Channel, Reveal, Unit, Upload
-from secure_fedgraph.protocol.given import Expected
 from secure_fedgraph.seams import ClientContext, RoundApi
 
 GRADIENT = Channel("gradient", Reveal.EACH, Unit.NODE, to="peer")

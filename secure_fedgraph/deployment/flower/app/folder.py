@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.deployment.federation_file import Approved
 from secure_fedgraph.deployment.flower.app.run import DEFAULTS
 from secure_fedgraph.deployment.flower.pinned import VERSION
-from secure_fedgraph.errors import BadInput
 
 PACKAGE = "secure_fedgraph_app"
 _HERE = Path(__file__).parent

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.deployment.federation_file import read_federation
 from secure_fedgraph.deployment.flower.given_grid import FlowerGrid, GivenGrid
 from secure_fedgraph.deployment.flower.pinned import check_flower
 from secure_fedgraph.deployment.serving import Serving, serve
 from secure_fedgraph.deployment.silos import PATIENCE, Pace
-from secure_fedgraph.errors import BadInput
 
 DEFAULTS: dict[str, str | int | float] = {
     "federation": "",

@@ -3,8 +3,8 @@
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
+from secure_fedgraph.core.errors import SecureFedGraphError
 from secure_fedgraph.deployment.flower.app.run import run_over
-from secure_fedgraph.errors import SecureFedGraphError
 
 app = ServerApp()
 

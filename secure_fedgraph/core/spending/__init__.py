@@ -1,0 +1,1 @@
+"""What was spent: the ledger, one line of it, and the budget."""

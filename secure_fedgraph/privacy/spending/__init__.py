@@ -1,1 +1,0 @@
-"""The ledger, the budget that a run may spend, and the noise that fits it."""

@@ -1,1 +1,0 @@
-"""Stages of a protection: clip, fixed point, Gaussian noise."""

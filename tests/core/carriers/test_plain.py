@@ -1,0 +1,78 @@
+"""The plain carrier's sum: added piece by piece, and looked through once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from parties import people
+
+from secure_fedgraph.core import Channel, Layout, Reveal, Upload
+from secure_fedgraph.core.carriers.plain import PIECE, Plain
+from secure_fedgraph.core.errors import HostileMessage
+from secure_fedgraph.core.protection.binding import Protection
+from secure_fedgraph.core.protection.contracts import Scope
+from secure_fedgraph.core.protection.party import Party
+from secure_fedgraph.core.wire import Pieces, decode, encode
+from secure_fedgraph.privacy.policy import Policy
+
+SIZE = 2 * PIECE + 3
+LAYOUT = Layout((("w", (SIZE,)),))
+SCOPE = Scope("run", 1, 1, "update", ("a", "b", "c"))
+
+
+def uploads() -> dict[str, np.ndarray]:
+    """As they come off the wire: read-only, and at any byte."""
+    made = {}
+    for number, name in enumerate(SCOPE.cohort):
+        values = np.random.default_rng(number).standard_normal(SIZE).astype("<f4")
+        values[:2] = -0.0, 3e38
+        made[name] = np.frombuffer(b"-" + values.tobytes(), "<f4", offset=1)
+    return made
+
+
+def opened(sealed: dict[str, np.ndarray], layout: Layout = LAYOUT) -> np.ndarray:
+    return Plain().open_sum(sealed, layout, SCOPE, lambda step, given: {})
+
+
+def test_the_sum_is_that_of_whole_arrays_to_the_bit() -> None:
+    sent = uploads()
+    whole = np.add(sent["a"], 0.0, dtype=np.float64)
+    for name in ("b", "c"):
+        whole += sent[name]
+    total = opened(sent)
+    assert total.shape == (1, SIZE) and total.tobytes() == whole.tobytes()
+    assert opened({}).tolist() == [[0.0] * SIZE]
+    assert opened({"a": np.zeros(0, "<f4")}, Layout((("w", (0,)),))).shape == (1, 0)
+
+
+def test_a_carrier_made_of_this_one_that_seals_in_another_way_is_not_passed_by() -> None:
+    class Zeros(Plain):
+        def seal(self, matrix: np.ndarray, scope: Scope, party: Party) -> np.ndarray:
+            return super().seal(matrix * 0, scope, party)
+
+    channel = Channel("update", Reveal.SUM)
+    upload = Upload({"w": torch.ones(2), "b": torch.ones(1)})
+    for carrier, sent in ((Plain(), [1.0] * 3), (Zeros(), [0.0] * 3)):
+        bound = Policy("own", lambda _, carrier=carrier: Protection(carrier)).bind((channel,), SCOPE.cohort)
+        body = bound["update"].seal_to_send(upload, SCOPE, people(("a",))["a"])
+        assert decode(encode(body))["data"].tolist() == sent
+        assert isinstance(body["data"], Pieces) == (type(carrier) is Plain)
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("place", [0, PIECE, SIZE - 1])
+def test_who_sends_a_number_that_is_not_finite_is_named(number: float, place: int) -> None:
+    sent = {name: values.copy() for name, values in uploads().items()}
+    sent["b"][place] = number
+    with pytest.raises(HostileMessage, match="b's upload holds NaN or infinity"):
+        opened(sent)
+    sent["c"][place] = -number  # whatever the two add up to
+    with pytest.raises(HostileMessage, match="b's upload holds NaN or infinity"):
+        opened(sent)
+
+
+@pytest.mark.parametrize("spoilt", [np.zeros(SIZE), np.zeros(SIZE - 1, "<f4"), [0.0] * SIZE, None])
+def test_another_type_or_length_is_refused(spoilt: object) -> None:
+    with pytest.raises(HostileMessage, match="c's upload does not hold"):
+        opened({**uploads(), "c": spoilt})  # type: ignore[dict-item]
