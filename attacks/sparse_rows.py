@@ -11,7 +11,7 @@ from itertools import cycle
 import torch
 from torch import Tensor
 
-from secure_fedgraph.core.errors import unknown_name
+from secure_fedgraph.arguments import unknown_name
 
 FEATURES = "node features"
 """What a guess made of recovered rows is about: the judge of that name compares them with nodes."""

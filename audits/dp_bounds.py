@@ -34,7 +34,8 @@ from secure_fedgraph.attacks.weights.graph_structure import TRAINED_GRAPHS
 from secure_fedgraph.attacks.weights.single import SINGLE
 from secure_fedgraph.audits.scoring import RESAMPLES, Score, ScoreKind
 from secure_fedgraph.core.guarantee import Reader, Unit
-from secure_fedgraph.core.spending.ledger import Charge, report
+from secure_fedgraph.core.spending.ledger import Charge
+from secure_fedgraph.privacy.spent import report
 
 DELTAS = (1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 0.03, 0.1, 0.2, 0.4)
 READER = {SERVER: Reader.SERVER, CLIENT: Reader.PEERS, OUTSIDER: Reader.OUTSIDER}

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from secure_fedgraph.algorithm import Algorithm, State
+from secure_fedgraph.arguments import unknown_name
 from secure_fedgraph.attacks.attack import CLIENT, COALITION, LAST, OUTSIDER, SERVER
-from secure_fedgraph.core.errors import unknown_name
 from secure_fedgraph.federation import Federation
 from secure_fedgraph.privacy.policy import BoundPolicy
 from secure_fedgraph.protocol import Transcript

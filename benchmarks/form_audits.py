@@ -42,14 +42,14 @@ from secure_fedgraph.algorithms.plugins import algorithm_named
 from secure_fedgraph.audits.empirical_dp.real_removals import Removed
 from secure_fedgraph.audits.empirical_dp.whole_runs import RunAudit, audit_run
 from secure_fedgraph.client import Client
-from secure_fedgraph.core import Upload
-from secure_fedgraph.core.accounting.epsilon import Event
+from secure_fedgraph.core.accounting.events import Event
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.protection import bound as doors
 from secure_fedgraph.core.protection import moments, pooling
 from secure_fedgraph.core.protection.bound import Bound
 from secure_fedgraph.core.protection.gaussian import Gaussian
 from secure_fedgraph.core.spending.budget import Budget
+from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.federation import federate
 from secure_fedgraph.graph.sparse_matrix import SparseMatrix
 from secure_fedgraph.running.options import RunOptions

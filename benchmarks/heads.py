@@ -28,8 +28,9 @@ from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms.fedsgd.heads.perceptron import LAYERS, NodePerceptron
 from secure_fedgraph.algorithms.fedsgd.heads.sage import SageHead
 from secure_fedgraph.algorithms.fedsgd.settings import NodeSgdSettings
-from secure_fedgraph.core.accounting.epsilon import Event, GaussianRelease, SampledGaussian, noise_for
+from secure_fedgraph.core.accounting.events import Event, GaussianRelease, SampledGaussian
 from secure_fedgraph.models import ridge
+from secure_fedgraph.privacy.noise_needed import noise_for
 
 STEPS, SHARE, DELTA, TARGET, SHARP = 200, 0.3, 1e-5, 0.5, 1.0
 S = NodeSgdSettings()

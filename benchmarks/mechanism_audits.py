@@ -32,8 +32,9 @@ from secure_fedgraph.audits.empirical_dp.worst_cases import (
     sampled_part,
     surely_taken,
 )
-from secure_fedgraph.core import Channel, Reveal
 from secure_fedgraph.core.channel import (
+    Channel,
+    Reveal,
     UnitContribution,
     UnitContributionMoments,
     UnitContributionSampled,

@@ -33,8 +33,7 @@ from secure_fedgraph.audits.conformance.rows import FAILED, conformance_rows
 from secure_fedgraph.audits.empirical_dp.empirical import BROKEN, empirical_or_why_not
 from secure_fedgraph.audits.probes.rows import probe_rows
 from secure_fedgraph.client import Client
-from secure_fedgraph.core import Channel, Reveal
-from secure_fedgraph.core.channel import UnitContribution
+from secure_fedgraph.core.channel import Channel, Reveal, UnitContribution
 from secure_fedgraph.core.errors import Refused
 from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.protection import pooling
@@ -209,7 +208,7 @@ DRAW, APPLY, COINS, RUN, SEAL = (
 NOISE_OF_STEPS, CLIPPED, DOOR_DRAWS, UPLOAD = (
     dp_sgd.rounded_gaussian,
     pooling.clipped,
-    Client._randomize_inputs,
+    Client._draw_inputs,
     Client._upload,
 )
 
@@ -291,7 +290,7 @@ def labels_drawn_again(set_: Set) -> None:
             self.graph = self.graph.clone()
             setattr(self.graph, one.place, one.randomize(self._own, self.schema.classes))
 
-    set_(Client, "_randomize_inputs", draw)
+    set_(Client, "_draw_inputs", draw)
 
 
 def gradient_in_the_rate(set_: Set) -> None:

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from secure_fedgraph.core import Channel, Reveal
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.protection.discrete_gaussian import DiscreteGaussian
 from secure_fedgraph.core.protection.rounded_gaussian import rounded_gaussian
 from secure_fedgraph.policies import distributed_dp

@@ -33,16 +33,18 @@ from typing import Any
 import numpy as np
 from secure_aggregation_others import others
 
-from secure_fedgraph.core import Channel, Layout, Message, Reveal, crypto, wire
+from secure_fedgraph.core import crypto, wire
 from secure_fedgraph.core.carriers.homomorphic import native, scheme
 from secure_fedgraph.core.carriers.homomorphic.sums import Homomorphic
 from secure_fedgraph.core.carriers.secagg import neighbours, ring_words
 from secure_fedgraph.core.carriers.secagg.server import Masked
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.crypto import AgreementKey, Identity
-from secure_fedgraph.core.message import ANSWER
+from secure_fedgraph.core.message import ANSWER, Message
 from secure_fedgraph.core.protection.contracts import BindContext, Carrier, Scope, Sensitivity
 from secure_fedgraph.core.protection.fixed_point import FixedPoint
 from secure_fedgraph.core.protection.party import Party
+from secure_fedgraph.core.upload import Layout
 
 ROOT = Path(__file__).resolve().parent.parent
 CHANNEL = Channel("update", Reveal.SUM)

@@ -47,8 +47,10 @@ if TYPE_CHECKING:
     )
     from secure_fedgraph.audits.grid.grid import audit
     from secure_fedgraph.comparison import compare
-    from secure_fedgraph.core import Channel, Reveal, Unit, Upload
-    from secure_fedgraph.core.spending.budget import Budget, EarlyStopWarning
+    from secure_fedgraph.core.channel import Channel, Reveal
+    from secure_fedgraph.core.guarantee import Unit
+    from secure_fedgraph.core.spending.budget import Budget
+    from secure_fedgraph.core.upload import Upload
     from secure_fedgraph.evaluation import ScoreWarning
     from secure_fedgraph.experiment.config import Experiment
     from secure_fedgraph.federation import Federation, federate
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
     from secure_fedgraph.graph.data import datasets
     from secure_fedgraph.graph.data.own_graph import DataWarning
     from secure_fedgraph.graph.schema import Schema
+    from secure_fedgraph.privacy.budget_warnings import EarlyStopWarning
     from secure_fedgraph.protocol import Transcript, View
     from secure_fedgraph.protocol.dropouts import Dropouts
     from secure_fedgraph.running.loop import train
@@ -72,12 +75,12 @@ _HOMES = {
     "Apfl": "algorithms",
     "ApflGate": "algorithms",
     "Budget": "core.spending.budget",
-    "Channel": "core",
+    "Channel": "core.channel",
     "ClientContext": "seams",
     "DFedGnn": "algorithms",
     "DataWarning": "graph.data.own_graph",
     "Dropouts": "protocol.dropouts",
-    "EarlyStopWarning": "core.spending.budget",
+    "EarlyStopWarning": "privacy.budget_warnings",
     "Experiment": "experiment.config",
     "FairGraphFL": "algorithms",
     "FedAvg": "algorithms",
@@ -104,15 +107,15 @@ _HOMES = {
     "LocSage": "algorithms",
     "LocSagePlus": "algorithms",
     "Local": "algorithms",
-    "Reveal": "core",
+    "Reveal": "core.channel",
     "RoundApi": "seams",
     "Run": "running.run",
     "Schema": "graph.schema",
     "ScoreWarning": "evaluation",
     "Settings": "algorithm",
     "Transcript": "protocol",
-    "Unit": "core",
-    "Upload": "core",
+    "Unit": "core.guarantee",
+    "Upload": "core.upload",
     "View": "protocol",
     "audit": "audits.grid.grid",
     "compare": "comparison",

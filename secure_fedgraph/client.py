@@ -1,35 +1,27 @@
-"""A client: one owner's graph, its memory, and the one door through which anything leaves it."""
+"""A client: one owner's graph, and what an algorithm sees of it behind the door."""
 
 from __future__ import annotations
 
 import copy
 import hashlib
-import logging
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from secure_fedgraph.core import given as declared
-from secure_fedgraph.core import history, wire
-from secure_fedgraph.core.accounting.epsilon import Event
-from secure_fedgraph.core.carriers import key_agreement
-from secure_fedgraph.core.channel import Channel, Domain, Reveal
-from secure_fedgraph.core.errors import BadInput, HostileMessage, WrongType
+from secure_fedgraph.core.answer_state import AnswerState, Before
+from secure_fedgraph.core.channel import Channel, Recipient
+from secure_fedgraph.core.door import Door, Draw, OpenedRecorder
+from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.core.guarantee import Unit
-from secure_fedgraph.core.history import History, split_given_and_carrier
-from secure_fedgraph.core.memory import Before, copied_memory
-from secure_fedgraph.core.message import ANSWER, CARRIER, Message, digest
-from secure_fedgraph.core.parcel import OFFER, READ, Bundle, Parcel
-from secure_fedgraph.core.protection.bound import Bound, Sum
-from secure_fedgraph.core.protection.contracts import Scope
+from secure_fedgraph.core.protection.bound import Bound
 from secure_fedgraph.core.protection.party import Party
-from secure_fedgraph.core.spending.ledger import Charge, Ledger
-from secure_fedgraph.core.upload import AnyUpload, ContributionSample, Upload
+from secure_fedgraph.core.spending.ledger import Ledger
 from secure_fedgraph.privacy.broadcasts import Beginning, BroadcastCheck
 from secure_fedgraph.privacy.dp_sgd import Training
 from secure_fedgraph.privacy.input_dp.labels import HOME, RandomisedLabels
@@ -37,7 +29,7 @@ from secure_fedgraph.privacy.input_dp.links import CROSS_LINKS
 from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
 from secure_fedgraph.privacy.link_priorities import fresh_key, link_priorities
 from secure_fedgraph.privacy.policy import BoundPolicy
-from secure_fedgraph.protocol.transcript import PEER, REFEREE, SERVER
+from secure_fedgraph.protocol.memory import copied_memory
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -47,8 +39,6 @@ if TYPE_CHECKING:
     from secure_fedgraph.seams import ClientContext
     from secure_fedgraph.storage.party_store import PartyStore
 
-_LOG = logging.getLogger("secure_fedgraph.client")
-
 _ROUND = "last round"
 """The key of the last round that it answered, in its store. No algorithm uses this name."""
 _UNPAID = "unpaid steps"
@@ -57,31 +47,15 @@ LINK_KEY = "frozen link key"
 """The memory entry with the secret key of its links' priorities. A failed answer does not undo it."""
 Answer = Callable[["ClientContext", dict[str, Any]], Any]
 """An algorithm's method that answers on a channel: anything may come out of somebody else's code."""
-OpenedRecorder = Callable[[str, int, int, str, tuple[str, ...], Mapping[str, Any]], None]
-"""(reader, round, exchange, channel, contributors, values): the experiment's note of what was opened."""
 
 
-class Client:
-    """One party that owns data.
+class Client(Door):
+    """One party that owns data: its graph, its memory, and the answers of an algorithm.
 
     Guarantees:
-        - :meth:`handle` is the only way out: whatever it returns was computed for a declared channel and
-          sealed by the protection bound to it; a channel without a protection does not leave;
-        - the ledger is charged before the reply exists;
-        - rounds never go back, not even after a resume: a request of an earlier round than the last is
-          refused;
-        - an exchange number is answered once: the identical request gets the identical bytes again at no
-          charge, a different one under the same or a lower number is refused;
-        - cohorts smaller than the protection's quorum, with strangers, or without this client, are refused;
-        - the masks that hide an upload in a sum are bound to everything that the server gave to all clients
-          alike in this run, and to what this client is reported to have missed
-          (:class:`~secure_fedgraph.core.history.History`);
+        - those of :class:`~secure_fedgraph.core.door.Door`;
         - where its policy limits broadcasts, a model beyond them is refused before anything is computed or
-          charged (:class:`~secure_fedgraph.privacy.broadcasts.BroadcastLimits`);
-        - an answer that fails sends nothing, is charged as an upload without noise, and leaves its memory and
-          its scratch as before. Some carriers confirm that a sum is complete (``masked`` does). Under them
-          the client undoes an answer whose sum was never confirmed. Counts of
-          releases and randomised inputs are not undone. The referee's questions change nothing.
+          charged (:class:`~secure_fedgraph.privacy.broadcasts.BroadcastLimits`).
 
     Args:
         party: name, identity and roster.
@@ -121,64 +95,44 @@ class Client:
         self.graph = graph
         self._own = graph
         self.schema = schema
-        self.memory: dict[str, Any] = {}
-        self.scratch: dict[str, Any] = {}
-        """Values of one round: cleared when the next round begins, and never saved."""
-        self.round = 0
-        self._party = party
         relation = policy.policy.relation
         self.training = Training(policy.steps, relation) if policy.steps else None
         ledger.check_name(party.name, data, party.roster)
         # before anything is answered: no refusal later may depend on the graph
         check_graph(algorithm, graph, party.name, policy)
         self._algorithm = algorithm
-        self._in_place = not type(algorithm).__module__.startswith("secure_fedgraph.")
-        """Whether answers may change what they keep: those of this package replace it."""
+        # answers of this package replace what they keep; others may change it
+        state = AnswerState(deep=not type(algorithm).__module__.startswith("secure_fedgraph."))
+        super().__init__(party, policy, run, ledger, data, self.training, state, witness, after, last, common)
         limits = policy.broadcasts
         self._broadcasts = None if limits is None else BroadcastCheck(limits, self._beginning)
         self._policy = policy
-        self._run = run
-        self._ledger = ledger
         self._seed = seed
-        self._data = data
-        self._witness = witness
         self._store = store
-        # the ledger has the number too, in case the caller's is too small
-        self._answered = max(after, ledger.answered(party.name, run))
-        self._delivered = after
-        self._last_round = self._resumed = 0
-        self._rounds = last
-        self._offered = 0
-        self._coins: torch.Tensor | None = None
-        self._last: tuple[str, bytes] = ("", b"")
-        bounds = policy.bounds.values()
-        self._alike = frozenset(b.channel.name for b in bounds if b.channel.alike and b.channel.to != REFEREE)
-        once = [b.channel.name for b in bounds if b.channel.once]
-        self._history = History(run, once, common) if policy.agrees_on_keys else None
-        self._before: Before | None = None
-        self._unconfirmed: tuple[str, Before, History | None] | None = None
-        """The channel whose sum is not known to be complete, and what to go back to if it never is."""
 
     @property
-    def name(self) -> str:
-        """This client's public name."""
-        return self._party.name
+    def memory(self) -> dict[str, Any]:
+        """What it keeps from round to round."""
+        return self._state.memory
+
+    @memory.setter
+    def memory(self, entries: dict[str, Any]) -> None:
+        self._state.memory = entries
 
     @property
-    def answered(self) -> int:
-        """The number of the last exchange that it answered in this run, in this process or an earlier one."""
-        return self._answered
+    def scratch(self) -> dict[str, Any]:
+        """Values of one round: cleared when the next round begins, and never saved."""
+        return self._state.scratch
+
+    @scratch.setter
+    def scratch(self, entries: dict[str, Any]) -> None:
+        self._state.scratch = entries
 
     @property
     def rounds_ahead(self) -> tuple[int, ...]:
         """The rounds that it was charged for after the last round that its memory holds."""
         charged = self._ledger.rounds(self.name, self._run)
         return tuple(sorted(one for one in charged if one > self.last_round))
-
-    @property
-    def last_round(self) -> int:
-        """The last round that it answered, or that is in the memory that it loaded; 0 for none."""
-        return max(self._last_round, self._resumed)
 
     @property
     def clients(self) -> tuple[str, ...]:
@@ -254,47 +208,13 @@ class Client:
         if self._last[0]:
             raise HostileMessage(f"{self.name} has answered in this run and does not go back to {label!r}")
         if self._store is not None:
-            self.memory, self._unconfirmed = self._store.load(label), None
+            self.memory = self._store.load(label)
             self._resumed = int(self.memory.pop(_ROUND, 0))
             unpaid = self.memory.pop(_UNPAID, "")
             if self.training is not None:
                 self.training.take_over(unpaid)
             for one in self._policy.randomizers:
                 self._use_randomized(one)
-
-    def handle(self, raw: bytes) -> bytes:
-        """Answers one request: the only door out.
-
-        Args:
-            raw: a :class:`~secure_fedgraph.core.message.Message` as bytes.
-
-        Returns:
-            The reply's bytes.
-
-        Raises:
-            HostileMessage: for a request that no honest server sends.
-            Refused: where privacy says no.
-        """
-        request = Message.from_bytes(raw)
-        self._check_address(request)
-        request_digest = digest(raw)
-        if self._last[0] == request_digest:
-            return self._last[1]
-        self._refuse_replays(request)
-        self._abandon_if_skipped(request)
-        if request.round != self.round:
-            self.scratch.clear()
-        self.round = request.round
-        history_before = copy.copy(self._history)
-        try:
-            reply = request.reply(wire.pack(self._answer(request))).to_bytes()
-        except BaseException:  # the request had no effect, so it counts as missed
-            self._restore_memory()
-            self._history = history_before
-            raise
-        self._commit_memory(request, history_before)
-        self._last, self._last_round = (request_digest, reply), request.round
-        return reply
 
     def score(self, released: Mapping[str, torch.Tensor]) -> dict[str, float]:
         """What a released model makes of this owner's own test nodes, for the owner. Nothing leaves.
@@ -315,126 +235,49 @@ class Client:
             self.graph = graph
             before.restore(self.memory, self.scratch)
 
-    def _abandon_if_skipped(self, request: Message) -> None:
-        """A request that is not the next step of an unconfirmed sum shows that the sum was abandoned."""
-        if self._unconfirmed is not None:
-            channel = self._unconfirmed[0]
-            steps = self._policy[channel].carrier.steps_after_upload
-            if request.channel != channel or request.step not in steps:
-                self._abandon()
+    def compute(self, channel: Channel, values: dict[str, Any]) -> Any:
+        """The algorithm's answer on a channel, from what the channel may read."""
+        answer: Answer = getattr(self._algorithm, self._algorithm.answers[channel.name])
+        with self._for_the_reader(channel), self._seen_by(channel):
+            return answer(self, values)
 
-    def _abandon(self) -> None:
-        if self._unconfirmed is not None:
-            _, before, self._history = self._unconfirmed
-            before.restore(self.memory, self.scratch)
-            self._unconfirmed = None
+    def take(self, channel: Channel, opened: Any) -> None:
+        """The algorithm reads what peers sent."""
+        method: Callable[[ClientContext, Any], None]
+        method = getattr(self._algorithm, self._algorithm.readers[channel.name])
+        method(self, opened)
 
-    def _restore_memory(self) -> None:
-        if self._before is not None:
-            self._before.restore(self.memory, self.scratch)
-            self._before = None
-
-    def _commit_memory(self, request: Message, history_before: History | None) -> None:
-        """Keeps what an answer changed: at once, or when the carrier shows that the sum is complete."""
-        before, self._before = self._before, None
-        bound = self._policy.bounds.get(request.channel)
-        if bound is None or not bound.carrier.confirming_step:
-            return
-        if request.step == bound.carrier.confirming_step:
-            self._unconfirmed = None
-        elif request.step == ANSWER and before is not None:
-            self._unconfirmed = (request.channel, before, history_before)
-
-    def _save_memory(self) -> None:
-        """From here on, what the answer changes can be undone."""
-        self._before = Before(self.memory, self.scratch, deep=self._in_place)
-
-    def _answer(self, request: Message) -> wire.Tree:
-        given = request.tree()
-        scope = Scope(request.run, request.round, request.exchange, request.channel, request.cohort)
-        if request.channel.startswith(CARRIER):
-            return self._set_up(request, given, scope)
-        bound = self._policy[request.channel]
-        self._check_reader(request, bound)
-        if request.step == READ and bound.channel.to == PEER:
-            return self._read(bound, given, request)
-        if request.step != ANSWER:
-            return bound.carrier.answer(request.step, given, scope, self._party)
-        part: wire.Tree = {}
-        if bound.carrier.tolerates_dropouts:
-            given, part = split_given_and_carrier(given)
-        scope = replace(scope, history_head=self._recorded(request, given))
-        if len(scope.cohort) < bound.quorum:
-            raise HostileMessage(
-                f"channel {bound.channel.name!r}: {self.name} answers cohorts of at least "
-                f"{bound.quorum} and was asked in one of {len(scope.cohort)}: ask more, or set "
-                "protection.quorum lower"
-            )
-        if bound.carrier.tolerates_dropouts:
-            bound.carrier.accept(part, scope, self._party)
-        return self._upload(bound, given, scope)
-
-    def _recorded(self, request: Message, given: wire.Tree) -> str:
-        """The head of the history. A request that gives all clients the same is added to it first."""
-        if self._history is None or request.sender != SERVER:
-            return ""
-        missed = history.from_bytes(request.missed)
-        self._history.catch_up(missed, request.exchange, self._alike)
-        if request.channel in self._alike:
-            self._history.add(
-                history.exchange_of(request.exchange, request.round, request.channel, request.cohort, given)
-            )
-        return self._history.head
-
-    def _set_up(self, request: Message, given: wire.Tree, scope: Scope) -> wire.Tree:
-        if request.sender != SERVER:
-            raise HostileMessage(f"{self.name} sets up {request.channel!r} with the server only")
-        carriers = self._policy.carriers
-        name = request.channel.removeprefix(CARRIER)
-        if name == key_agreement.NAME and any(carrier.agrees_on_keys for carrier in carriers.values()):
-            return key_agreement.answer(request.step, given, scope, self._party)
-        if name not in carriers:
-            raise HostileMessage(f"{self.name} uses no {request.channel!r}")
-        return carriers[name].answer(request.step, given, scope, self._party)
-
-    def _upload(self, bound: Bound, given: wire.Tree, scope: Scope) -> wire.Tree:
-        channel = bound.channel
-        name = self._algorithm.answers[channel.name]
-        answer: Answer = getattr(self._algorithm, name)
-        values, offerer, offered = self._given(given, scope)
-        if channel.to == PEER and channel.reveal is Reveal.SUM:
-            if not offerer or offerer in scope.cohort:
-                raise HostileMessage(
-                    f"channel {channel.name!r} answers the offer of a peer outside the cohort: "
-                    f"{offerer or 'none'!r} came with the ask"
-                )
-            scope = replace(scope, reader=offerer, offer=offered)
-        elif channel.to == PEER:
-            self._offered = scope.exchange
+    def check_given(self, channel: Channel, round: int, values: dict[str, Any], whose: str) -> None:
+        """Checks forms and, where broadcasts are limited, the model: a request that does not fit is free."""
         forms = self._algorithm.expected(channel.name, self.schema)
-        if forms is not None:  # before the first charge: a request that does not fit costs nothing
-            whose = f" {offerer}'s offer" if offerer else ""
-            declared.check(forms, values, f"channel {channel.name!r} gives {self.name}{whose}")
-        if self._broadcasts is not None and channel.to != REFEREE:
+        if forms is not None:
+            declared.check(forms, values, whose)
+        if self._broadcasts is not None and channel.to != Recipient.REFEREE:
             scored = channel.name in (self._algorithm.METRICS.name, self._algorithm.SCORES.name)
             holds = self._broadcasts.check_scored if scored else self._broadcasts.check
-            holds(channel.name, scope.round, values, self.memory)
-        self._randomize_inputs(scope)
-        self._save_memory()  # randomised inputs and their charge stay, even if this answer fails
-        try:
-            with self._failures_charged(bound, scope):
-                upload = self._computed(bound, answer, values)
-        except HostileMessage as error:
-            raise HostileMessage(f"{offerer}'s offer: {error}" if offerer else str(error)) from None
-        if upload is None:
-            return {}
-        if channel.to == REFEREE:
-            self._restore_memory()
-        else:
-            self._charge(bound, scope, upload.size)
-        self._record_contribution(bound, upload, scope)
-        with self._failures_charged(bound, scope):  # an upload that breaks what its channel declares
-            return bound.seal_to_send(upload, scope, self._party)
+            holds(channel.name, round, values, self.memory)
+
+    def check_opened(self, channel: Channel, uploads: Mapping[str, Any]) -> None:
+        """Checks the forms of what peers sent."""
+        forms = self._algorithm.shows(channel.name, self.schema)
+        if forms is None:
+            return
+        for name, values in uploads.items():
+            declared.check(forms, values, f"channel {channel.name!r} shows {self.name} of {name}")
+
+    def draws(self) -> Iterator[Draw]:
+        """The inputs that its policy randomises and its memory lacks; they replace its own."""
+        for one in self._policy.randomizers:
+            if _entry_of(one) not in self.memory:
+                yield Draw(one.kind, one.unit, one.costs(), partial(self._draw, one))
+
+    def _draw(self, one: InputRandomizer) -> None:
+        self.memory[_entry_of(one)] = one.at(*self._place()).randomize(self.graph, self.schema.classes)
+        self._use_randomized(one)
+
+    def covered(self, channel: Channel) -> tuple[str, ...]:
+        """What is computed from randomised inputs, or without a part of the data, costs nothing more."""
+        return (*(one.unit for one in self._policy.randomizers), *channel.unread)
 
     def _beginning(self, channel: str) -> Beginning | None:
         """How a channel that gives the model begins, from public facts and the run's seed."""
@@ -448,67 +291,7 @@ class Client:
                 return Beginning(start, declares.first_round(name))
         return None
 
-    def _charge(self, bound: Bound, scope: Scope, width: int) -> None:
-        """Charges an upload of so many coordinates."""
-        self._ledger.charge(
-            replace(
-                self._blank_charge(bound.channel.name, bound.unit.value, bound.relation, scope),
-                releases=bound.releases(width),
-                steps=self._steps(bound.channel),
-                computational=bound.computational,
-                one_holder=self._counts_once(bound.channel),
-            )
-        )
-        if self.training is not None and bound.channel.trained:
-            self.training.paid()
-
-    def _blank_charge(self, channel: str, unit: str, relation: str, scope: Scope) -> Charge:
-        """A charge that says who spends, when and for what, but not yet how much."""
-        return Charge(
-            client=self.name,
-            run=scope.run,
-            round=scope.round,
-            exchange=scope.exchange,
-            channel=channel,
-            unit=unit,
-            relation=relation,
-            data=self._data,
-        )
-
-    @contextmanager
-    def _failures_charged(self, bound: Bound, scope: Scope) -> Iterator[None]:
-        """Charges whatever fails inside as an upload without noise: the server learns of it.
-
-        Nothing that an upload does without is excepted, since the failure may come from it. A budget cannot
-        refuse the charge: the server hears of the failure in any case. Free are a sender's fault, by what
-        everybody can check, an interruption by the owner, and a failure that only the referee sees.
-        """
-        try:
-            yield
-        except (HostileMessage, KeyboardInterrupt):
-            raise
-        except BaseException:
-            if bound.channel.to != REFEREE:
-                blank = self._blank_charge(bound.channel.name, bound.unit.value, bound.relation, scope)
-                self._ledger.charge(replace(blank, computational=bound.computational), unavoidable=True)
-            raise
-
-    def _computed(self, bound: Bound, answer: Answer, values: dict[str, Any]) -> AnyUpload | None:
-        """What the algorithm answers, of the kind that the channel declares; None where nothing is sent."""
-        channel = bound.channel
-        self._coins = bound.coins(self._units(channel.unit)) if bound.samples else None
-        with self._for_the_reader(channel), self._seen_by(channel):
-            upload = answer(self, values)
-        if channel.reveal is Reveal.NOTHING:
-            if upload is not None:
-                raise WrongType(
-                    f"channel {channel.name!r} declares that nothing comes back, and something did"
-                )
-            return None
-        bound.check(upload)
-        return upload.of(self.sampled()) if isinstance(upload, ContributionSample) else upload
-
-    def _units(self, unit: Unit) -> int:
+    def units(self, unit: Unit) -> int:
         """How many units its own data hold."""
         counts = {
             Unit.CLIENT: 1,
@@ -516,26 +299,6 @@ class Client:
             Unit.EDGE: len(self.graph.y) if "pairs" in self.graph else int(self.graph.num_edges),
         }
         return counts.get(unit, int(self.graph.num_nodes or 0))
-
-    def _record_contribution(self, bound: Bound, upload: Any, scope: Scope) -> None:
-        """Records what it adds to a sum under masks, ciphertexts or noise: only this client knows it."""
-        channel, hidden = bound.channel, not bound.carrier.gives.readable
-        if channel.reveal is not Reveal.SUM or channel.to != SERVER or not isinstance(upload, Upload):
-            return
-        if hidden or any(stage.noise() for stage in bound.stages):
-            self._note(scope, (self.name,), {name: value.detach() for name, value in upload.values.items()})
-
-    def _randomize_inputs(self, scope: Scope) -> None:
-        """Randomises its inputs, once, before an upload or a read uses the graph; they replace its own."""
-        for one in self._policy.randomizers:
-            if _entry_of(one) in self.memory:
-                continue
-            relation = self._policy.policy.relation
-            self._ledger.charge(
-                replace(self._blank_charge(one.kind, one.unit, relation, scope), steps=one.costs())
-            )
-            self.memory[_entry_of(one)] = one.at(*self._place()).randomize(self.graph, self.schema.classes)
-            self._use_randomized(one)
 
     def _place(self) -> tuple[int, int]:
         """Its place among all clients by name, and how many they are."""
@@ -557,8 +320,8 @@ class Client:
         else.
         """
         by_owners = (self._algorithm.OWN_TESTS.name, self._algorithm.OWN_SCORES.name)
-        scored = channel.to == REFEREE and channel.name in by_owners
-        own = channel.to == REFEREE and channel.name == self._algorithm.COMBINED.name
+        scored = channel.to == Recipient.REFEREE and channel.name in by_owners
+        own = channel.to == Recipient.REFEREE and channel.name == self._algorithm.COMBINED.name
         true_labels = scored and any(one.place == "y" for one in self._policy.randomizers)
         if not own and not true_labels:
             yield
@@ -590,7 +353,7 @@ class Client:
             self.graph[key] = value[:, :0] if key == "edge_index" else value[:0]
         if CROSS_LINKS in graph and not channel.links:
             self.graph[CROSS_LINKS] = graph[CROSS_LINKS][:, :0]
-        if self._counts_once(channel):
+        if self.counts_once(channel):
             kept = graph[HOME].bool()
             for key in graph.node_attrs():
                 self.graph[key] = graph[key][kept]
@@ -605,150 +368,10 @@ class Client:
         finally:
             self.graph = graph
 
-    def _counts_once(self, channel: Channel) -> bool:
+    def counts_once(self, channel: Channel) -> bool:
         """Whether no other client counts what an upload is of."""
         key = "rating" if channel.unit is Unit.EDGE else HOME
         return channel.one_holder and key in self._own
-
-    def _steps(self, channel: Channel) -> dict[str, tuple[Event, ...]]:
-        """The noisy steps that an upload is made of, where it is made of nothing else."""
-        # steps are charged with the upload that shows them, and owed until that charge is written
-        taken = self.training.owed() if self.training is not None and channel.trained else {}
-        # what is computed from randomised inputs, or without a part of the data, costs nothing more
-        free = (*(one.unit for one in self._policy.randomizers), *channel.unread)
-        return {**dict.fromkeys(free, ()), **taken}
-
-    def _given(self, given: wire.Tree, scope: Scope) -> tuple[dict[str, Any], str, int]:
-        """The answer's values, from the server and a peer's opened offer; the offer's sender and exchange."""
-        values, offerer, offered = {}, "", 0
-        for name, value in given.items():
-            if name.startswith(OFFER):
-                parcel = Parcel.from_bytes(value)
-                values[parcel.channel] = self._open_offer(parcel, scope)
-                offerer, offered = parcel.sender, parcel.exchange
-            else:
-                values[name] = _tensor(value)
-        return values, offerer, offered
-
-    def _open_offer(self, parcel: Parcel, scope: Scope) -> dict[str, torch.Tensor]:
-        bound = self._policy[parcel.channel]
-        if bound.channel.to != PEER or bound.channel.reveal is not Reveal.EACH or parcel.round != scope.round:
-            raise HostileMessage(
-                f"{self.name} was handed a parcel of {parcel.channel!r} that is not this round's offer"
-            )
-        if parcel.sender == self.name or {self.name, parcel.sender} - set(parcel.cohort):
-            raise HostileMessage(f"{self.name} was handed a parcel that {parcel.sender!r} did not send to it")
-        scope_of_offer = Scope(scope.run, parcel.round, parcel.exchange, parcel.channel, parcel.cohort)
-        opened = bound.open_each(
-            bound.read({parcel.sender: parcel.tree}, scope_of_offer, self._party), scope_of_offer
-        )
-        self._note(scope_of_offer, (parcel.sender,), opened[parcel.sender])
-        return opened[parcel.sender]
-
-    def _read(self, bound: Bound, given: wire.Tree, request: Message) -> wire.Tree:
-        channel = bound.channel
-        bundle = Bundle.from_tree(given, channel.name, self.name, request.round)
-        self._check_bundle(bundle, bound)
-        self._delivered = bundle.exchange
-        scope = Scope(self._run, bundle.round, bundle.exchange, channel.name, bundle.cohort)
-        self._randomize_inputs(scope)  # what it computes from its graph here may be sent later
-        read: Any
-        if channel.reveal is Reveal.SUM:
-            read = self._read_sum(bound, bundle, replace(scope, reader=self.name, offer=self._offered))
-        else:
-            read = bound.open_each(bound.read(bundle.replies, scope, self._party), scope)
-            for name, values in read.items():
-                self._note(scope, (name,), values)
-        forms = self._algorithm.shows(channel.name, self.schema)
-        if forms is not None:
-            uploads = {bundle.channel: read.total} if channel.reveal is Reveal.SUM else read
-            for name, values in uploads.items():
-                declared.check(forms, values, f"channel {channel.name!r} shows {self.name} of {name}")
-        self._save_memory()
-        name = self._algorithm.readers[channel.name]
-        method: Callable[[ClientContext, Any], None] = getattr(self._algorithm, name)
-        with self._failures_charged(bound, scope):
-            method(self, read)
-        return {}
-
-    def _read_sum(self, bound: Bound, bundle: Bundle, scope: Scope) -> Sum:
-        replies = bound.read(bundle.replies, scope, self._party)
-        if self._witness and bound.carrier.gives is Domain.SEALED and Reveal.EACH in bound.carrier.reveals:
-            for name, values in bound.open_each(replies, scope).items():  # it could open each
-                self._note(scope, (name,), values)
-        total = bound.open_sum(replies, scope, _nobody)
-        if total.cut:
-            _LOG.warning("%s read a sum of %r with %d uploads cut", self.name, scope.channel, total.cut)
-        self._note(scope, bundle.cohort, total.total)
-        return total
-
-    def _check_bundle(self, bundle: Bundle, bound: Bound) -> None:
-        cohort, is_sum = set(bundle.cohort), bound.channel.reveal is Reveal.SUM
-        missing = cohort - set(bundle.replies) if is_sum else set()
-        if missing:
-            raise HostileMessage(f"a delivery lacks the reply of {min(missing)!r}")
-        is_member = self.name in cohort
-        if is_member == is_sum or not cohort <= set(self._party.roster) or len(cohort) != len(bundle.cohort):
-            raise HostileMessage(
-                f"{self.name} was delivered {'a sum' if is_sum else 'uploads'} whose cohort has strangers, "
-                f"repeats, or {'itself' if is_sum else 'not itself'}"
-            )
-        if not bundle.replies or self.name in bundle.replies:
-            raise HostileMessage(f"{self.name} was delivered nothing, or its own upload")
-        if len(cohort) < bound.quorum:
-            raise HostileMessage(
-                f"{self.name} was delivered too little: the cohort has {len(cohort)} clients; the quorum is "
-                f"{bound.quorum}"
-            )
-        if bundle.exchange <= self._delivered:
-            raise HostileMessage(
-                f"{self.name} cannot read twice: exchange {bundle.exchange} was already read"
-            )
-
-    def _note(self, scope: Scope, contributors: tuple[str, ...], values: Mapping[str, Any]) -> None:
-        if self._witness is not None:
-            self._witness(self.name, scope.round, scope.exchange, scope.channel, contributors, values)
-
-    def _check_address(self, request: Message) -> None:
-        if request.run != self._run or request.recipient != self.name:
-            raise HostileMessage(
-                f"a request for {request.recipient!r} in run {request.run!r} reached {self.name}"
-            )
-        cohort = set(request.cohort)
-        if (
-            len(cohort) != len(request.cohort)
-            or self.name not in cohort
-            or not cohort <= set(self._party.roster)
-        ):
-            raise HostileMessage(
-                f"{self.name} was asked in a cohort that repeats a client, names a stranger, or lacks it"
-            )
-
-    def _check_reader(self, request: Message, bound: Bound) -> None:
-        reader = REFEREE if bound.channel.to == REFEREE else SERVER
-        if request.sender != reader:
-            raise HostileMessage(
-                f"channel {bound.channel.name!r} is read by the {reader}, not by {request.sender!r}"
-            )
-
-    def _refuse_replays(self, request: Message) -> None:
-        if request.exchange <= self._answered:
-            raise HostileMessage(
-                f"exchange {request.exchange} was already answered by {self.name} and is asked again with "
-                "something else: a number serves one request"
-            )
-        # a repeated round draws the same samples, so the difference of two answers would leak
-        set_up = request.channel.startswith(CARRIER)  # repeated after a resume, before the first round
-        last = self._last_round if set_up else max(self._last_round, self._resumed)
-        if request.round < last:
-            raise HostileMessage(
-                f"{self.name} was asked for round {request.round} after round {last}: rounds never go back"
-            )
-        if self._rounds is not None and request.round > self._rounds:
-            raise HostileMessage(
-                f"{self.name} was asked for round {request.round}, and this run has {self._rounds}"
-            )
-        self._answered = request.exchange
 
 
 def check_graph(algorithm: Algorithm, graph: Data, name: str, policy: BoundPolicy) -> None:
@@ -786,11 +409,3 @@ def seeded(seed: int, name: str, round: int, purpose: str) -> torch.Generator:
 def _entry_of(one: InputRandomizer) -> str:
     """The memory entry with a randomised input. No algorithm uses this name."""
     return f"drawn {one.kind}"
-
-
-def _nobody(step: str, given: Mapping[str, wire.Tree]) -> dict[str, wire.Tree]:
-    raise HostileMessage(f"a client asks nobody for step {step!r}")
-
-
-def _tensor(value: wire.Value) -> Any:
-    return torch.tensor(value) if hasattr(value, "dtype") else value

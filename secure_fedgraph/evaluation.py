@@ -26,7 +26,7 @@ from secure_fedgraph.models.targets import loss_of, right
 
 if TYPE_CHECKING:
     from secure_fedgraph.algorithm import Algorithm, State
-    from secure_fedgraph.core import Channel
+    from secure_fedgraph.core.channel import Channel
     from secure_fedgraph.graph.schema import Schema
     from secure_fedgraph.round import Round
 

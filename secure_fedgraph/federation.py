@@ -15,11 +15,13 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm
+from secure_fedgraph.arguments import unknown_name
 from secure_fedgraph.backends.enlistment import algorithm_text, policy_text
 from secure_fedgraph.backends.isolated import PATIENCE, Workers
-from secure_fedgraph.client import Client, OpenedRecorder
+from secure_fedgraph.client import Client
 from secure_fedgraph.core.crypto import KEY_BYTES, Identity
-from secure_fedgraph.core.errors import BadInput, check_whole, unknown_name, wrong_type
+from secure_fedgraph.core.door import OpenedRecorder
+from secure_fedgraph.core.errors import BadInput, check_whole, wrong_type
 from secure_fedgraph.core.protection.party import Party
 from secure_fedgraph.core.spending.budget import Budget
 from secure_fedgraph.core.spending.keyed_digest import kept_key, keyed

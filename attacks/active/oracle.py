@@ -20,8 +20,8 @@ from secure_fedgraph.attacks.active.oracle_queries import (
 )
 from secure_fedgraph.attacks.attack import CLIENT, Attack, Blind, Control, Guess, Knowledge
 from secure_fedgraph.attacks.weights import ALL
-from secure_fedgraph.core import Upload
 from secure_fedgraph.core.given import Expected
+from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.protocol import View
 from secure_fedgraph.protocol.transcript import Seen

@@ -29,7 +29,7 @@ from secure_fedgraph.audits.record import LEVEL, Finding
 from secure_fedgraph.audits.rehearsal import watched
 from secure_fedgraph.backends.in_process import InProcess
 from secure_fedgraph.client import Client
-from secure_fedgraph.core.accounting.epsilon import Event
+from secure_fedgraph.core.accounting.events import Event
 from secure_fedgraph.core.channel import Channel, Domain
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.protection.binding import Protection

@@ -11,7 +11,7 @@ import torch
 from secure_fedgraph.audits.conformance.printed import printed
 from secure_fedgraph.audits.record import Finding, Record, noise_of
 from secure_fedgraph.core.accounting import epsilon
-from secure_fedgraph.core.accounting.epsilon import (
+from secure_fedgraph.core.accounting.events import (
     DiscreteRelease,
     Event,
     GaussianRelease,

@@ -9,12 +9,7 @@ import numpy as np
 from scipy.stats import chi2
 
 from secure_fedgraph.audits.record import Finding, Record, noise_of
-from secure_fedgraph.core.accounting.epsilon import (
-    DiscreteRelease,
-    Event,
-    GaussianRelease,
-    SampledGaussian,
-)
+from secure_fedgraph.core.accounting.events import DiscreteRelease, Event, GaussianRelease, SampledGaussian
 from secure_fedgraph.core.channel import Domain, UnitContributionMoments
 from secure_fedgraph.core.protection.bound import Bound
 from secure_fedgraph.core.protection.clip import Clip

@@ -11,17 +11,9 @@ from secure_fedgraph.audits.record import Finding
 from secure_fedgraph.core import files
 from secure_fedgraph.core.errors import BadInput, BrokenClaim
 from secure_fedgraph.core.guarantee import Reader, Unit
-from secure_fedgraph.core.spending.ledger import (
-    HELD,
-    OF_ONE_GRAPH,
-    TORN,
-    Charge,
-    number,
-    read_ledger,
-    report,
-    spent,
-)
+from secure_fedgraph.core.spending.ledger import HELD, OF_ONE_GRAPH, TORN, Charge, read_ledger
 from secure_fedgraph.experiment.schema import RunResult, read
+from secure_fedgraph.privacy.spent import number, report, spent
 
 RUN = "secure-fedgraph/run/1"
 ROUNDING = 1e-6

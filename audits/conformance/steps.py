@@ -17,7 +17,7 @@ from scipy.stats import binom, chi2, norm
 from secure_fedgraph.audits.conformance.calls import SameSeeds
 from secure_fedgraph.audits.record import LEVEL, Finding
 from secure_fedgraph.core.accounting import epsilon
-from secure_fedgraph.core.accounting.epsilon import (
+from secure_fedgraph.core.accounting.events import (
     DiscreteRelease,
     Event,
     GaussianRelease,

@@ -30,8 +30,9 @@ from secure_fedgraph.core.guarantee import Reader
 from secure_fedgraph.core.protection.bound import Bound
 from secure_fedgraph.core.protection.contracts import Carrier, NoiseKeys, Scope
 from secure_fedgraph.core.protection.party import Party
-from secure_fedgraph.core.spending.ledger import Charge, spent
+from secure_fedgraph.core.spending.ledger import Charge
 from secure_fedgraph.core.upload import Layout
+from secure_fedgraph.privacy.spent import spent
 
 CONFIDENCE = 1 - 1e-4
 """The noise is not seeded: a right mechanism is accused once in ten thousand audits."""

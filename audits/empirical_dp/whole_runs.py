@@ -28,7 +28,7 @@ from secure_fedgraph.audits.empirical_dp.mechanisms import CONFIDENCE, LEAST_PIL
 from secure_fedgraph.audits.empirical_dp.worst_cases import BEYOND, Neighbours
 from secure_fedgraph.audits.record import noise_of
 from secure_fedgraph.core.accounting import epsilon as accounting
-from secure_fedgraph.core.accounting.epsilon import Event
+from secure_fedgraph.core.accounting.events import Event
 from secure_fedgraph.core.channel import UnitContributionMoments, UnitContributionSampled
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.guarantee import Relation

@@ -9,8 +9,9 @@ from typing import Any
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.plugins import algorithm_named
+from secure_fedgraph.arguments import unknown_name
 from secure_fedgraph.attacks import ATTACKS, Attack, Control, families
-from secure_fedgraph.core.errors import BadInput, unknown_name
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment.config import Experiment
 
 AS_CONFIGURED = "as configured"

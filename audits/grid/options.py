@@ -7,18 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from secure_fedgraph.arguments import several, several_names, several_seeds
 from secure_fedgraph.attacks import Attack
 from secure_fedgraph.audits.grid.choices import adversaries
 from secure_fedgraph.audits.grid.choices import controls as named_controls
-from secure_fedgraph.core.errors import (
-    BadInput,
-    check_number,
-    check_whole,
-    several,
-    several_names,
-    several_seeds,
-    wrong_type,
-)
+from secure_fedgraph.core.errors import BadInput, check_number, check_whole, wrong_type
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.graph.placing import check_device
 from secure_fedgraph.running.run import Run

@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 from secure_fedgraph.audits.record import LEVEL, Finding
 from secure_fedgraph.audits.rehearsal import Answer, OutOfTime, Rehearsal, tensors_of
 from secure_fedgraph.client import Client
-from secure_fedgraph.core.accounting.epsilon import Event
+from secure_fedgraph.core.accounting.events import Event
 from secure_fedgraph.core.errors import SecureFedGraphError
 from secure_fedgraph.core.upload import ContributionRows
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps

@@ -12,7 +12,8 @@ from typing import Any
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithm.attributes import check_attributes
 from secure_fedgraph.algorithms import ALGORITHMS
-from secure_fedgraph.core.errors import BadInput, unknown_name
+from secure_fedgraph.arguments import unknown_name
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.text import printable
 from secure_fedgraph.registry import import_from
 

@@ -18,8 +18,9 @@ import torch
 
 from secure_fedgraph.backends import frames
 from secure_fedgraph.backends.failures import failure_in
-from secure_fedgraph.core import nested, wire
+from secure_fedgraph.core import wire
 from secure_fedgraph.core.errors import SecureFedGraphError
+from secure_fedgraph.protocol import nested
 from secure_fedgraph.protocol.transport import Answer, Lost
 
 PIPE = 2**20

@@ -30,7 +30,7 @@ from secure_fedgraph.backends.enlistment import algorithm_of, policy_of
 from secure_fedgraph.backends.failures import failure_body, may_leave
 from secure_fedgraph.backends.memory import keep_freed_memory
 from secure_fedgraph.client import Client
-from secure_fedgraph.core import nested, wire
+from secure_fedgraph.core import wire
 from secure_fedgraph.core.crypto import Identity
 from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.core.protection.party import Party
@@ -39,6 +39,7 @@ from secure_fedgraph.core.spending.ledger import Ledger
 from secure_fedgraph.graph.data.store import digest_of_data
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.privacy.policy import PlaintextWarning
+from secure_fedgraph.protocol import nested
 from secure_fedgraph.storage.party_store import PartyStore
 
 _PARENT_DEATH, _DUMPABLE = 1, 4  # prctl's PR_SET_PDEATHSIG and PR_SET_DUMPABLE

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import click
 
 from secure_fedgraph import __version__
+from secure_fedgraph.arguments import nearest, training_setting
 from secure_fedgraph.backends.memory import keep_freed_memory
 from secure_fedgraph.cli.commands.audit import audit
 from secure_fedgraph.cli.commands.budget import budget
@@ -27,7 +28,7 @@ from secure_fedgraph.cli.commands.schema import schema
 from secure_fedgraph.cli.commands.server import server
 from secure_fedgraph.cli.commands.silo import silo
 from secure_fedgraph.cli.screen import leave_the_pipe, visible
-from secure_fedgraph.core.errors import SecureFedGraphError, Terminated, nearest, training_setting
+from secure_fedgraph.core.errors import SecureFedGraphError, Terminated
 from secure_fedgraph.registry import PluginWarning
 
 

@@ -16,8 +16,9 @@ from typing import Any, TypeGuard
 import platformdirs
 
 from secure_fedgraph import __version__
+from secure_fedgraph.arguments import unknown_name
 from secure_fedgraph.core import files
-from secure_fedgraph.core.errors import BadInput, unknown_name
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.text import printable
 from secure_fedgraph.graph.silos.places import check_loadable, is_place, published
 from secure_fedgraph.registry import points_of

@@ -182,8 +182,8 @@ def plain_warnings(said: set[str] | None = None) -> Iterator[None]:
         said: what was said before, which is not said again.
     """
     from secure_fedgraph.core.protection.bound import CutWarning
-    from secure_fedgraph.core.spending.budget import DeltaWarning, EarlyStopWarning
     from secure_fedgraph.graph.data.own_graph import DataWarning
+    from secure_fedgraph.privacy.budget_warnings import DeltaWarning, EarlyStopWarning
     from secure_fedgraph.privacy.policy import PlaintextWarning
     from secure_fedgraph.protocol.courier import LeftOutWarning
 

@@ -20,7 +20,7 @@ from secure_fedgraph.core import files
 from secure_fedgraph.core.accounting.epsilon import Spent
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.guarantee import Reader
-from secure_fedgraph.core.spending.ledger import number, read_ledger
+from secure_fedgraph.core.spending.ledger import read_ledger
 from secure_fedgraph.deployment.aligning import Aligner, row_names_in
 from secure_fedgraph.deployment.dry_run import dry_run
 from secure_fedgraph.deployment.federation_file import (
@@ -44,6 +44,7 @@ from secure_fedgraph.graph.silos.reading import tables_at
 from secure_fedgraph.graph.tables.drafting import described, doubts, draft, gives_away, look_alike
 from secure_fedgraph.graph.tables.encoding import Fit
 from secure_fedgraph.graph.tables.schema import read_schema, write_schema
+from secure_fedgraph.privacy.spent import number
 
 
 def describe(

@@ -39,7 +39,7 @@ class Message:
         cohort: who is asked under this number, in order; empty in replies.
         body: an encoded tree (:mod:`~secure_fedgraph.core.wire`); a view of the message as received.
         missed: exchanges that the recipient was not asked in, encoded by
-            :mod:`~secure_fedgraph.core.history`; a field of the message only where there are any.
+            :mod:`~secure_fedgraph.core.carriers.history`; a field of the message only where there are any.
     """
 
     run: str
@@ -142,7 +142,7 @@ def digest(raw: bytes | memoryview | wire.Parts) -> str:
     """BLAKE3 of what was sent, as a record holds it; parts are read one after the other, and not joined.
 
     Collisions are as hard to find as those of SHA-256, and it takes less time. What parties agree on and
-    sign (:mod:`~secure_fedgraph.core.history`, masks, seals) is SHA-256, of the wire format.
+    sign (:mod:`~secure_fedgraph.core.carriers.history`, masks, seals) is SHA-256, of the wire format.
 
     >>> digest(b"abc")
     'blake3:6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85'

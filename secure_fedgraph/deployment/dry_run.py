@@ -16,7 +16,7 @@ from secure_fedgraph.core.accounting.epsilon import WITHOUT, Spent
 from secure_fedgraph.core.channel import Reveal
 from secure_fedgraph.core.guarantee import Reader
 from secure_fedgraph.core.message import ANSWER
-from secure_fedgraph.core.spending.ledger import Charge, spent
+from secure_fedgraph.core.spending.ledger import Charge
 from secure_fedgraph.deployment.terms import Terms
 from secure_fedgraph.evaluation import Evaluator
 from secure_fedgraph.federation import Federation
@@ -26,6 +26,7 @@ from secure_fedgraph.graph.sample.packing import pack
 from secure_fedgraph.graph.schema import NO_EDGE_ATTR
 from secure_fedgraph.graph.silos.rows import no_test_set
 from secure_fedgraph.graph.stand_in import stand_in
+from secure_fedgraph.privacy.spent import spent
 from secure_fedgraph.protocol.transcript import REFEREE
 from secure_fedgraph.running.loop import train
 from secure_fedgraph.running.run import Run

@@ -12,7 +12,6 @@ from torch_geometric.data import Data
 from secure_fedgraph.client import check_graph
 from secure_fedgraph.core import files
 from secure_fedgraph.core.errors import BadInput
-from secure_fedgraph.core.spending.budget import warn_of_delta
 from secure_fedgraph.deployment.alignment import Alignment
 from secure_fedgraph.deployment.federation_file import Approved
 from secure_fedgraph.deployment.silo_folder import SiloFolder
@@ -25,6 +24,7 @@ from secure_fedgraph.graph.silos.reading import read_silo, silo_read
 from secure_fedgraph.graph.silos.rows import in_numbers_of
 from secure_fedgraph.graph.tables.encoding import Fit
 from secure_fedgraph.graph.tables.schema import TableSchema
+from secure_fedgraph.privacy.budget_warnings import warn_of_delta
 
 ALIGNED = "aligned.json"
 """The file of a run's folder with the names of the common rows, in order."""

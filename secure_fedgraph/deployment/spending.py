@@ -11,17 +11,10 @@ from typing import Any
 from secure_fedgraph.core import files
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.guarantee import Reader
-from secure_fedgraph.core.spending.ledger import (
-    HELD,
-    OF_GRAPH_SETS,
-    OF_ONE_GRAPH,
-    Charge,
-    number,
-    read_ledger,
-    spent,
-)
+from secure_fedgraph.core.spending.ledger import HELD, OF_GRAPH_SETS, OF_ONE_GRAPH, Charge, read_ledger
 from secure_fedgraph.deployment.federation_file import Federation, read_federation
 from secure_fedgraph.deployment.silo_folder import RUN, SiloFolder
+from secure_fedgraph.privacy.spent import number, spent
 
 
 def spending_rows(home: SiloFolder, delta: float) -> tuple[list[dict[str, Any]], dict[str, Any]]:

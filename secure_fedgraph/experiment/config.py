@@ -20,8 +20,9 @@ from secure_fedgraph.algorithm import Algorithm, adds_up, check_switches
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.plugins import algorithm_named, is_own
 from secure_fedgraph.algorithms.training.weighting import AveragingSettings
+from secure_fedgraph.arguments import nearest, training_setting, unknown_name
 from secure_fedgraph.core import files
-from secure_fedgraph.core.errors import BadInput, SecureFedGraphError, nearest, training_setting, unknown_name
+from secure_fedgraph.core.errors import BadInput, SecureFedGraphError
 from secure_fedgraph.core.guarantee import Reader, Relation, Unit
 from secure_fedgraph.core.protection.binding import PRESENCE
 from secure_fedgraph.core.protection.contracts import MAJORITY

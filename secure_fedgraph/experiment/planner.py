@@ -12,11 +12,12 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms import ALGORITHMS
+from secure_fedgraph.arguments import unknown_name
 from secure_fedgraph.core.channel import (
     Recipient,
     Reveal,
 )
-from secure_fedgraph.core.errors import BadInput, SecureFedGraphError, unknown_name
+from secure_fedgraph.core.errors import BadInput, SecureFedGraphError
 from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.experiment.config import Experiment, as_listed, kind_of
 from secure_fedgraph.experiment.noise_to_signal import of_a_run, opened

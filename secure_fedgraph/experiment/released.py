@@ -14,10 +14,11 @@ from torch import Tensor
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms.plugins import algorithm_named
-from secure_fedgraph.core import files, nested
+from secure_fedgraph.core import files
 from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.graph.tables.schema import TableSchema, parsed, schema_text
+from secure_fedgraph.protocol import nested
 from secure_fedgraph.running.run import Run
 
 if TYPE_CHECKING:

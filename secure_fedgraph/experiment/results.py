@@ -18,15 +18,15 @@ from typing import Any
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms.plugins import algorithm_named, check_own_name, is_own, refuse_inside
-from secure_fedgraph.core import files, nested
+from secure_fedgraph.core import files
 from secure_fedgraph.core.channel import Reveal
 from secure_fedgraph.core.errors import IN_ANOTHER_FOLDER, BadInput, Refused, damaged
 from secure_fedgraph.core.guarantee import Reader, Unit
 from secure_fedgraph.core.message import ANSWER, CARRIER
 from secure_fedgraph.core.protection.bound import Bound
 from secure_fedgraph.core.protection.gaussian import Gaussian
-from secure_fedgraph.core.spending.budget import Budget, warn_of_delta
-from secure_fedgraph.core.spending.ledger import TORN, number, read_ledger, spent
+from secure_fedgraph.core.spending.budget import Budget
+from secure_fedgraph.core.spending.ledger import TORN, read_ledger
 from secure_fedgraph.evaluation import NOTES
 from secure_fedgraph.experiment import released, schema
 from secure_fedgraph.experiment.baselines import baselines, expected_gain
@@ -40,8 +40,11 @@ from secure_fedgraph.graph.placing import check_device
 from secure_fedgraph.graph.silos.agreement import check_names
 from secure_fedgraph.graph.silos.places import is_place
 from secure_fedgraph.graph.silos.reading import read_one, read_silos
+from secure_fedgraph.privacy.budget_warnings import warn_of_delta
 from secure_fedgraph.privacy.planning import Plan
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy
+from secure_fedgraph.privacy.spent import number, spent
+from secure_fedgraph.protocol import nested
 from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.protocol.transcript import SERVER, Keep, Transcript, everything, nothing
 from secure_fedgraph.round import Sampler, everyone

@@ -9,11 +9,12 @@ import numpy as np
 from dp_accounting import rdp
 from scipy.stats import hypergeom
 
+from secure_fedgraph.arguments import unknown_name
 from secure_fedgraph.core.accounting import pld as losses
 from secure_fedgraph.core.accounting.epsilon import COARSE, check_delta, epsilon, grid_for, renyi
 from secure_fedgraph.core.accounting.events import OccurringGaussian, SampledGaussian
 from secure_fedgraph.core.accounting.rdp import coupled_curve, epsilon_of
-from secure_fedgraph.core.errors import BadInput, Refused, unknown_name
+from secure_fedgraph.core.errors import BadInput, Refused
 
 ACCOUNTANTS = ("pld", "rdp", "prv")
 _UNDER_REPORTS = ("gdp", "gaussian", "gaussianaccountant")

@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from secure_fedgraph.core.accounting.epsilon import least_noise
 from secure_fedgraph.core.accounting.events import Event, GaussianEvent
 from secure_fedgraph.core.channel import Channel, Reveal, UnitContributionSampled, noisy_policy
 from secure_fedgraph.core.errors import BadInput, BudgetExhausted
 from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.spending.budget import Budget
 from secure_fedgraph.core.spending.ledger import OF_NODES, Cost, events_for
+from secure_fedgraph.privacy.noise_needed import least_noise
 from secure_fedgraph.privacy.policy import NO_UPLOAD, REFEREE_PROTECTION, BoundPolicy, Policy
 
 WIDTH = 2**24

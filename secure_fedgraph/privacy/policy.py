@@ -6,9 +6,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from secure_fedgraph.arguments import unknown_name
 from secure_fedgraph.core.carriers.plain import Plain
 from secure_fedgraph.core.channel import Channel, Domain, Reveal
-from secure_fedgraph.core.errors import BadInput, Incompatible, Unbound, unknown_name
+from secure_fedgraph.core.errors import BadInput, Incompatible, Unbound
 from secure_fedgraph.core.guarantee import Relation
 from secure_fedgraph.core.protection.binding import Protection
 from secure_fedgraph.core.protection.bound import Bound
@@ -159,6 +160,11 @@ class BoundPolicy:
 
     policy: Policy
     bounds: Mapping[str, Bound]
+
+    @property
+    def relation(self) -> str:
+        """The neighbouring relation that sensitivities are taken under."""
+        return self.policy.relation
 
     @property
     def steps(self) -> PrivateSteps | None:

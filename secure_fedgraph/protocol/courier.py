@@ -8,8 +8,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from secure_fedgraph.core import wire
+from secure_fedgraph.core.carriers.history import (
+    Exchange,
+    History,
+    exchange_of,
+    split_given_and_carrier,
+    to_bytes,
+)
 from secure_fedgraph.core.errors import BadInput, HostileMessage, Refused, SecureFedGraphError
-from secure_fedgraph.core.history import Exchange, History, exchange_of, split_given_and_carrier, to_bytes
 from secure_fedgraph.core.message import CARRIER, Message, hashed_once
 from secure_fedgraph.core.text import printable, reason
 from secure_fedgraph.protocol.dropouts import Dropouts

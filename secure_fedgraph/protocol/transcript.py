@@ -16,9 +16,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from secure_fedgraph.arguments import unknown_name
 from secure_fedgraph.core import files, wire
 from secure_fedgraph.core.channel import OF_ROWS, Domain
-from secure_fedgraph.core.errors import BadInput, HostileMessage, damaged, unknown_name
+from secure_fedgraph.core.errors import BadInput, HostileMessage, damaged
 from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.message import ANSWER, CARRIER, Message, digest
 from secure_fedgraph.core.parcel import OFFER, READ, Bundle, Parcel

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
+from secure_fedgraph.arguments import unknown_name
 from secure_fedgraph.backends.isolated import PATIENCE
-from secure_fedgraph.core.errors import BadInput, check_number, check_whole, unknown_name, wrong_type
+from secure_fedgraph.core.errors import BadInput, check_number, check_whole, wrong_type
 from secure_fedgraph.core.spending.budget import Budget
 from secure_fedgraph.evaluation import MODES
 from secure_fedgraph.graph.placing import CPU, check_device

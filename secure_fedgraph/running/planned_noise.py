@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from secure_fedgraph.algorithm import Algorithm
-from secure_fedgraph.core.accounting.epsilon import Event
+from secure_fedgraph.core.accounting.events import Event
 from secure_fedgraph.core.channel import Channel, Recipient
 from secure_fedgraph.core.errors import BadInput, BudgetExhausted
-from secure_fedgraph.core.spending.budget import Budget, EarlyStopWarning
+from secure_fedgraph.core.spending.budget import Budget
 from secure_fedgraph.core.spending.ledger import Ledger, events_for
 from secure_fedgraph.federation import Federation
+from secure_fedgraph.privacy.budget_warnings import EarlyStopWarning
 from secure_fedgraph.privacy.planning import (
     TRAINING,
     Plan,

@@ -9,7 +9,7 @@ from typing import Any
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.client import is_private
-from secure_fedgraph.core import Channel, Reveal
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput, SecureFedGraphError, wrong_type
 from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.spending.budget import Budget

@@ -13,12 +13,13 @@ from torch_geometric.data import Data
 from secure_fedgraph.algorithm import Algorithm, State
 from secure_fedgraph.core.errors import BadInput, check_number
 from secure_fedgraph.core.spending.budget import Budget
-from secure_fedgraph.core.spending.ledger import Charge, report
+from secure_fedgraph.core.spending.ledger import Charge
 from secure_fedgraph.federation import Federation
 from secure_fedgraph.graph.data.own_graph import DataWarning
 from secure_fedgraph.metrics.figures import headline
 from secure_fedgraph.models.parameters import load
 from secure_fedgraph.privacy.policy import BoundPolicy
+from secure_fedgraph.privacy.spent import report
 from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.running.predicting import predicted
 

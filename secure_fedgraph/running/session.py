@@ -14,7 +14,6 @@ from secure_fedgraph.backends.in_process import InProcess
 from secure_fedgraph.backends.isolated import Workers
 from secure_fedgraph.core.channel import Reveal
 from secure_fedgraph.core.errors import BadInput
-from secure_fedgraph.core.memory import copied
 from secure_fedgraph.core.message import ANSWER
 from secure_fedgraph.core.spending.ledger import Charge, Ledger, check_mark, read_ledger
 from secure_fedgraph.evaluation import in_band
@@ -23,6 +22,7 @@ from secure_fedgraph.graph.placing import CPU
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.protocol.courier import Courier
+from secure_fedgraph.protocol.memory import copied
 from secure_fedgraph.protocol.transcript import REFEREE, SERVER
 from secure_fedgraph.protocol.transport import Lost
 from secure_fedgraph.round import Round, SetUps, set_up

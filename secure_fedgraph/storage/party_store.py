@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from secure_fedgraph.core import files, nested, wire
+from secure_fedgraph.core import files, wire
 from secure_fedgraph.core.errors import IN_ANOTHER_FOLDER, BadInput, HostileMessage, damaged
-from secure_fedgraph.core.memory import packed
+from secure_fedgraph.protocol import nested
+from secure_fedgraph.protocol.memory import packed
 
 FORMAT = 1
 _LABEL = re.compile(r"[0-9]{5}-[0-9a-f]{8}")

@@ -20,8 +20,8 @@ from click.testing import CliRunner
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.plugins import algorithm_named
 from secure_fedgraph.cli.main import main
-from secure_fedgraph.core import files, nested, wire
-from secure_fedgraph.core.accounting.epsilon import GaussianRelease
+from secure_fedgraph.core import files, wire
+from secure_fedgraph.core.accounting.events import GaussianRelease
 from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.core.spending.ledger import Charge, Ledger, read_ledger
 from secure_fedgraph.experiment.compare.runs import kept, readable
@@ -29,7 +29,7 @@ from secure_fedgraph.experiment.config import load
 from secure_fedgraph.experiment.results import fresh_folder, read_json, write_json
 from secure_fedgraph.graph.data.rawfiles import RAW
 from secure_fedgraph.graph.data.sources import read_pyg
-from secure_fedgraph.protocol import Transcript
+from secure_fedgraph.protocol import Transcript, nested
 from secure_fedgraph.protocol.transcript import everything
 from secure_fedgraph.report.page import write_report
 from secure_fedgraph.storage import party_store

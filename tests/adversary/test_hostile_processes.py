@@ -27,8 +27,10 @@ from secure_fedgraph import federation as federation_module
 from secure_fedgraph.backends import frames, isolated, worker
 from secure_fedgraph.backends.enlistment import policy_text
 from secure_fedgraph.backends.isolated import Workers
-from secure_fedgraph.core import Message, nested, wire
+from secure_fedgraph.core import wire
 from secure_fedgraph.core.crypto import Identity
+from secure_fedgraph.core.message import Message
+from secure_fedgraph.protocol import nested
 from secure_fedgraph.protocol.transport import Lost
 
 NAMES = ("owner-0", "owner-1", "owner-2")

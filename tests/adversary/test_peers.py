@@ -10,10 +10,12 @@ import torch
 from parties import NAMES, RUN, pairwise, scope, session, vectors
 
 from secure_fedgraph.algorithm import Algorithm
-from secure_fedgraph.core import Channel, Reveal, Upload, history, wire
-from secure_fedgraph.core.carriers import sealed
+from secure_fedgraph.core import wire
+from secure_fedgraph.core.carriers import history, sealed
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.core.parcel import OFFER, READ, Bundle, Parcel
+from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.policies import masked
 
 FOUR = ("owner-0", "owner-1", "owner-2", "owner-3")

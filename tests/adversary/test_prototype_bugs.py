@@ -15,15 +15,16 @@ import pytest
 from parties import NAMES, Toy, pairwise, scope, session, vectors
 
 from secure_fedgraph.client import Client
-from secure_fedgraph.core import Channel, Message, Reveal, wire
+from secure_fedgraph.core import wire
 from secure_fedgraph.core.carriers.homomorphic import sums as he
 from secure_fedgraph.core.carriers.homomorphic.scheme import SecretKey
 from secure_fedgraph.core.carriers.key_agreement import shared_key
 from secure_fedgraph.core.carriers.secagg import pairwise as masking_pairwise
 from secure_fedgraph.core.carriers.secagg.pairwise import Pairwise
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.crypto import AgreementKey, key_stream, unseal
 from secure_fedgraph.core.errors import HostileMessage, Incompatible, Refused
-from secure_fedgraph.core.message import ANSWER, CARRIER
+from secure_fedgraph.core.message import ANSWER, CARRIER, Message
 from secure_fedgraph.core.protection.gaussian import Gaussian
 from secure_fedgraph.core.protection.party import Party
 from secure_fedgraph.policies import central_dp, homomorphic, local_dp, masked, plaintext, strictest

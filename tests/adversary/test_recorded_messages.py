@@ -18,9 +18,10 @@ import torch
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.fedego.algorithm import FedEgo
 from secure_fedgraph.client import Client
-from secure_fedgraph.core import Message, given, wire
+from secure_fedgraph.core import given, wire
 from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.core.given import Integers, Numbers, Real, Text, Texts, Whole
+from secure_fedgraph.core.message import Message
 
 FAST = ("fedavg", "fedsage+", "fedego", "glasu", "apflgate", "fairgraphfl")
 QUICK, CALLS = 100, 100_000

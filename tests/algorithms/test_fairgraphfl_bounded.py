@@ -26,16 +26,17 @@ from secure_fedgraph.algorithms.fairgraphfl.state import (
     VOCABULARY,
 )
 from secure_fedgraph.core.accounting import epsilon
-from secure_fedgraph.core.accounting.epsilon import GaussianRelease
+from secure_fedgraph.core.accounting.events import GaussianRelease
 from secure_fedgraph.core.carriers.secagg.server import Masked
 from secure_fedgraph.core.errors import BadInput, HostileMessage, Incompatible
 from secure_fedgraph.core.protection.binding import Protection
 from secure_fedgraph.core.protection.fixed_point import FixedPoint
 from secure_fedgraph.core.protection.gaussian import Gaussian
-from secure_fedgraph.core.spending.ledger import OF_GRAPH_SETS, number, spent
+from secure_fedgraph.core.spending.ledger import OF_GRAPH_SETS
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.protect import protect, split_of
 from secure_fedgraph.policies import central_dp, distributed_dp, local_dp, plaintext
+from secure_fedgraph.privacy.spent import number, spent
 from secure_fedgraph.protocol.transcript import everything
 
 BOUNDED = {"motifs_per_graph": 2, "clip": 2.0}

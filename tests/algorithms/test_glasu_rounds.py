@@ -23,7 +23,7 @@ from secure_fedgraph.algorithms import (
     GlasuStandalone,
 )
 from secure_fedgraph.algorithms.glasu.forward_pass import Pass
-from secure_fedgraph.core import Reveal
+from secure_fedgraph.core.channel import Reveal
 from secure_fedgraph.core.errors import BadInput, HostileMessage, Refused
 from secure_fedgraph.graph.data.synthetic import citation
 from secure_fedgraph.graph.partition.vertical import vertical

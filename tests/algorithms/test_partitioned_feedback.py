@@ -15,12 +15,14 @@ from secure_fedgraph.algorithms.fedsageplus import algorithm as fedsageplus
 from secure_fedgraph.audits.empirical_dp.mechanisms import audit
 from secure_fedgraph.audits.empirical_dp.worst_cases import pooled_parts
 from secure_fedgraph.client import Client
-from secure_fedgraph.core import Channel, ContributionRows, Reveal, Unit, UnitContribution
+from secure_fedgraph.core.channel import Channel, Reveal, UnitContribution
 from secure_fedgraph.core.errors import BadInput, HostileMessage
+from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.protection import binding
 from secure_fedgraph.core.protection.bound import Bound
 from secure_fedgraph.core.protection.pooling import l2_sensitivity, pooled
 from secure_fedgraph.core.spending.ledger import Ledger
+from secure_fedgraph.core.upload import ContributionRows
 from secure_fedgraph.models.neighgen.feedback import Feedback, blocks
 from secure_fedgraph.models.parameters import parameters_of
 from secure_fedgraph.policies import local_dp

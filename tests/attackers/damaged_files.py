@@ -34,9 +34,8 @@ import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.plugins import algorithm_named
 from secure_fedgraph.audits.grid import planned_runs
 from secure_fedgraph.audits.grid.folders import read_folder
-from secure_fedgraph.core import nested
-from secure_fedgraph.core.accounting.epsilon import DiscreteRelease, GaussianRelease
-from secure_fedgraph.core.spending.ledger import Charge, Ledger, check_mark, read_ledger, spent
+from secure_fedgraph.core.accounting.events import DiscreteRelease, GaussianRelease
+from secure_fedgraph.core.spending.ledger import Charge, Ledger, check_mark, read_ledger
 from secure_fedgraph.experiment.compare.points import Point
 from secure_fedgraph.experiment.compare.runs import kept
 from secure_fedgraph.experiment.compare.summary import gains, row_of
@@ -59,7 +58,8 @@ from secure_fedgraph.graph.silos.reading import read_silo, tables_at
 from secure_fedgraph.graph.tables.drafting import draft, gives_away
 from secure_fedgraph.graph.tables.schema import TableSchema, parsed, read_schema, schema_text
 from secure_fedgraph.policies import plaintext
-from secure_fedgraph.protocol import Transcript
+from secure_fedgraph.privacy.spent import spent
+from secure_fedgraph.protocol import Transcript, nested
 from secure_fedgraph.protocol.transcript import everything
 from secure_fedgraph.report.page import render_page, write_report
 from secure_fedgraph.storage import party_store

@@ -24,16 +24,18 @@ from parties import RUN, Session, Toy, pairwise, session
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.backends import frames
-from secure_fedgraph.core import Channel, Layout, Message, Reveal, Upload, nested, wire
+from secure_fedgraph.core import wire
 from secure_fedgraph.core.carriers.secagg.advertisements import KeyAdvertisements
 from secure_fedgraph.core.carriers.secagg.ring_words import centred, unpack
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput, HostileMessage, Refused, SecureFedGraphError
-from secure_fedgraph.core.message import ANSWER
+from secure_fedgraph.core.message import ANSWER, Message
 from secure_fedgraph.core.parcel import Bundle, Parcel
 from secure_fedgraph.core.protection.bound import CutWarning
+from secure_fedgraph.core.upload import Layout, Upload
 from secure_fedgraph.policies import homomorphic, masked, plaintext
 from secure_fedgraph.privacy.policy import Policy
-from secure_fedgraph.protocol import DirectCalls
+from secure_fedgraph.protocol import DirectCalls, nested
 from secure_fedgraph.round import set_up
 
 FIVE = tuple(f"owner-{i}" for i in range(5))

@@ -12,7 +12,8 @@ import secure_fedgraph as sfg
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.backends.in_process import InProcess
 from secure_fedgraph.client import Client
-from secure_fedgraph.core import Message, wire
+from secure_fedgraph.core import wire
+from secure_fedgraph.core.message import Message
 from secure_fedgraph.core.spending.ledger import Ledger
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy
 from secure_fedgraph.protocol import Transcript

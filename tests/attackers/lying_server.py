@@ -17,8 +17,8 @@ from ways import Ask, way
 
 import secure_fedgraph as sfg
 from secure_fedgraph.client import Client
-from secure_fedgraph.core import Message
 from secure_fedgraph.core.errors import SecureFedGraphError
+from secure_fedgraph.core.message import Message
 from secure_fedgraph.core.spending.ledger import Ledger
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy
 from secure_fedgraph.protocol import DirectCalls, Transcript

@@ -38,8 +38,9 @@ import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.backends.in_process import InProcess, OneExchange
 from secure_fedgraph.client import Client
-from secure_fedgraph.core import Message, wire
+from secure_fedgraph.core import wire
 from secure_fedgraph.core.errors import Refused, SecureFedGraphError
+from secure_fedgraph.core.message import Message
 from secure_fedgraph.privacy.policies import RECIPES, policy_with_noise
 from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.running import session

@@ -18,11 +18,11 @@ from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
 from secure_fedgraph.cli.main import main
-from secure_fedgraph.core import nested
 from secure_fedgraph.deployment.federation_file import read_federation
 from secure_fedgraph.experiment import released
 from secure_fedgraph.graph.data.own_graph import DataWarning
 from secure_fedgraph.graph.tables.schema import parsed, read_schema
+from secure_fedgraph.protocol import nested
 
 pytest.importorskip("pyarrow")
 SETTINGS = {

@@ -16,9 +16,9 @@ import pytest
 from click.testing import CliRunner
 from rich.table import Table
 
+from secure_fedgraph.arguments import SYNONYMS, nearest
 from secure_fedgraph.cli import main
 from secure_fedgraph.cli.screen import PlainConsole, Screen
-from secure_fedgraph.core.errors import SYNONYMS, nearest
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "a-name-that-is-longer-than-any-column-of-a-table-will-be"

@@ -13,8 +13,8 @@ import torch
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.client import Client
-from secure_fedgraph.core import Message
 from secure_fedgraph.core.errors import Refused
+from secure_fedgraph.core.message import Message
 from secure_fedgraph.experiment.config import Experiment, load
 from secure_fedgraph.privacy.policies import RECIPES, policy_with_noise
 from secure_fedgraph.privacy.policy import Policy

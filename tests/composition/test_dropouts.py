@@ -16,7 +16,7 @@ from small_graphs import triangles
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.training.gin_classifier import GinClassifier
-from secure_fedgraph.core import Reveal
+from secure_fedgraph.core.channel import Reveal
 from secure_fedgraph.core.errors import BadInput, Refused, SecureFedGraphError
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.policies import homomorphic, masked, plaintext, strictest

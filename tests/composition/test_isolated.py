@@ -23,9 +23,9 @@ from secure_fedgraph.backends import frames
 from secure_fedgraph.backends.enlistment import algorithm_of, algorithm_text, policy_of, policy_text
 from secure_fedgraph.backends.isolated import Workers
 from secure_fedgraph.backends.worker import ALONE
-from secure_fedgraph.core import Message, wire
+from secure_fedgraph.core import wire
 from secure_fedgraph.core.errors import BadInput, HostileMessage, SecureFedGraphError
-from secure_fedgraph.core.message import ANSWER
+from secure_fedgraph.core.message import ANSWER, Message
 from secure_fedgraph.models.gnn import GraphSage
 from secure_fedgraph.protocol.transport import Lost
 

@@ -19,8 +19,9 @@ from scipy.stats import chi2
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.client import Client
-from secure_fedgraph.core import Message, wire
+from secure_fedgraph.core import wire
 from secure_fedgraph.core.errors import LeftInPlaintext, Refused
+from secure_fedgraph.core.message import Message
 from secure_fedgraph.privacy.policies import RECIPES, policy_with_noise
 from secure_fedgraph.privacy.policy import PlaintextWarning, Policy
 from secure_fedgraph.protocol.transcript import everything

@@ -12,6 +12,7 @@ import torch
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.client import Client
+from secure_fedgraph.core.answer_state import AnswerState
 from secure_fedgraph.policies import plaintext, strictest
 
 FAST = ("fedsage", "fedego", "apflgate", "fairgraphfl")
@@ -37,23 +38,23 @@ def parts(value: Any) -> list[tuple[Any, int]]:
     ],
 )
 def test_no_answer_changes_in_place_what_was_kept(name, monkeypatch):
-    held: dict[str, list[tuple[Any, int]]] = {}
+    held: dict[int, list[tuple[Any, int]]] = {}
     changed: list[str] = []
-    real = Client._save_memory, Client._commit_memory
+    real = AnswerState.begin, Client._commit
 
-    def remembers(self: Client) -> None:
-        held[self.name] = [part for value in self.memory.values() for part in parts(value)]
+    def remembers(self: AnswerState) -> None:
+        held[id(self)] = [part for value in self.memory.values() for part in parts(value)]
         real[0](self)
 
     def keep(self: Client, request: Any, *rest: Any) -> None:
-        for value, before in held.pop(self.name, []):
+        for value, before in held.pop(id(self._state), []):
             after = value._version if isinstance(value, torch.Tensor) else len(value)
             if after != before:
                 changed.append(f"{request.channel}: {type(value).__name__}")
         real[1](self, request, *rest)
 
-    monkeypatch.setattr(Client, "_save_memory", remembers)
-    monkeypatch.setattr(Client, "_commit_memory", keep)
+    monkeypatch.setattr(AnswerState, "begin", remembers)
+    monkeypatch.setattr(Client, "_commit", keep)
     algorithm = small.algorithm(name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -14,8 +14,8 @@ import small
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
-from secure_fedgraph.core import Layout
 from secure_fedgraph.core.message import CARRIER, Message
+from secure_fedgraph.core.upload import Layout
 from secure_fedgraph.graph.stand_in import stand_in
 from secure_fedgraph.protocol.transcript import REFEREE, SERVER, everything
 

@@ -17,9 +17,9 @@ import torch
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.glasu import at_home
-from secure_fedgraph.core import Message, wire
+from secure_fedgraph.core import wire
 from secure_fedgraph.core.errors import BadInput, HostileMessage
-from secure_fedgraph.core.message import ANSWER
+from secure_fedgraph.core.message import ANSWER, Message
 from secure_fedgraph.core.spending.ledger import read_ledger
 from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.protocol.courier import Courier

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from secure_fedgraph.core import Channel, Domain, Reveal, Unit
+from secure_fedgraph.core.channel import Channel, Domain, Reveal
 from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.guarantee import Unit
 
 
 def test_defaults_are_one_client_to_the_server():

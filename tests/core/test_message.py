@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import secure_fedgraph as sfg
-from secure_fedgraph.core import Message, message, wire
+from secure_fedgraph.core import message, wire
 from secure_fedgraph.core.errors import HostileMessage
-from secure_fedgraph.core.message import MAX_COHORT, digest, has_digest
+from secure_fedgraph.core.message import MAX_COHORT, Message, digest, has_digest
 
 REQUEST = Message("r", 2, 5, "update", "answer", "server", "a", ("a", "b"), b"body")
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from secure_fedgraph.core import Layout, Unit, Upload
 from secure_fedgraph.core.errors import BadInput, HostileMessage
-from secure_fedgraph.core.upload import MAX_TENSORS, all_finite
+from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.upload import MAX_TENSORS, Layout, Upload, all_finite
 from secure_fedgraph.core.wire import Pieces, encode
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from secure_fedgraph.core import Channel, Reveal
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment.config import Experiment, load, make_policy
 from secure_fedgraph.privacy.policies import RECIPES

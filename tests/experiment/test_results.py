@@ -11,7 +11,6 @@ import pytest
 import secure_fedgraph as sfg
 from secure_fedgraph.core.accounting import epsilon
 from secure_fedgraph.core.errors import BadInput
-from secure_fedgraph.core.spending.ledger import number
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import (
     begin,
@@ -23,6 +22,7 @@ from secure_fedgraph.experiment.results import (
     write_json,
 )
 from secure_fedgraph.graph.seeds import sub_seed
+from secure_fedgraph.privacy.spent import number
 
 SMALL: dict[str, Any] = {
     "data": "synthetic-citation",

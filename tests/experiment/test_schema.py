@@ -14,9 +14,9 @@ import pytest
 from click.testing import CliRunner
 
 from secure_fedgraph.cli.commands.schema import schema as command
-from secure_fedgraph.core import Reader, Relation, Unit
-from secure_fedgraph.core.accounting.epsilon import GaussianRelease
+from secure_fedgraph.core.accounting.events import GaussianRelease
 from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.guarantee import Reader, Relation, Unit
 from secure_fedgraph.core.spending.ledger import Charge
 from secure_fedgraph.experiment import schema
 from secure_fedgraph.experiment.config import Experiment

@@ -13,18 +13,20 @@ from ways import Ask, way
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.client import Client
-from secure_fedgraph.core import Channel, Layout, Message, Reveal, Upload, wire
+from secure_fedgraph.core import wire
 from secure_fedgraph.core.carriers import key_agreement
 from secure_fedgraph.core.carriers.secagg.pairwise import Pairwise
 from secure_fedgraph.core.carriers.secagg.server import Masked
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.crypto import Identity
-from secure_fedgraph.core.message import ANSWER
+from secure_fedgraph.core.message import ANSWER, Message
 from secure_fedgraph.core.protection.binding import Protection
 from secure_fedgraph.core.protection.bound import Bound
 from secure_fedgraph.core.protection.contracts import Scope
 from secure_fedgraph.core.protection.fixed_point import FixedPoint
 from secure_fedgraph.core.protection.party import Party
 from secure_fedgraph.core.spending.ledger import Ledger
+from secure_fedgraph.core.upload import Layout, Upload
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy
 from secure_fedgraph.protocol import Transcript

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from secure_fedgraph.core.accounting import epsilon as accounting
-from secure_fedgraph.core.accounting.epsilon import Event, GaussianRelease, PureRelease, SampledGaussian
+from secure_fedgraph.core.accounting.events import Event, GaussianRelease, PureRelease, SampledGaussian
 from secure_fedgraph.core.spending import budget as spending
 from secure_fedgraph.core.spending.budget import Budget
 

@@ -12,11 +12,11 @@ from opacus.optimizers import DPOptimizer
 from scipy.stats import binom
 
 import secure_fedgraph as sfg
-from secure_fedgraph.core.accounting.epsilon import OccurringGaussian, SampledGaussian
+from secure_fedgraph.core.accounting.events import OccurringGaussian, SampledGaussian
 from secure_fedgraph.core.errors import BadInput
-from secure_fedgraph.core.spending.ledger import spent
 from secure_fedgraph.privacy import dp_sgd
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps, Training, secret_coins
+from secure_fedgraph.privacy.spent import spent
 
 
 def steps(records: torch.Tensor, how: PrivateSteps, learning_rate: float = 1.0) -> torch.Tensor:

@@ -15,19 +15,20 @@ from rich.console import Console
 from small import GENERATORS
 
 from secure_fedgraph.cli.tables import _of_unit, run_tables
-from secure_fedgraph.core import Channel, Reveal, Unit
 from secure_fedgraph.core.accounting import epsilon as accounting
-from secure_fedgraph.core.accounting.epsilon import DiscreteRelease, GaussianRelease
+from secure_fedgraph.core.accounting.events import DiscreteRelease, GaussianRelease
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput, BudgetExhausted
-from secure_fedgraph.core.guarantee import Reader
+from secure_fedgraph.core.guarantee import Reader, Unit
 from secure_fedgraph.core.spending.budget import Budget
-from secure_fedgraph.core.spending.ledger import Charge, spent
+from secure_fedgraph.core.spending.ledger import Charge
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.protect import protect
 from secure_fedgraph.experiment.results import execute, make_federation, run_result
 from secure_fedgraph.experiment.schema import ChannelReport, RunResult, as_read
 from secure_fedgraph.policies import central_dp, distributed_dp, local_dp, masked, plaintext
 from secure_fedgraph.privacy.planning import check_first, plan, split
+from secure_fedgraph.privacy.spent import spent
 from secure_fedgraph.report.page import write_report
 
 UPDATE, HIDDEN = Channel("update", Reveal.SUM), Channel("hidden", Reveal.SUM, Unit.NODE)

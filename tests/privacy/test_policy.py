@@ -9,10 +9,11 @@ import pytest
 from parties import NAMES
 
 from secure_fedgraph.algorithms import FedAvg, FedSagePlus
-from secure_fedgraph.core import Channel, Domain, Reveal, Unit
 from secure_fedgraph.core.carriers.plain import Plain
 from secure_fedgraph.core.carriers.secagg.server import Masked
+from secure_fedgraph.core.channel import Channel, Domain, Reveal
 from secure_fedgraph.core.errors import BadInput, Incompatible, Refused, Unbound
+from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.protection.binding import Protection
 from secure_fedgraph.core.protection.gaussian import Gaussian
 from secure_fedgraph.forms import fit

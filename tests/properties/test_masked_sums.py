@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from parties import introduced, masked_sum
 
-from secure_fedgraph.core import Channel, Reveal
 from secure_fedgraph.core.carriers.secagg import neighbours
 from secure_fedgraph.core.carriers.secagg.server import Masked, SumSession
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import HostileMessage, Refused
 from secure_fedgraph.core.message import ANSWER
 from secure_fedgraph.core.protection.contracts import BindContext

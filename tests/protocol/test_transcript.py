@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from parties import Toy, session, vectors
 
-from secure_fedgraph.core import Message, Unit, wire
+from secure_fedgraph.core import wire
 from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.message import Message
 from secure_fedgraph.policies import local_dp, masked, plaintext
 from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.protocol.transcript import everything, nothing, readable

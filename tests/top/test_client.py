@@ -9,8 +9,10 @@ import pytest
 import torch
 from parties import NAMES, RUN, Toy, session
 
-from secure_fedgraph.core import Message, Upload, wire
+from secure_fedgraph.core import wire
 from secure_fedgraph.core.errors import HostileMessage, Refused, Unbound, WrongType
+from secure_fedgraph.core.message import Message
+from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.policies import homomorphic, local_dp, masked, plaintext
 
 ALL = (Toy.UPDATE, Toy.SINGLE, Toy.TELL, Toy.EXAM)

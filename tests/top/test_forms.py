@@ -15,7 +15,7 @@ from secure_fedgraph.algorithm import Algorithm, Form, Settings
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.audits.grid import choices, grid
 from secure_fedgraph.cli import main, running
-from secure_fedgraph.core import Channel, Reveal
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput, LeftInPlaintext, Refused
 from secure_fedgraph.experiment.compare import Point, run_point
 from secure_fedgraph.experiment.compare.summary import row_of

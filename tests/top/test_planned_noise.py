@@ -11,11 +11,11 @@ import pytest
 
 import secure_fedgraph as sfg
 from secure_fedgraph.core.errors import BadInput, BudgetExhausted
-from secure_fedgraph.core.spending.ledger import spent
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.protect import protect
 from secure_fedgraph.experiment.results import in_form
 from secure_fedgraph.privacy.policies import policy_named
+from secure_fedgraph.privacy.spent import spent
 
 HIDDEN = (8, 4)
 BUDGET = sfg.Budget(8.0, unit="client")

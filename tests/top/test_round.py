@@ -7,8 +7,9 @@ import dataclasses
 import pytest
 from parties import NAMES, Toy, pairwise, session, vectors
 
-from secure_fedgraph.core import Channel, Message, Reveal
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput, HostileMessage, Incompatible, Refused, Unbound
+from secure_fedgraph.core.message import Message
 from secure_fedgraph.policies import masked, plaintext
 from secure_fedgraph.round import everyone
 

@@ -16,11 +16,12 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from fixed_draws import fixed
 from vector_runs import FIVE, Vectors
 
-from secure_fedgraph.core import Message, history, wire
-from secure_fedgraph.core.carriers import key_agreement, sealed
+from secure_fedgraph.core import wire
+from secure_fedgraph.core.carriers import history, key_agreement, sealed
+from secure_fedgraph.core.carriers.history import Exchange
 from secure_fedgraph.core.carriers.secagg import advertisements
 from secure_fedgraph.core.crypto import AgreementKey, Identity, seal
-from secure_fedgraph.core.history import Exchange
+from secure_fedgraph.core.message import Message
 from secure_fedgraph.core.parcel import OFFER
 from secure_fedgraph.core.protection.contracts import Scope
 from secure_fedgraph.core.protection.party import Party

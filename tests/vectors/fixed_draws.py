@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from secure_fedgraph.core import crypto
 from secure_fedgraph.core.carriers import sealed
+from secure_fedgraph.core.carriers.history import Exchange, History
 from secure_fedgraph.core.carriers.secagg import advertisements, client, pairwise, ring_words, shamir
-from secure_fedgraph.core.history import Exchange, History
 
 SERVER = "server"
 Steps = defaultdict[str, list[dict[str, Any]]]

@@ -19,13 +19,15 @@ from fixed_draws import fixed
 from vector_files import HERE, MADE, stored, written
 from vector_runs import PARCELS, SUMS, THREE, Run
 
-from secure_fedgraph.core import Layout, Message, crypto, history, wire
-from secure_fedgraph.core.carriers import key_agreement
+from secure_fedgraph.core import crypto, wire
+from secure_fedgraph.core.carriers import history, key_agreement
+from secure_fedgraph.core.carriers.history import History
 from secure_fedgraph.core.carriers.secagg import shamir
 from secure_fedgraph.core.errors import HostileMessage, SecureFedGraphError
-from secure_fedgraph.core.history import History
+from secure_fedgraph.core.message import Message
 from secure_fedgraph.core.protection.contracts import Scope
 from secure_fedgraph.core.protection.party import Party
+from secure_fedgraph.core.upload import Layout
 
 ROOT = HERE.parent.parent
 RUNS = {"masked_sum": SUMS, "parcels": PARCELS}

@@ -18,13 +18,17 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from fixed_draws import fixed, stream, traced
 from vector_runs import PARCELS, SUMS, THREE, Vectors
 
-from secure_fedgraph.core import Channel, Layout, Message, Reveal, crypto, history, wire
+from secure_fedgraph.core import crypto, wire
+from secure_fedgraph.core.carriers import history
 from secure_fedgraph.core.carriers import key_agreement as agreement
+from secure_fedgraph.core.carriers.history import Exchange, History
 from secure_fedgraph.core.carriers.secagg import neighbours, ring_words, shamir
-from secure_fedgraph.core.history import Exchange, History
+from secure_fedgraph.core.channel import Channel, Reveal
+from secure_fedgraph.core.message import Message
 from secure_fedgraph.core.protection.contracts import BindContext, Scope, Sensitivity
 from secure_fedgraph.core.protection.fixed_point import FixedPoint
 from secure_fedgraph.core.protection.party import Party
+from secure_fedgraph.core.upload import Layout
 
 HERE = Path(__file__).resolve().parent
 TYPES = {

@@ -22,9 +22,12 @@ from fixed_draws import SERVER, Draws, Steps, fixed, traced
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.client import Client
-from secure_fedgraph.core import Channel, Message, Reveal, Upload, crypto
+from secure_fedgraph.core import crypto
 from secure_fedgraph.core.carriers.secagg.server import Masked
+from secure_fedgraph.core.channel import Channel, Reveal
+from secure_fedgraph.core.message import Message
 from secure_fedgraph.core.protection.party import Party
+from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.policies import masked
 from secure_fedgraph.protocol import DirectCalls
 from secure_fedgraph.protocol.courier import Courier

@@ -41,8 +41,10 @@ from secure_fedgraph.algorithms.fairgraphfl.state import (
     shared_part,
 )
 from secure_fedgraph.algorithms.training.gin_classifier import GinClassifier, seed_of
-from secure_fedgraph.core import Channel, ContributionRows, Unit, Upload
+from secure_fedgraph.core.channel import Channel
 from secure_fedgraph.core.given import Expected
+from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.upload import ContributionRows, Upload
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.gin import Gin
 from secure_fedgraph.models.parameters import load

@@ -33,8 +33,10 @@ from secure_fedgraph.algorithms.fairgraphfl.state import (
     VOCABULARY,
 )
 from secure_fedgraph.algorithms.training.gin_classifier import Distance, seed_of
-from secure_fedgraph.core import Channel, ContributionRows, Reveal, Unit
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.given import NOTHING, Expected, Whole
+from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.upload import ContributionRows
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.parameters import load
 from secure_fedgraph.seams import ClientContext, RoundApi

@@ -10,8 +10,9 @@ from torch import Tensor
 from secure_fedgraph.algorithms.fairgraphfl import motifs
 from secure_fedgraph.algorithms.fairgraphfl.channels import SHARE
 from secure_fedgraph.algorithms.fairgraphfl.settings import FairGraphFLBoundedSettings
-from secure_fedgraph.core import ContributionRows, UnitContribution
+from secure_fedgraph.core.channel import UnitContribution
 from secure_fedgraph.core.errors import HostileMessage
+from secure_fedgraph.core.upload import ContributionRows
 from secure_fedgraph.graph.sample.packing import select_graphs
 from secure_fedgraph.models.gin import Gin
 from secure_fedgraph.seams import ClientContext

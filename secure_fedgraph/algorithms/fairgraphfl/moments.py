@@ -26,9 +26,10 @@ from secure_fedgraph.algorithms.fedridge.algorithm import WEIGHTS
 from secure_fedgraph.algorithms.fedridge.forms import FedAvgMoments, MomentSettings, personal_weights
 from secure_fedgraph.algorithms.fedridge.settings import RidgeSettings
 from secure_fedgraph.algorithms.fedsgd.heads import exact
-from secure_fedgraph.core import Channel, ContributionSample, Reveal, UnitContributionSampled
+from secure_fedgraph.core.channel import Channel, Reveal, UnitContributionSampled
 from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.core.given import Expected, Numbers
+from secure_fedgraph.core.upload import ContributionSample
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models import ridge
 from secure_fedgraph.seams import ClientContext, RoundApi

@@ -14,7 +14,7 @@ from secure_fedgraph.algorithms.fairgraphfl.channels import SHARED_VOCABULARY, V
 from secure_fedgraph.algorithms.fairgraphfl.motifs import CODES, COUNTED, IDF
 from secure_fedgraph.algorithms.fairgraphfl.settings import FairGraphFLSettings
 from secure_fedgraph.algorithms.fairgraphfl.state import DIVERSITY, LABELS, PRESENT, VOCABULARY
-from secure_fedgraph.core import Channel
+from secure_fedgraph.core.channel import Channel
 from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.graph import motifs
 from secure_fedgraph.seams import RoundApi, Valuation

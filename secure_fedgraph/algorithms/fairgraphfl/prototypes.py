@@ -15,7 +15,7 @@ from secure_fedgraph.algorithms.fairgraphfl.channels import PROTOTYPE_SUMS, PROT
 from secure_fedgraph.algorithms.fairgraphfl.settings import FairGraphFLSettings
 from secure_fedgraph.algorithms.fairgraphfl.state import KNOWN, PRESENT, PROTOTYPES, VALUES, VOCABULARY
 from secure_fedgraph.algorithms.training.gin_classifier import Distance
-from secure_fedgraph.core import Channel
+from secure_fedgraph.core.channel import Channel
 from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.graph.sample.packing import select_graphs
 from secure_fedgraph.models.gin import Gin

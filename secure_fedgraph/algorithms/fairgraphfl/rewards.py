@@ -13,7 +13,7 @@ from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms.fairgraphfl import fairness
 from secure_fedgraph.algorithms.fairgraphfl.channels import UPDATE, VALUED_UPDATE
 from secure_fedgraph.algorithms.fairgraphfl.state import add_vector, flatten, vector_of
-from secure_fedgraph.core import Channel
+from secure_fedgraph.core.channel import Channel
 from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.models.finite import all_finite
 from secure_fedgraph.seams import ClientContext, RoundApi

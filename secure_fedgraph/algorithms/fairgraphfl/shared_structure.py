@@ -11,9 +11,10 @@ from torch import Tensor
 from secure_fedgraph.algorithms.fairgraphfl import fairness
 from secure_fedgraph.algorithms.fairgraphfl.channels import FINGERPRINTS, SHARE, STRUCTURE
 from secure_fedgraph.algorithms.fairgraphfl.settings import FairGraphFLSettings
-from secure_fedgraph.core import Channel, ContributionRows
+from secure_fedgraph.core.channel import Channel
 from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.core.given import Expected, Numbers
+from secure_fedgraph.core.upload import ContributionRows
 from secure_fedgraph.graph.colours import Colours
 from secure_fedgraph.graph.sample.packing import select_graphs
 from secure_fedgraph.graph.triangles import Pieces, pieces_with_triangles

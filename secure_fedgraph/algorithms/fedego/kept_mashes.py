@@ -9,8 +9,9 @@ from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms.fedego.algorithm import FedEgo
 from secure_fedgraph.algorithms.fedego.settings import KeptMashesSettings
 from secure_fedgraph.algorithms.fedego.state import EgoModel, Mashes, mashes_in, with_mashes
-from secure_fedgraph.core import Channel, Upload
+from secure_fedgraph.core.channel import Channel
 from secure_fedgraph.core.errors import HostileMessage
+from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.models.ego.model import REDUCTION
 from secure_fedgraph.seams import ClientContext, RoundApi
 

@@ -12,7 +12,7 @@ from secure_fedgraph.algorithms.fedego.clients import ego_graphs, mashes_of
 from secure_fedgraph.algorithms.fedego.kept_mashes import KeptMashes
 from secure_fedgraph.algorithms.fedego.settings import FedEgoReleasedSettings
 from secure_fedgraph.algorithms.fedego.state import EgoModel
-from secure_fedgraph.core import Upload
+from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.sample.ego_graphs import level_sizes
 from secure_fedgraph.seams import ClientContext
 

@@ -14,10 +14,11 @@ from torch_geometric.data import Data
 from secure_fedgraph.algorithm import Form, State
 from secure_fedgraph.algorithms.fedridge.settings import RidgeSettings
 from secure_fedgraph.algorithms.training.records import OfRecords
-from secure_fedgraph.core import Channel, ContributionMoments, Reveal, Unit, UnitContributionMoments
+from secure_fedgraph.core.channel import Channel, Reveal, UnitContributionMoments
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.given import NOTHING, Expected
-from secure_fedgraph.core.upload import OFF, ON, moments_of
+from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.upload import OFF, ON, ContributionMoments, moments_of
 from secure_fedgraph.graph.own import pairs
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models import feature_maps, ridge

@@ -14,8 +14,10 @@ from secure_fedgraph.algorithms.fedridge import at_home
 from secure_fedgraph.algorithms.fedridge.algorithm import WEIGHTS
 from secure_fedgraph.algorithms.fedridge.graphs import GraphFedRidge
 from secure_fedgraph.algorithms.fedridge.settings import RidgeSettings
-from secure_fedgraph.core import Channel, Reveal, Unit, Upload
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.given import Expected
+from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models import ridge
 from secure_fedgraph.seams import ClientContext, RoundApi

@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms.fedridge.algorithm import FedRidge
-from secure_fedgraph.core import Unit
+from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.graph import descriptors
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models import ridge

@@ -17,17 +17,11 @@ from secure_fedgraph.algorithms.fedsageplus.settings import PROTOTYPES, Generato
 from secure_fedgraph.algorithms.fedsgd.graph_sage import FedSageSteps
 from secure_fedgraph.algorithms.training.optimizers import bound_gradients, moments, restore
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
-from secure_fedgraph.core import (
-    Channel,
-    ContributionMoments,
-    ContributionRows,
-    Reveal,
-    Unit,
-    UnitContribution,
-    Upload,
-)
+from secure_fedgraph.core.channel import Channel, Reveal, UnitContribution
 from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.core.given import NOTHING, Entry, Expected, Numbers, like
+from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.upload import ContributionMoments, ContributionRows, Upload
 from secure_fedgraph.graph.sample.trees import NeighbourTable
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models.finite import Adam, finite, note_divergence, take_step

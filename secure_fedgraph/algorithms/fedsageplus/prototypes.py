@@ -17,9 +17,9 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms.fedsageplus.settings import GeneratorSettings
-from secure_fedgraph.core import ContributionMoments, UnitContributionMoments
+from secure_fedgraph.core.channel import UnitContributionMoments
 from secure_fedgraph.core.errors import BadInput, HostileMessage
-from secure_fedgraph.core.upload import moments_of
+from secure_fedgraph.core.upload import ContributionMoments, moments_of
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.neighgen.mixture import class_records, prototypes_of
 from secure_fedgraph.seams import ClientContext, Total

@@ -15,9 +15,10 @@ from secure_fedgraph.algorithms.fedsgd.heads.perceptron import NodePerceptron
 from secure_fedgraph.algorithms.fedsgd.heads.sage import SageHead
 from secure_fedgraph.algorithms.fedsgd.settings import NodeSgdSettings, SgdSettings
 from secure_fedgraph.algorithms.training.records import OfRecords
-from secure_fedgraph.core import Channel, ContributionSample, Reveal, UnitContributionSampled
+from secure_fedgraph.core.channel import Channel, Reveal, UnitContributionSampled
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.given import NOTHING, Expected, like
+from secure_fedgraph.core.upload import ContributionSample
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.seams import ClientContext, RoundApi
 

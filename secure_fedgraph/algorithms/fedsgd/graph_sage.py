@@ -18,10 +18,11 @@ from secure_fedgraph.algorithms.fedsgd.heads.head import Head
 from secure_fedgraph.algorithms.fedsgd.heads.own_model import OwnModelHead
 from secure_fedgraph.algorithms.fedsgd.heads.perceptron import NodePerceptron
 from secure_fedgraph.algorithms.fedsgd.settings import GcnStepSettings, SageStepSettings, SgdSettings
-from secure_fedgraph.core import Channel, ContributionMoments, Reveal
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.given import NOTHING, Expected
 from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.upload import ContributionMoments
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models import personal
 from secure_fedgraph.models.given import Given, own_copy

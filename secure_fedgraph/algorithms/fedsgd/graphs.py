@@ -10,7 +10,7 @@ from secure_fedgraph.algorithms.fedsgd.heads.gin import GinHead
 from secure_fedgraph.algorithms.fedsgd.heads.head import Head
 from secure_fedgraph.algorithms.fedsgd.heads.perceptron import GraphPerceptron
 from secure_fedgraph.algorithms.fedsgd.settings import GraphSgdSettings, SgdSettings
-from secure_fedgraph.core import Unit
+from secure_fedgraph.core.guarantee import Unit
 
 
 class GraphFedSgd(FedSgd):

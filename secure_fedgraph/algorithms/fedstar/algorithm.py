@@ -11,8 +11,9 @@ from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms.fedstar.network import KNOWN, SHARED, StructuredGin
 from secure_fedgraph.algorithms.fedstar.structure import known_structure_of
 from secure_fedgraph.algorithms.training.gin_classifier import GinClassifier
-from secure_fedgraph.core import Channel, Reveal, Upload
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.given import NOTHING, Expected, like
+from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.sample.packing import select_graphs
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.parameters import total

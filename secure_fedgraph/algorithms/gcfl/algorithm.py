@@ -26,9 +26,10 @@ from secure_fedgraph.algorithms.fairgraphfl.state import (
 )
 from secure_fedgraph.algorithms.gcfl import clusters
 from secure_fedgraph.algorithms.training.gin_classifier import GinClassifier, GinSettings, seed_of
-from secure_fedgraph.core import Channel, Reveal, Upload
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.core.given import NOTHING, Expected, Numbers, Whole
+from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.finite import all_finite
 from secure_fedgraph.seams import ClientContext, RoundApi

@@ -17,9 +17,11 @@ from secure_fedgraph.algorithms.glasu.channels import EXAMINE, HIDDEN
 from secure_fedgraph.algorithms.glasu.checks import rows
 from secure_fedgraph.algorithms.glasu.expected_fields import PARTIES
 from secure_fedgraph.algorithms.glasu.server import VerticalServer
-from secure_fedgraph.core import Channel, Reveal, Unit, Upload
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.given import Entries, Expected, Numbers, Whole
+from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models import personal, ridge
 from secure_fedgraph.models.vertical import linear

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from secure_fedgraph.core import Channel, Reveal, Unit
+from secure_fedgraph.core.channel import Channel, Reveal
+from secure_fedgraph.core.guarantee import Unit
 
 _OF_TWO = (
     "the mean goes back to both of 2 clients, and each learns the other's rows by subtracting its own; take "

@@ -11,8 +11,8 @@ from secure_fedgraph.algorithms.glasu import checks
 from secure_fedgraph.algorithms.glasu.channels import EXAMINE
 from secure_fedgraph.algorithms.glasu.client import VerticalClient
 from secure_fedgraph.algorithms.glasu.iteration import Value
-from secure_fedgraph.core import Upload
 from secure_fedgraph.core.errors import BadInput, Refused
+from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.sample.layers import links_between
 from secure_fedgraph.graph.sample.trees import NeighbourTable
 from secure_fedgraph.graph.schema import Schema

@@ -16,7 +16,7 @@ from secure_fedgraph.algorithms.glasu.expected_fields import MOST_SEED
 from secure_fedgraph.algorithms.glasu.iteration import Iteration
 from secure_fedgraph.algorithms.glasu.referee import RefereeInference
 from secure_fedgraph.algorithms.glasu.savings import savings
-from secure_fedgraph.core import Channel
+from secure_fedgraph.core.channel import Channel
 from secure_fedgraph.core.errors import BadInput, Refused
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.graph.seeds import sub_seed

@@ -10,7 +10,7 @@ import torch
 
 from secure_fedgraph.algorithm.base import Algorithm
 from secure_fedgraph.algorithm.settings import Form
-from secure_fedgraph.core import Unit
+from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.graph.schema import OF_LINKS, Schema
 
 MOST = 8

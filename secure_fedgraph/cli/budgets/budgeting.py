@@ -9,13 +9,8 @@ from dataclasses import dataclass
 
 import click
 
-from secure_fedgraph.core.accounting.epsilon import (
-    Event,
-    OccurringGaussian,
-    SampledGaussian,
-    check_delta,
-    noise_for,
-)
+from secure_fedgraph.core.accounting.epsilon import check_delta
+from secure_fedgraph.core.accounting.events import Event, OccurringGaussian, SampledGaussian
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.privacy.accountants import (
     ACCOUNTANTS,
@@ -23,6 +18,7 @@ from secure_fedgraph.privacy.accountants import (
     check_accountant,
     node_budget,
 )
+from secure_fedgraph.privacy.noise_needed import noise_for
 
 _SEVERAL = ("node", "edge")
 """Units that lie in more than one record: ego-graphs overlap."""

@@ -9,9 +9,10 @@ from pathlib import Path
 import click
 from pydantic import JsonValue
 
+from secure_fedgraph.arguments import unknown_name
 from secure_fedgraph.cli import names, tables
 from secure_fedgraph.cli.screen import PlainConsole, to_a_pipe, warn
-from secure_fedgraph.core.errors import BadInput, unknown_name
+from secure_fedgraph.core.errors import BadInput
 
 SAYS_WHAT_IT_IS = ("id", "name", "summary", "target", "family", "paper", "package")
 """Of a list's entries: what ``--about`` looks into."""

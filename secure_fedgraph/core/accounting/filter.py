@@ -29,7 +29,7 @@ from secure_fedgraph.core.accounting.events import (
     without_noise,
 )
 from secure_fedgraph.core.accounting.rdp import ORDERS, concentrated, curve_of
-from secure_fedgraph.core.errors import BadInput, unknown_name
+from secure_fedgraph.core.errors import BadInput
 
 KINDS = ("gaussian", "concentrated", "any")
 _FOR_THE_SAMPLER = 0.01
@@ -60,7 +60,7 @@ class Filter:
         if not (isinstance(epsilon, int | float) and 0 < epsilon < math.inf):
             raise BadInput(f"epsilon {epsilon} must be a positive number; 8 is usual")
         if kind is not None and kind not in KINDS:
-            raise unknown_name("kind of releases", kind, KINDS)
+            raise BadInput(f"unknown kind of releases {kind!r}: use one of {', '.join(KINDS)}")
         check_delta(delta)
         self.epsilon, self.delta, self.kind = float(epsilon), float(delta), kind
         share = delta if kind else delta / len(KINDS)

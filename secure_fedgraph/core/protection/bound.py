@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from secure_fedgraph.core.accounting.epsilon import Event
+from secure_fedgraph.core.accounting.events import Event
 from secure_fedgraph.core.channel import (
     Channel,
     Reveal,

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from secure_fedgraph.core.accounting.epsilon import Event
+from secure_fedgraph.core.accounting.events import Event
 from secure_fedgraph.core.channel import Channel, Domain, Reveal
 from secure_fedgraph.core.errors import HostileMessage, Incompatible
 from secure_fedgraph.core.guarantee import Unit

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from secure_fedgraph.core.accounting.epsilon import (
+from secure_fedgraph.core.accounting.events import (
     DiscreteRelease,
     Event,
     GaussianRelease,
     SampledGaussian,
     SamplingError,
+    sums_apart,
 )
-from secure_fedgraph.core.accounting.events import sums_apart
 from secure_fedgraph.core.channel import (
     Domain,
     Reveal,

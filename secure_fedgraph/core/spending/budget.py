@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from secure_fedgraph.core.accounting import epsilon as accounting
-from secure_fedgraph.core.accounting.epsilon import Event
-from secure_fedgraph.core.accounting.events import DiscreteRelease, SamplingError
+from secure_fedgraph.core.accounting.events import DiscreteRelease, Event, SamplingError
 from secure_fedgraph.core.accounting.filter import Filter
 from secure_fedgraph.core.errors import BadInput, BudgetExhausted, check_number, check_whole, wrong_type
 from secure_fedgraph.core.guarantee import Reader, Unit
@@ -88,32 +86,6 @@ class Budget:
                 f"{self.epsilon:g} at delta {self.delta:g} for one {self.unit} against the {self.against} "
                 f"({what}): it is not sent; give a larger budget, more noise, or fewer rounds"
             )
-
-
-class EarlyStopWarning(UserWarning):
-    """A budget that will stop a run before its last round."""
-
-
-class DeltaWarning(UserWarning):
-    """A delta so large that even publishing one unit's raw data would keep to it."""
-
-
-def warn_of_delta(delta: float, sizes: Mapping[str, int]) -> None:
-    """Warns where delta is 1/n or more.
-
-    Args:
-        delta: the failure probability.
-        sizes: unit -> how many there are, which is public.
-    """
-    for unit, count in sizes.items():
-        if count and delta >= 1 / count:
-            warnings.warn(
-                f"delta {delta:g} is 1/n or more of {count} {unit}s: publishing one raw {unit} of all "
-                f"would keep to it; set --delta well below {1 / count:.1g}",
-                DeltaWarning,
-                stacklevel=2,
-            )
-            return  # smaller units are more, so they would warn as well
 
 
 class _Within:

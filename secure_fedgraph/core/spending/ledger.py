@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,7 +15,8 @@ from typing import Any
 
 from secure_fedgraph.core import files
 from secure_fedgraph.core.accounting import epsilon
-from secure_fedgraph.core.accounting.epsilon import (
+from secure_fedgraph.core.accounting.epsilon import Spent
+from secure_fedgraph.core.accounting.events import (
     DiscreteRelease,
     Event,
     GaussianRelease,
@@ -25,11 +25,11 @@ from secure_fedgraph.core.accounting.epsilon import (
     PureRelease,
     SampledGaussian,
     SamplingError,
-    Spent,
     VanishingGaussian,
 )
+from secure_fedgraph.core.accounting.events import event as event_of
 from secure_fedgraph.core.errors import BadInput
-from secure_fedgraph.core.guarantee import LARGER, Reader, Relation, Unit
+from secure_fedgraph.core.guarantee import LARGER, Relation, Unit
 from secure_fedgraph.core.spending.budget import Budget
 from secure_fedgraph.core.spending.keyed_digest import kept_key, keyed
 from secure_fedgraph.core.spending.ledger_line import EventOnDisk, LedgerLine
@@ -116,7 +116,7 @@ class Charge:
         entry = LedgerLine.model_validate(json.loads(line))
 
         def events(listed: Mapping[str, list[EventOnDisk]]) -> Releases:
-            return {reader: tuple(epsilon.event(one.body()) for one in of) for reader, of in listed.items()}
+            return {reader: tuple(event_of(one.body()) for one in of) for reader, of in listed.items()}
 
         return cls(
             client=entry.client,
@@ -167,7 +167,7 @@ class Cost:
             return events if several == 1 else _all_apart(events, several)
         if self.unit not in LARGER.get(unit, ()):
             return None
-        changes = 1 if _without_table(self.relation) == Relation.REPLACE else 2
+        changes = 1 if without_table(self.relation) == Relation.REPLACE else 2
         several = holders if self.unit in (Unit.CLIENT, Unit.GRAPH, Unit.NODE) else 1
         return _all_apart(events, several, changes)
 
@@ -384,7 +384,7 @@ class Ledger:
         Raises:
             BadInput: where noise was charged in it under another.
         """
-        asked = _without_table(relation)
+        asked = without_table(relation)
         if self._relation and asked != self._relation:
             raise BadInput(
                 f"the ledger {self.path or 'of this run'} has charges under --relation {self._relation}, and "
@@ -485,7 +485,7 @@ class Ledger:
     def _count(self, charge: Charge) -> None:
         if charge.releases or charge.steps:  # what left without noise costs the same under each
             self.check_relation(charge.relation)
-            self._relation = _without_table(charge.relation)
+            self._relation = without_table(charge.relation)
         self._costs[charge.client][charge.cost] += 1
         place = (charge.client, charge.run)
         self._answered[place] = max(charge.exchange, self._answered.get(place, -1))
@@ -608,47 +608,6 @@ def _charge(line: bytes, path: Path, number: int) -> Charge:
         ) from None
 
 
-def spent(
-    charges: Iterable[Charge], delta: float, holders: int = 1, units: tuple[str, ...] = OF_ONE_GRAPH
-) -> dict[str, dict[str, Spent]]:
-    """What the most exposed client has spent: unit -> reader -> epsilon (``inf`` where nothing bounds it).
-
-    Each client's charges compose; the figure is the largest over clients. An upload touches its client's
-    data at every unit; :meth:`Cost.at` says what its noise is worth at each. Without charges epsilon is
-    0. A charge whose client is not known, as a torn line's, counts for every client.
-
-    Args:
-        charges: any clients' charges.
-        delta: the failure probability.
-        holders: how many clients may hold the same node, or the same graph of a set.
-        units: those to report.
-
-    Raises:
-        BadInput: for a delta outside (0, 1), or charges under two relations.
-    """
-    if not 0 < delta < 1:
-        raise BadInput(f"delta {delta} must lie between 0 and 1; 1e-5 is usual")
-    by_client: dict[str, Counter[Cost]] = defaultdict(Counter)
-    charges = list(charges)
-    relations = sorted({_without_table(one.relation) for one in charges if one.releases or one.steps})
-    if len(relations) > 1:
-        raise BadInput(f"charges under {' and '.join(relations)} stand together, and an epsilon is about one")
-    for charge in charges:
-        by_client[charge.client][charge.cost] += 1
-    distinct = {frozenset(costs.items()) for costs in by_client.values()}  # most clients of a run
-    return {
-        unit: {
-            reader: max(
-                (composed(dict(costs), unit, reader, holders, delta) for costs in distinct),
-                key=lambda figure: (figure.epsilon, figure.accountant == epsilon.NONE),  # none is worse
-                default=Spent(0.0, epsilon.NONE),
-            )
-            for reader in Reader
-        }
-        for unit in units
-    }
-
-
 def events_of(costs: Mapping[Cost, int], unit: str, reader: str, holders: int) -> Counter[Event] | None:
     """One client's charges at a unit against a reader, as the accountant's events, counted; None where one of
     them carries no noise there."""
@@ -673,84 +632,6 @@ def composed(costs: Mapping[Cost, int], unit: str, reader: str, holders: int, de
     return epsilon.WITHOUT if events is None else epsilon.epsilon(events, delta)
 
 
-def _why_infinite(charges: Iterable[Charge], unit: str, reader: str, holders: int, delta: float) -> str:
-    """Which channels leave a unit unbounded, and how; where it takes all of them, those with noise for it."""
-    of_channel: dict[str, set[Cost]] = defaultdict(set)
-    for charge in charges:
-        of_channel[charge.channel].add(charge.cost)
-    by_reason: dict[str, list[str]] = defaultdict(list)
-    noised = []
-    for channel, costs in sorted(of_channel.items()):
-        alone = [composed({cost: 1}, unit, reader, holders, delta) for cost in costs]
-        reasons = {reason for one in alone if (reason := one.why_infinite("this unit"))}
-        for reason in reasons:
-            by_reason[reason].append(channel)
-        noised += [channel] * any(one.epsilon for one in alone)
-    if not by_reason:
-        by_reason[Spent(math.inf, epsilon.RDP).why_infinite("this unit")] = noised
-    return "; ".join(f"{', '.join(channels)}: {reason}" for reason, channels in sorted(by_reason.items()))
-
-
-def report(
-    charges: Iterable[Charge],
-    delta: float,
-    holders: int = 1,
-    units: tuple[str, ...] = OF_ONE_GRAPH,
-    server_scores: bool = False,
-) -> dict[str, Any]:
-    """The ``privacy`` entry of a result: for each unit the strictest reader, the others beside it.
-
-    Args:
-        holders: how many clients may hold the same node or graph: 1 where they share none, all of them in a
-            vertical split.
-        units: those to report.
-        server_scores: whether the server is the referee. No guarantee then holds against it.
-    """
-    charges = list(charges)
-    entries = {}
-    for unit, by_charges in spent(charges, delta, holders, units).items():
-        row = {**by_charges, Reader.SERVER: epsilon.WITHOUT} if server_scores else by_charges
-        strictest = max(Reader, key=lambda reader, row=row: row[reader].epsilon)  # type: ignore[misc]
-        worst, of = row[strictest], holders if unit in HELD else 1
-        reasons = []
-        if server_scores:
-            reasons.append("the server is the referee, and reads without noise what it scores")
-        elif not charges:
-            reasons.append("nothing left a client but what a referee examined, outside the guarantee")
-        if charges and math.isinf(by_charges[strictest].epsilon):
-            reasons.append(_why_infinite(charges, unit, strictest, of, delta))
-        entries[unit] = {
-            "epsilon": number(worst.epsilon),
-            "delta": delta,
-            "against": strictest,
-            "relation": (
-                Relation.REPLACE  # a label is never absent: what protects it protects any two values
-                if unit in OF_NODES
-                else ", ".join(sorted({_relation(c, unit) for c in charges})) or Relation.ZERO_OUT
-            ),
-            "accountant": worst.accountant,
-            "holders": of,
-            "computational": math.isfinite(worst.epsilon) and any(c.computational for c in charges),
-            "readers": {reader: number(value.epsilon) for reader, value in row.items()},
-            "reason": "; ".join(reasons),
-        }
-    return entries
-
-
-def _relation(charge: Charge, unit: str) -> str:
-    """The relation of a charge's figure: for mashes and their own unit, on the frozen table of places."""
-    return charge.relation if unit == charge.unit else _without_table(charge.relation)
-
-
-def _without_table(relation: str) -> str:
+def without_table(relation: str) -> str:
     """The neighbouring relation, without the table of places that mashes of earlier versions name."""
     return relation.removesuffix(" on the frozen table")
-
-
-def number(value: float) -> float | str:
-    """JSON has no infinity: it is the string ``inf`` in every file. Rounded up, so never less than was spent.
-
-    >>> number(math.inf), number(1.23456)
-    ('inf', 1.2346)
-    """
-    return "inf" if math.isinf(value) else math.ceil(value * 10_000) / 10_000

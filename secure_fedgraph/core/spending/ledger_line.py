@@ -14,7 +14,7 @@ class EventOnDisk(BaseModel):
     kind: str
 
     def body(self) -> dict[str, bool | int | float | str]:
-        """Kind and numbers, as :func:`~secure_fedgraph.core.accounting.epsilon.event` reads them."""
+        """Kind and numbers, as :func:`~secure_fedgraph.core.accounting.events.event` reads them."""
         return {"kind": self.kind, **self.__pydantic_extra__}
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from secure_fedgraph.core.spending.ledger import Charge, spent
+from secure_fedgraph.core.spending.ledger import Charge
 from secure_fedgraph.deployment.flower.pinned import check_flower
+from secure_fedgraph.privacy.spent import spent
 
 if TYPE_CHECKING:
     from flwr.supercore.privacy_accounting import PrivacySpent

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from secure_fedgraph.core.errors import (
-    BadInput,
-    check_number,
-    check_whole,
-    several,
-    several_names,
-    wrong_type,
-)
+from secure_fedgraph.arguments import several, several_names
+from secure_fedgraph.core.errors import BadInput, check_number, check_whole, wrong_type
 from secure_fedgraph.experiment.compare.points import Point, points
 from secure_fedgraph.experiment.compare.runner import make_all
 from secure_fedgraph.experiment.config import Experiment

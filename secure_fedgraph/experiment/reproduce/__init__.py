@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from secure_fedgraph.core.errors import unknown_name
+from secure_fedgraph.arguments import unknown_name
 from secure_fedgraph.experiment.reproduce import apflgate, fairgraphfl, fedego, fedsage, glasu
 from secure_fedgraph.experiment.reproduce.tables import Case, Cell, PaperTable
 

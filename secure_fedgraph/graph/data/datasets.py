@@ -13,7 +13,8 @@ from typing import Any
 
 from torch_geometric.data import Data
 
-from secure_fedgraph.core.errors import BadInput, check_number, check_whole, unknown_name
+from secure_fedgraph.arguments import unknown_name
+from secure_fedgraph.core.errors import BadInput, check_number, check_whole
 from secure_fedgraph.graph.data import (
     graph_sets,
     molecules,

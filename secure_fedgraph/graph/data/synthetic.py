@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch_geometric.data import Data
 
-from secure_fedgraph.core.errors import BadInput, unknown_name
+from secure_fedgraph.arguments import unknown_name
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.sample.links import ascending
 
 _DRAWS = 40

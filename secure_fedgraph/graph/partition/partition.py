@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from secure_fedgraph.core.errors import BadInput, unknown_name
+from secure_fedgraph.arguments import unknown_name
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.partition import compiled
 from secure_fedgraph.graph.partition.communities import assign
 from secure_fedgraph.graph.sample.links import edge_values, undirected_links

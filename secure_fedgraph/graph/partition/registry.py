@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from secure_fedgraph.core.errors import BadInput, unknown_name
+from secure_fedgraph.arguments import unknown_name
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.kinds import Dataset, GraphDataset, GraphSetDataset, RatingsDataset
 from secure_fedgraph.graph.partition import compiled
 from secure_fedgraph.graph.partition.agents import file_order_agents, random_agents

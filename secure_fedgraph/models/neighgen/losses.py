@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from secure_fedgraph.core.errors import BadInput, unknown_name
+from secure_fedgraph.arguments import unknown_name
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.sample.trees import MISSING, NeighbourTable
 
 FeatLossNorm = Literal["paper_sum", "per_dim_mean"]

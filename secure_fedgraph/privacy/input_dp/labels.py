@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from secure_fedgraph.core.accounting.epsilon import Event, OneHolderRelease
+from secure_fedgraph.core.accounting.events import Event, OneHolderRelease
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.privacy.input_dp import randomizer
 from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer, flip_threshold

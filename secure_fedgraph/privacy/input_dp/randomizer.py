@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from torch import Tensor
 
-from secure_fedgraph.core.accounting.epsilon import Event, PureRelease
+from secure_fedgraph.core.accounting.events import Event, PureRelease
 from secure_fedgraph.core.crypto import KEY_BYTES, KeyStream
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.guarantee import Unit

@@ -9,8 +9,9 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from secure_fedgraph.arguments import unknown_name
 from secure_fedgraph.core.channel import Channel, Reveal
-from secure_fedgraph.core.errors import BadInput, SecureFedGraphError, unknown_name
+from secure_fedgraph.core.errors import BadInput, SecureFedGraphError
 from secure_fedgraph.core.protection.contracts import Stage
 from secure_fedgraph.privacy.policies.recipe import Amount, is_recipe, recipe
 from secure_fedgraph.privacy.policy import PlaintextWarning, Policy

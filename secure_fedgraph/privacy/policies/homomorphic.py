@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from secure_fedgraph.core.carriers.homomorphic.sums import Homomorphic
-from secure_fedgraph.core.carriers.homomorphic.valuation import EncryptedValues
 from secure_fedgraph.core.carriers.plain import Plain
 from secure_fedgraph.core.carriers.sealed import Sealed
 from secure_fedgraph.core.carriers.secagg.pairwise import Pairwise
@@ -13,6 +12,7 @@ from secure_fedgraph.core.channel import Reveal
 from secure_fedgraph.core.protection.binding import Protection
 from secure_fedgraph.core.protection.contracts import MAJORITY, Quorum
 from secure_fedgraph.core.protection.fixed_point import FixedPoint
+from secure_fedgraph.privacy.encrypted_values.valuation import EncryptedValues
 from secure_fedgraph.privacy.policies.recipe import by_reader, check_quorum, recipe
 from secure_fedgraph.privacy.policy import Policy
 

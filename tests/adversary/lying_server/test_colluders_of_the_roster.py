@@ -9,9 +9,10 @@ import torch
 from lying_server import LyingServer, citation, lying_server
 
 import secure_fedgraph as sfg
-from secure_fedgraph.core import Channel, Reveal, wire
+from secure_fedgraph.core import wire
 from secure_fedgraph.core.carriers.secagg import client, neighbours
 from secure_fedgraph.core.carriers.secagg import server as masking
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput, HostileMessage, Refused
 from secure_fedgraph.protocol.transcript import everything
 

@@ -15,10 +15,12 @@ from lying import Played, cosine, giving, play
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
-from secure_fedgraph.core import Channel, Message, Reveal, history
+from secure_fedgraph.core.carriers import history
+from secure_fedgraph.core.carriers.history import Exchange, History
 from secure_fedgraph.core.carriers.secagg.server import Masked
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput, HostileMessage, Refused, SecureFedGraphError
-from secure_fedgraph.core.history import Exchange, History
+from secure_fedgraph.core.message import Message
 from secure_fedgraph.policies import homomorphic, masked, strictest
 from secure_fedgraph.privacy.policy import PlaintextWarning
 

@@ -12,9 +12,10 @@ from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import LocSagePlus
-from secure_fedgraph.core import Layout, Unit, Upload
 from secure_fedgraph.core.errors import BadInput, HostileMessage
+from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.protection.bound import Bound
+from secure_fedgraph.core.upload import Layout, Upload
 
 SMALL: dict[str, Any] = {
     "hidden": (8, 8),

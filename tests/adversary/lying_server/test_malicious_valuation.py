@@ -14,11 +14,13 @@ import numpy as np
 import pytest
 from parties import NAMES, introduced, scope
 
-from secure_fedgraph.core import Channel, Layout, Reveal
-from secure_fedgraph.core.carriers.homomorphic import native, valuation, valuation_native
-from secure_fedgraph.core.carriers.homomorphic.valuation import EncryptedValues
+from secure_fedgraph.core.carriers.homomorphic import native
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput, HostileMessage, Refused
 from secure_fedgraph.core.protection.contracts import BindContext
+from secure_fedgraph.core.upload import Layout
+from secure_fedgraph.privacy.encrypted_values import valuation, valuation_native
+from secure_fedgraph.privacy.encrypted_values.valuation import EncryptedValues
 
 WIDTH = 6
 LAYOUT = Layout((("w", (WIDTH,)),))

@@ -17,10 +17,11 @@ from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.training import optimizers
 from secure_fedgraph.algorithms.training.optimizers import bound_gradients
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
-from secure_fedgraph.client import Client
-from secure_fedgraph.core import Channel, Message, Reveal, Upload
+from secure_fedgraph.core.answer_state import AnswerState, Before
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput, Refused
-from secure_fedgraph.core.memory import Before
+from secure_fedgraph.core.message import Message
+from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.policies import masked, plaintext
 
 VICTIM = "owner-1"
@@ -86,7 +87,7 @@ def squares(made: Played) -> dict[str, float]:
 
 
 def kept_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Client, "_commit_memory", lambda self, *_: setattr(self, "_before", None))
+    monkeypatch.setattr(AnswerState, "keep", lambda self, *_: setattr(self, "_before", None))
 
 
 @pytest.fixture(scope="module")

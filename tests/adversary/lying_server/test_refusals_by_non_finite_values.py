@@ -10,8 +10,8 @@ from lying_server import LyingServer, bits_read, citation, guessing, huge_at, ly
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.training import local_training, optimizers
-from secure_fedgraph.core import Upload
 from secure_fedgraph.core.errors import HostileMessage
+from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.privacy.policy import Policy
 
 P = sfg.policies

@@ -12,9 +12,11 @@ from lying_server import LyingServer, citation, lying_server
 from parties import session
 
 import secure_fedgraph as sfg
-from secure_fedgraph.core.carriers.homomorphic import valuation
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.core.protection.fixed_point import FixedPoint
+from secure_fedgraph.core.upload import Upload
+from secure_fedgraph.privacy.encrypted_values import valuation
 
 P = sfg.policies
 SIZES = [
@@ -142,8 +144,8 @@ class Valuing(sfg.Algorithm):
     """Everybody's vector, valued without being read."""
 
     name = "valuing"
-    VALUED = sfg.core.Channel("valued_update", sfg.core.Reveal.VALUES)
+    VALUED = Channel("valued_update", Reveal.VALUES)
 
     @VALUED.answer
-    def valued(self, client: Any, given: Any) -> sfg.core.Upload:
-        return sfg.core.Upload({"w": client.memory["w"]})
+    def valued(self, client: Any, given: Any) -> Upload:
+        return Upload({"w": client.memory["w"]})

@@ -12,7 +12,7 @@ import secure_fedgraph as sfg
 from secure_fedgraph.client import Client
 from secure_fedgraph.core import wire
 from secure_fedgraph.core.errors import HostileMessage
-from secure_fedgraph.core.message import CARRIER
+from secure_fedgraph.core.message import CARRIER, Message
 from secure_fedgraph.policies import plaintext
 
 VICTIM = "owner-1"
@@ -46,7 +46,7 @@ def test_an_earlier_round_is_refused_and_the_same_or_a_later_one_is_not() -> Non
 
 def request(server: LyingServer, number: int, channel: str = "update", step: str = "answer") -> bytes:
     server.courier._exchange += 1
-    return sfg.core.Message(
+    return Message(
         run=server.courier.run,
         round=number,
         exchange=server.courier._exchange,
@@ -107,7 +107,7 @@ def test_an_earlier_round_would_draw_the_same_samples(monkeypatch: pytest.Monkey
     """The mend taken out: two sums of one round differ in what the server changed alone."""
     real = Client._refuse_replays
 
-    def careless(self: Client, asked: sfg.core.Message) -> None:
+    def careless(self: Client, asked: Message) -> None:
         self._last_round = 0
         real(self, asked)
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from parties import NAMES, Toy, introduced, pairwise, people, scope, session, vectors
 
-from secure_fedgraph.core import Channel, Layout, Reveal, history, wire
-from secure_fedgraph.core.carriers import key_agreement
+from secure_fedgraph.core import wire
+from secure_fedgraph.core.carriers import history, key_agreement
 from secure_fedgraph.core.carriers.homomorphic.scheme import Adder, SecretKey
 from secure_fedgraph.core.carriers.key_agreement import shared_key
 from secure_fedgraph.core.carriers.secagg import advertisements, client, neighbours
@@ -24,10 +24,12 @@ from secure_fedgraph.core.carriers.secagg.neighbours import SumThresholds
 from secure_fedgraph.core.carriers.secagg.ring_words import accumulate, centred
 from secure_fedgraph.core.carriers.secagg.server import Masked
 from secure_fedgraph.core.carriers.secagg.shamir import combine
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.crypto import AgreementKey
 from secure_fedgraph.core.errors import HostileMessage, Refused
 from secure_fedgraph.core.protection.contracts import BindContext
 from secure_fedgraph.core.protection.party import Party
+from secure_fedgraph.core.upload import Layout
 from secure_fedgraph.policies import homomorphic, masked
 
 SIX = tuple(f"c{i}" for i in range(6))

@@ -9,9 +9,11 @@ from parties import session, vectors
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithm import Algorithm
-from secure_fedgraph.core import Channel, Reveal, Upload, wire
+from secure_fedgraph.core import wire
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import HostileMessage, Incompatible
 from secure_fedgraph.core.parcel import READ, Bundle
+from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.policies import plaintext, sealed, strictest
 
 NAMES = ("owner-0", "owner-1", "owner-2")

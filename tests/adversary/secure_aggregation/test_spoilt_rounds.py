@@ -15,13 +15,15 @@ import numpy as np
 import pytest
 from parties import Session, Toy, session
 
-from secure_fedgraph.core import Layout, Message, wire
+from secure_fedgraph.core import wire
 from secure_fedgraph.core.carriers import tolerant_ask
 from secure_fedgraph.core.carriers.secagg import advertisements, server
 from secure_fedgraph.core.crypto import Identity
 from secure_fedgraph.core.errors import HostileMessage, Refused
+from secure_fedgraph.core.message import Message
 from secure_fedgraph.core.protection.bound import Bound, CutWarning
 from secure_fedgraph.core.protection.contracts import Scope
+from secure_fedgraph.core.upload import Layout
 from secure_fedgraph.policies import homomorphic, masked, plaintext
 from secure_fedgraph.protocol import DirectCalls
 

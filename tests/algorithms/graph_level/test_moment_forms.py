@@ -13,7 +13,7 @@ from secure_fedgraph.algorithms.fairgraphfl.bounded import FairGraphFLBounded
 from secure_fedgraph.algorithms.fairgraphfl.moments import FairGraphFLMoments
 from secure_fedgraph.algorithms.fedridge import at_home
 from secure_fedgraph.algorithms.fedridge.forms import ApflGateMoments, personal_weights
-from secure_fedgraph.core import Unit
+from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.protection.pooling import sampled_sum
 from secure_fedgraph.experiment.baselines import expected_gain
 from secure_fedgraph.experiment.config import Experiment

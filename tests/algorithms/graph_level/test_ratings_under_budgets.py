@@ -13,9 +13,11 @@ from torch_geometric.data import Data
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.apflgate.ratings import ApflGateRatings
 from secure_fedgraph.audits.conformance.rows import conformance_rows
-from secure_fedgraph.core import ContributionMoments, Unit, UnitContributionMoments
+from secure_fedgraph.core.channel import UnitContributionMoments
 from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.protection.moments import moment_sums
+from secure_fedgraph.core.upload import ContributionMoments
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import in_form, lead, make_federation
 from secure_fedgraph.forms import FormWarning

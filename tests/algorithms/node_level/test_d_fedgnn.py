@@ -11,9 +11,9 @@ import torch
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.d_fedgnn import mixing_weights, ring
-from secure_fedgraph.core import Message, wire
+from secure_fedgraph.core import wire
 from secure_fedgraph.core.errors import BadInput, HostileMessage
-from secure_fedgraph.core.message import ANSWER
+from secure_fedgraph.core.message import ANSWER, Message
 from secure_fedgraph.protocol.dropouts import STEPS
 from secure_fedgraph.protocol.transcript import everything
 

@@ -13,9 +13,10 @@ from secure_fedgraph.algorithm import Form
 from secure_fedgraph.algorithms.fedego.class_mashes import FedEgoSums
 from secure_fedgraph.algorithms.fedridge.algorithm import NOISE
 from secure_fedgraph.audits.conformance.rows import conformance_rows
-from secure_fedgraph.core import Channel, Reveal, Unit
-from secure_fedgraph.core.accounting.epsilon import OneHolderRelease
+from secure_fedgraph.core.accounting.events import OneHolderRelease
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.spending.ledger import Ledger
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import execute, in_form, lead, make_federation

@@ -15,10 +15,11 @@ import torch.nn.functional as F
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.fedsageplus import prototypes
 from secure_fedgraph.attacks import ATTACKS, Blind, Knowledge
-from secure_fedgraph.core import ContributionMoments, Unit
 from secure_fedgraph.core.errors import BadInput, BudgetExhausted, HostileMessage, Refused
+from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.protection.moments import moment_sums
 from secure_fedgraph.core.spending.ledger import Ledger
+from secure_fedgraph.core.upload import ContributionMoments
 from secure_fedgraph.experiment.config import Experiment, load
 from secure_fedgraph.experiment.results import execute, in_form, lead, make_federation
 from secure_fedgraph.forms import FormWarning, fit

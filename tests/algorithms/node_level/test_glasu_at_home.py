@@ -12,8 +12,8 @@ import torch
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.glasu import at_home
 from secure_fedgraph.algorithms.glasu.at_home import GlasuAtHome
-from secure_fedgraph.core import Upload
 from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import in_form, lead, make_federation
 from secure_fedgraph.forms import FormWarning

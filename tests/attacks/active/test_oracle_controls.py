@@ -24,8 +24,8 @@ from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid import choices, grid
 from secure_fedgraph.audits.grid.attacked import KeepReadChannels
 from secure_fedgraph.audits.surfaces.registry import JUDGES
-from secure_fedgraph.core import Upload
 from secure_fedgraph.core.errors import HostileMessage
+from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.experiment.results import execute
 from secure_fedgraph.experiment.schema.score_verdict import RESIDUAL, SINGLE_OWNERS

@@ -20,10 +20,10 @@ from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.audits.conformance.checks import CHECKS, Finding, Record, check
 from secure_fedgraph.audits.conformance.data import rows_in, surprise
 from secure_fedgraph.audits.conformance.secrets import secrets_in
-from secure_fedgraph.core import Upload
 from secure_fedgraph.core.crypto import AgreementKey, Identity
 from secure_fedgraph.core.errors import BadInput, Refused
 from secure_fedgraph.core.protection.party import Party
+from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.forms import FormWarning
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.privacy.input_dp.links import RandomisedLinks

@@ -11,7 +11,7 @@ import torch
 from secure_fedgraph.audits.empirical_dp.mechanisms import audit
 from secure_fedgraph.audits.empirical_dp.step_audits import _ThresholdErrors, audit_links, audit_steps, scores
 from secure_fedgraph.audits.empirical_dp.worst_cases import held_by, unit_in_records
-from secure_fedgraph.core import Channel, Reveal
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.spending.ledger import Cost, composed

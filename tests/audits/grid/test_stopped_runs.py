@@ -22,7 +22,7 @@ from secure_fedgraph.core.errors import BadInput, HostileMessage, Incompatible
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.report.outcomes import verdicts
 
-pytestmark = pytest.mark.filterwarnings("ignore::secure_fedgraph.core.spending.budget.EarlyStopWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::secure_fedgraph.privacy.budget_warnings.EarlyStopWarning")
 
 SMALL = ["dataset.nodes=90", "dataset.features=24", "training.hidden=[8,4]"]
 BUDGET = ["protection.norm=1", "protection.multiplier=0.9", "epsilon=12", "unit=client", "rounds=6"]

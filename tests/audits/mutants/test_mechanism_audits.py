@@ -26,8 +26,9 @@ from secure_fedgraph.audits.empirical_dp.worst_cases import (
     sampled_part,
     surely_taken,
 )
-from secure_fedgraph.core import Channel, Reveal, Upload
 from secure_fedgraph.core.channel import (
+    Channel,
+    Reveal,
     UnitContribution,
     UnitContributionMoments,
     UnitContributionSampled,
@@ -39,10 +40,10 @@ from secure_fedgraph.core.protection.bound import Bound
 from secure_fedgraph.core.protection.clip import Clip
 from secure_fedgraph.core.protection.contracts import Noise, Sensitivity
 from secure_fedgraph.core.protection.gaussian import Gaussian
-from secure_fedgraph.core.spending.ledger import spent
-from secure_fedgraph.core.upload import ContributionRows
+from secure_fedgraph.core.upload import ContributionRows, Upload
 from secure_fedgraph.policies import central_dp, distributed_dp, local_dp, masked
 from secure_fedgraph.privacy.policy import Policy
+from secure_fedgraph.privacy.spent import spent
 
 DELTA, EPSILON, NORM = 1e-5, 4.0, 1.5
 MULTIPLIER = float(dp.get_sigma_gaussian(EPSILON, DELTA))

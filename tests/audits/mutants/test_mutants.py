@@ -37,16 +37,11 @@ from secure_fedgraph.audits.empirical_dp.step_audits import audit_links, audit_s
 from secure_fedgraph.audits.empirical_dp.worst_cases import Neighbours, client_rows, held_by, pooled_parts
 from secure_fedgraph.audits.probes.door import answer_alone
 from secure_fedgraph.audits.rehearsal import Rehearsal
-from secure_fedgraph.core import Channel, Reveal
 from secure_fedgraph.core.accounting import epsilon as accounting
-from secure_fedgraph.core.accounting.epsilon import (
-    DiscreteRelease,
-    GaussianRelease,
-    OccurringGaussian,
-    Spent,
-)
+from secure_fedgraph.core.accounting.epsilon import Spent
+from secure_fedgraph.core.accounting.events import DiscreteRelease, GaussianRelease, OccurringGaussian
 from secure_fedgraph.core.carriers.secagg import ring_words
-from secure_fedgraph.core.channel import UnitContribution
+from secure_fedgraph.core.channel import Channel, Reveal, UnitContribution
 from secure_fedgraph.core.crypto import KEY_BYTES
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.guarantee import Reader, Unit

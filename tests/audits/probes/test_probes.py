@@ -32,8 +32,7 @@ from secure_fedgraph.audits.probes.rows import SAYS, probe_rows
 from secure_fedgraph.audits.probes.stepping import steps_of
 from secure_fedgraph.audits.probes.twins import NoTwins, same_in_two_copies
 from secure_fedgraph.audits.rehearsal import OutOfTime, Rehearsal
-from secure_fedgraph.core import Channel, Reveal
-from secure_fedgraph.core.channel import UnitContribution
+from secure_fedgraph.core.channel import Channel, Reveal, UnitContribution
 from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.upload import ContributionRows, Upload
 from secure_fedgraph.privacy import dp_sgd

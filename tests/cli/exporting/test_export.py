@@ -16,10 +16,10 @@ from click.testing import CliRunner, Result
 
 from secure_fedgraph.cli.exporting.model import rebuilt
 from secure_fedgraph.cli.main import main
-from secure_fedgraph.core import nested
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment import released
 from secure_fedgraph.models.gnn import GraphSage
+from secure_fedgraph.protocol import nested
 
 RUN = ["run", "--data", "synthetic-citation", "--set=dataset.nodes=90", "--set=dataset.features=20"]
 RUN += ["--set=training.hidden=[8,4]", "--rounds", "1", "--quiet"]

@@ -16,8 +16,8 @@ from torch_geometric.nn import GCN
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import FedProx, FedRidge, FedSgd, GraphFedRidge, GraphFedSgd, Local
-from secure_fedgraph.core import Unit
 from secure_fedgraph.core.errors import BadInput, BudgetExhausted, Refused
+from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.spending.budget import Budget
 from secure_fedgraph.experiment.baselines import baselines
 from secure_fedgraph.federation import with_links_as_items

@@ -9,7 +9,8 @@ import pytest
 import small
 
 import secure_fedgraph as sfg
-from secure_fedgraph.core import Message, wire
+from secure_fedgraph.core import wire
+from secure_fedgraph.core.message import Message
 from secure_fedgraph.core.wire import Tree
 from secure_fedgraph.policies import distributed_dp
 from secure_fedgraph.protocol.courier import Courier

@@ -17,7 +17,9 @@ from scipy.special import logsumexp, ndtr
 from scipy.stats import binom
 
 from secure_fedgraph.core.accounting import pld as losses
-from secure_fedgraph.core.accounting.epsilon import (
+from secure_fedgraph.core.accounting.epsilon import counted, epsilon, renyi
+from secure_fedgraph.core.accounting.events import (
+    ROUNDED,
     DiscreteRelease,
     Event,
     GaussianRelease,
@@ -25,16 +27,12 @@ from secure_fedgraph.core.accounting.epsilon import (
     PureRelease,
     SampledGaussian,
     VanishingGaussian,
-    counted,
-    epsilon,
     event,
-    noise_for,
-    renyi,
 )
-from secure_fedgraph.core.accounting.events import ROUNDED
 from secure_fedgraph.core.accounting.rdp import ORDERS, concentrated, curve_of, tau
 from secure_fedgraph.core.errors import BadInput, Refused
 from secure_fedgraph.privacy.accountants import budget_figures, node_budget
+from secure_fedgraph.privacy.noise_needed import noise_for
 
 DELTA = 1e-5
 EVENTS = (

@@ -8,18 +8,18 @@ import time
 import numpy as np
 import pytest
 
-from secure_fedgraph.core.accounting.epsilon import (
+from secure_fedgraph.core.accounting.epsilon import epsilon
+from secure_fedgraph.core.accounting.events import (
     DiscreteRelease,
     Event,
     GaussianRelease,
     OccurringGaussian,
     PureRelease,
     SampledGaussian,
-    epsilon,
-    noise_for,
 )
 from secure_fedgraph.core.accounting.filter import KINDS, Filter, fits
 from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.privacy.noise_needed import noise_for
 
 DELTA = 1e-5
 ONE = {

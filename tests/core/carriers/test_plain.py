@@ -7,12 +7,13 @@ import pytest
 import torch
 from parties import people
 
-from secure_fedgraph.core import Channel, Layout, Reveal, Upload
 from secure_fedgraph.core.carriers.plain import PIECE, Plain
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.core.protection.binding import Protection
 from secure_fedgraph.core.protection.contracts import Scope
 from secure_fedgraph.core.protection.party import Party
+from secure_fedgraph.core.upload import Layout, Upload
 from secure_fedgraph.core.wire import Pieces, decode, encode
 from secure_fedgraph.privacy.policy import Policy
 

@@ -7,17 +7,19 @@ import pytest
 import torch
 from parties import NAMES, scope
 
-from secure_fedgraph.core import Channel, Layout, Reveal, Unit, Upload
 from secure_fedgraph.core.carriers.homomorphic.sums import Homomorphic
 from secure_fedgraph.core.carriers.plain import Plain
 from secure_fedgraph.core.carriers.secagg.pairwise import Pairwise
 from secure_fedgraph.core.carriers.secagg.server import Masked
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput, HostileMessage, Incompatible, Refused, Unbound
+from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.protection.binding import Protection
 from secure_fedgraph.core.protection.clip import Clip
 from secure_fedgraph.core.protection.contracts import checked_array
 from secure_fedgraph.core.protection.fixed_point import FixedPoint
 from secure_fedgraph.core.protection.gaussian import Gaussian
+from secure_fedgraph.core.upload import Layout, Upload
 
 SUM = Channel("update", Reveal.SUM)
 EACH = Channel("egos", Reveal.EACH, Unit.NODE)

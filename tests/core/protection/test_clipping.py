@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from parties import NAMES, scope
 
-from secure_fedgraph.core import Channel, Reveal, Unit
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput, Incompatible
+from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.protection.clip import Clip
 from secure_fedgraph.core.protection.contracts import BindContext, Sensitivity
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from parties import scope
 
-from secure_fedgraph.core import Channel, Reveal
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput, Incompatible
 from secure_fedgraph.core.protection.contracts import BindContext, Sensitivity
 from secure_fedgraph.core.protection.fixed_point import PIECE, FixedPoint

@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from parties import NAMES, scope
 
-from secure_fedgraph.core import Channel, ContributionMoments, Reveal, Unit, UnitContributionMoments, Upload
+from secure_fedgraph.core.channel import Channel, Reveal, UnitContributionMoments
 from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.protection.gaussian import Gaussian
 from secure_fedgraph.core.protection.moments import moment_sums
-from secure_fedgraph.core.upload import moments_of
+from secure_fedgraph.core.upload import ContributionMoments, Upload, moments_of
 from secure_fedgraph.models.ridge import records as ridge_records
 from secure_fedgraph.models.ridge import with_constant, with_count
 from secure_fedgraph.policies import central_dp, distributed_dp, local_dp

@@ -15,12 +15,13 @@ import torch
 from parties import NAMES, introduced, masked_sum, scope
 from scipy.stats import kstest
 
-from secure_fedgraph.core import Channel, ContributionRows, Reveal, Unit, UnitContribution
-from secure_fedgraph.core.accounting.epsilon import DiscreteRelease, GaussianRelease
+from secure_fedgraph.core.accounting.events import DiscreteRelease, GaussianRelease
 from secure_fedgraph.core.carriers.plain import Plain
 from secure_fedgraph.core.carriers.secagg.ring_words import centred
 from secure_fedgraph.core.carriers.secagg.server import Masked
+from secure_fedgraph.core.channel import Channel, Reveal, UnitContribution
 from secure_fedgraph.core.errors import BadInput, Incompatible, Unbound
+from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.protection.binding import Protection
 from secure_fedgraph.core.protection.clip import Clip
 from secure_fedgraph.core.protection.contracts import BindContext, Sensitivity
@@ -29,6 +30,7 @@ from secure_fedgraph.core.protection.fixed_point import FixedPoint
 from secure_fedgraph.core.protection.gaussian import COARSEST, EXACT, STEPS, Gaussian
 from secure_fedgraph.core.protection.noise_components import NoiseComponents
 from secure_fedgraph.core.protection.pooling import clipped, first, pooled
+from secure_fedgraph.core.upload import ContributionRows
 from secure_fedgraph.policies import distributed_dp
 
 SUM = Channel("update", Reveal.SUM)

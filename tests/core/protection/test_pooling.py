@@ -12,19 +12,22 @@ import torch
 from dp_accounting.pld import PLDAccountant
 from parties import NAMES, scope
 
-from secure_fedgraph.core import Channel, ContributionRows, Reveal, Unit, UnitContribution, Upload
 from secure_fedgraph.core.accounting import epsilon as accounting
-from secure_fedgraph.core.accounting.epsilon import GaussianRelease
+from secure_fedgraph.core.accounting.events import GaussianRelease
 from secure_fedgraph.core.carriers.plain import Plain
 from secure_fedgraph.core.carriers.secagg.server import Masked
+from secure_fedgraph.core.channel import Channel, Reveal, UnitContribution
 from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.protection.binding import Protection
 from secure_fedgraph.core.protection.clip import Clip
 from secure_fedgraph.core.protection.fixed_point import FixedPoint
 from secure_fedgraph.core.protection.gaussian import Gaussian
 from secure_fedgraph.core.protection.pooling import clipped, first, l2_sensitivity, pooled
-from secure_fedgraph.core.spending.ledger import OF_GRAPH_SETS, Charge, report, spent
+from secure_fedgraph.core.spending.ledger import OF_GRAPH_SETS, Charge
+from secure_fedgraph.core.upload import ContributionRows, Upload
 from secure_fedgraph.policies import central_dp, distributed_dp, local_dp, plaintext
+from secure_fedgraph.privacy.spent import report, spent
 
 UNITS, ROWS, WIDTH, KAPPA, NORM = 7, 5, 3, 2, 0.5
 TOUCHES = UnitContribution(KAPPA, NORM)

@@ -13,14 +13,13 @@ from parties import NAMES, session
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm
-from secure_fedgraph.core import Channel, ContributionSample, Reveal, Unit, UnitContributionSampled, Upload
-from secure_fedgraph.core.accounting.epsilon import (
-    GaussianRelease,
-    SampledGaussian,
-    epsilon,
-)
+from secure_fedgraph.core.accounting.epsilon import epsilon
+from secure_fedgraph.core.accounting.events import GaussianRelease, SampledGaussian
+from secure_fedgraph.core.channel import Channel, Reveal, UnitContributionSampled
 from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.protection.pooling import sampled_sum
+from secure_fedgraph.core.upload import ContributionSample, Upload
 from secure_fedgraph.policies import distributed_dp, local_dp, plaintext
 
 TAKEN = UnitContributionSampled(0.5, rate=0.25, records=64)

@@ -17,13 +17,18 @@ from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
 from secure_fedgraph.core.accounting import epsilon as accounting
-from secure_fedgraph.core.accounting.epsilon import GaussianRelease
-from secure_fedgraph.core.accounting.events import DiscreteRelease, SampledGaussian, SamplingError
+from secure_fedgraph.core.accounting.events import (
+    DiscreteRelease,
+    GaussianRelease,
+    SampledGaussian,
+    SamplingError,
+)
 from secure_fedgraph.core.errors import BadInput, BudgetExhausted
 from secure_fedgraph.core.spending import budget as budgets
 from secure_fedgraph.core.spending.budget import Budget
-from secure_fedgraph.core.spending.ledger import Charge, Ledger, check_mark, read_ledger, spent
+from secure_fedgraph.core.spending.ledger import Charge, Ledger, check_mark, read_ledger
 from secure_fedgraph.policies import local_dp, plaintext
+from secure_fedgraph.privacy.spent import spent
 
 ROOT = Path(__file__).resolve().parents[3]
 NOISE = {reader: (GaussianRelease(4.0),) for reader in ("server", "peers", "outsider")}
@@ -279,7 +284,7 @@ def federation() -> sfg.Federation:
     return sfg.federate("synthetic-citation", clients=3, nodes=60, features=16, seed=0)
 
 
-@pytest.mark.filterwarnings("ignore::secure_fedgraph.core.spending.budget.EarlyStopWarning")
+@pytest.mark.filterwarnings("ignore::secure_fedgraph.privacy.budget_warnings.EarlyStopWarning")
 class TestRun:
     def train(self, federation, times: float, **more):
         """Under a budget for that many rounds, and half of one more."""

@@ -19,14 +19,16 @@ import secure_fedgraph as sfg
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.backends.enlistment import policy_of, policy_text
 from secure_fedgraph.cli.main import main
-from secure_fedgraph.core import Channel, Reveal, Upload
-from secure_fedgraph.core.accounting.epsilon import GaussianRelease
+from secure_fedgraph.core.accounting.events import GaussianRelease
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput, BudgetExhausted, Refused
-from secure_fedgraph.core.spending.budget import Budget, DeltaWarning, warn_of_delta
+from secure_fedgraph.core.spending.budget import Budget
 from secure_fedgraph.core.spending.ledger import Ledger
+from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.protect import protect
 from secure_fedgraph.experiment.results import execute, make_federation, run_result
+from secure_fedgraph.privacy.budget_warnings import DeltaWarning, warn_of_delta
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.privacy.input_dp.links import RandomisedLinks
 from secure_fedgraph.storage.checkpoint import Checkpoint

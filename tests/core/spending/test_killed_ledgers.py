@@ -18,7 +18,8 @@ from secure_fedgraph.client import Client
 from secure_fedgraph.core import files
 from secure_fedgraph.core.message import ANSWER, CARRIER, Message
 from secure_fedgraph.core.spending.budget import Budget
-from secure_fedgraph.core.spending.ledger import Ledger, read_ledger, spent
+from secure_fedgraph.core.spending.ledger import Ledger, read_ledger
+from secure_fedgraph.privacy.spent import spent
 from secure_fedgraph.protocol.courier import Courier
 
 ROUNDS, EPSILON = 8, 1e4

@@ -18,7 +18,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from secure_fedgraph.core.accounting import epsilon as accounting
-from secure_fedgraph.core.accounting.epsilon import (
+from secure_fedgraph.core.accounting.events import (
     DiscreteRelease,
     GaussianRelease,
     OccurringGaussian,
@@ -28,8 +28,9 @@ from secure_fedgraph.core.accounting.epsilon import (
     VanishingGaussian,
 )
 from secure_fedgraph.core.errors import BadInput
-from secure_fedgraph.core.spending.ledger import Charge, Ledger, number, read_ledger, report, spent
+from secure_fedgraph.core.spending.ledger import Charge, Ledger, read_ledger
 from secure_fedgraph.policies import central_dp, distributed_dp, local_dp, plaintext
+from secure_fedgraph.privacy.spent import number, report, spent
 
 
 def noise(**multipliers: float) -> dict[str, tuple[GaussianRelease, ...]]:

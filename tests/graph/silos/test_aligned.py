@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from secure_fedgraph.core.history import History
+from secure_fedgraph.core.carriers.history import History
 from secure_fedgraph.graph.silos.aligned import digest_of_training_rows
 
 

@@ -13,7 +13,7 @@ import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.glasu.checks import pairs
 from secure_fedgraph.algorithms.glasu.client import ALL_LINKS
 from secure_fedgraph.client import Client
-from secure_fedgraph.core.accounting.epsilon import OneHolderRelease, event
+from secure_fedgraph.core.accounting.events import OneHolderRelease, event
 from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.privacy.input_dp.links import DividedLinks, RandomisedLinks
 from secure_fedgraph.privacy.input_dp.registry import randomizer_of

@@ -17,9 +17,10 @@ from small_graphs import triangles
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import GinFedAvg
 from secure_fedgraph.cli.tables import run_tables
-from secure_fedgraph.core import Channel, Reveal, Unit
-from secure_fedgraph.core.accounting.epsilon import PureRelease
+from secure_fedgraph.core.accounting.events import PureRelease
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput, BudgetExhausted
+from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.spending.budget import Budget
 from secure_fedgraph.core.spending.ledger import Cost, read_ledger
 from secure_fedgraph.experiment.config import Experiment
@@ -354,7 +355,7 @@ class TestLargerUnits:
         ],
     )
     def test_covers(self, small, unit, relation, holders, apart):
-        from secure_fedgraph.core.accounting.epsilon import GaussianRelease
+        from secure_fedgraph.core.accounting.events import GaussianRelease
 
         cost = Cost(unit, relation, frozenset({("server", (GaussianRelease(6.0),))}), frozenset())
         assert cost.at(small, "server", holders) == (GaussianRelease(6.0 / apart),)

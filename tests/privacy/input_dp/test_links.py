@@ -11,7 +11,7 @@ import torch
 from scipy.stats import binom
 
 import secure_fedgraph as sfg
-from secure_fedgraph.core.accounting.epsilon import PureRelease
+from secure_fedgraph.core.accounting.events import PureRelease
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.spending.ledger import read_ledger
 from secure_fedgraph.privacy.input_dp.links import RandomisedLinks

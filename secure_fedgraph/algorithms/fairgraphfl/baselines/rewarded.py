@@ -34,8 +34,9 @@ from secure_fedgraph.algorithms.fairgraphfl.state import (
     vector_of,
 )
 from secure_fedgraph.algorithms.training.gin_classifier import GinClassifier, seed_of
-from secure_fedgraph.core import Channel, Upload
+from secure_fedgraph.core.channel import Channel
 from secure_fedgraph.core.given import NOTHING, Expected, Whole
+from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.seams import ClientContext, RoundApi
 

@@ -14,8 +14,9 @@ from secure_fedgraph.algorithms.glasu.algorithm import Glasu
 from secure_fedgraph.algorithms.glasu.channels import EXAMINE, STEP
 from secure_fedgraph.algorithms.glasu.expected_fields import MOST_SEED, PARTIES
 from secure_fedgraph.algorithms.glasu.forward_pass import Pass
-from secure_fedgraph.core import Channel, Upload
+from secure_fedgraph.core.channel import Channel
 from secure_fedgraph.core.given import Expected, Whole
+from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.protocol import Transcript

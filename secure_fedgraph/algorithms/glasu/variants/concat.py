@@ -15,9 +15,11 @@ from secure_fedgraph.algorithms.glasu.channels import HIDDEN
 from secure_fedgraph.algorithms.glasu.forward_pass import Pass
 from secure_fedgraph.algorithms.glasu.iteration import Iteration
 from secure_fedgraph.algorithms.glasu.settings import GlasuSettings
-from secure_fedgraph.core import Channel, Reveal, Unit, Upload
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.core.given import Entries, Expected, Numbers
+from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.seams import ClientContext, RoundApi
 

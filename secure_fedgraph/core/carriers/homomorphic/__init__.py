@@ -1,1 +1,1 @@
-"""Sums and valuations of ciphertexts (CKKS); the native parts run in a process of their own."""
+"""Sums of ciphertexts; the native parts run in a process of their own."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from secure_fedgraph.core.carriers.homomorphic import native
 from secure_fedgraph.core.carriers.homomorphic.native import BFV, CKKS, DEGREE, Ring
 from secure_fedgraph.core.carriers.homomorphic.packing import Packing, packings
-from secure_fedgraph.core.errors import BadInput, HostileMessage, Incompatible, unknown_name
+from secure_fedgraph.core.errors import BadInput, HostileMessage, Incompatible
 
 SCHEMES = (BFV, CKKS)
 TOKENS = 4
@@ -71,7 +71,7 @@ class RingParameters:
                 f"bound and contributors are at least 1, not {self.bound} and {self.contributors}."
             )
         if self.scheme not in SCHEMES:
-            raise unknown_name("scheme", self.scheme, SCHEMES)
+            raise BadInput(f"unknown scheme {self.scheme!r}: use one of {', '.join(SCHEMES)}")
         chosen = (_smallest if self.scheme == BFV else _scaled)(self.bound, self.contributors)
         if chosen is None:
             largest = _largest_bound(self.contributors, self.scheme)

@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 from parties import NAMES, Toy, scope, session, vectors
 
-from secure_fedgraph.core import Channel, Layout, Message, Reveal, wire
+from secure_fedgraph.core import wire
 from secure_fedgraph.core.carriers.homomorphic.scheme import Adder, SecretKey
 from secure_fedgraph.core.carriers.homomorphic.sums import Homomorphic
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput, HostileMessage, Refused
+from secure_fedgraph.core.message import Message
 from secure_fedgraph.core.protection.contracts import BindContext
+from secure_fedgraph.core.upload import Layout
 from secure_fedgraph.policies import homomorphic
 
 STEP = 2.0**-24  # limit 8, three clients, ring 2**30: see test_encoding

@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 from parties import NAMES, Toy, introduced, masked_sum, people, scope, session, vectors
 
-from secure_fedgraph.core import Channel, Layout, Reveal, wire
+from secure_fedgraph.core import wire
 from secure_fedgraph.core.carriers.secagg import advertisements, client
 from secure_fedgraph.core.carriers.secagg import ring_words as words
 from secure_fedgraph.core.carriers.secagg.advertisements import KeyAdvertisements
 from secure_fedgraph.core.carriers.secagg.server import PARTS, Masked
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput, HostileMessage, Incompatible, Refused
 from secure_fedgraph.core.message import ANSWER
 from secure_fedgraph.core.protection.contracts import DIFFERENCES, BindContext
+from secure_fedgraph.core.upload import Layout
 from secure_fedgraph.policies import masked
 from secure_fedgraph.protocol.dropouts import STEPS
 

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from parties import NAMES, introduced, people, scope
 
-from secure_fedgraph.core import Channel, Layout, Reveal
 from secure_fedgraph.core.carriers import key_agreement
 from secure_fedgraph.core.carriers.secagg.pairwise import Pairwise
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import HostileMessage, Refused
 from secure_fedgraph.core.protection.contracts import BindContext
+from secure_fedgraph.core.upload import Layout
 
 LAYOUT = Layout((("w", (4,)),))
 VALUES = np.array([[1, -1, 2**29, -(2**29)]])

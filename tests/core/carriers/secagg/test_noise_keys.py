@@ -11,9 +11,9 @@ import pytest
 import torch
 from parties import Session, Toy, session
 
-from secure_fedgraph.core import Message, wire
+from secure_fedgraph.core import wire
 from secure_fedgraph.core.carriers.secagg import client
-from secure_fedgraph.core.message import ANSWER
+from secure_fedgraph.core.message import ANSWER, Message
 from secure_fedgraph.core.protection.bound import Sum
 from secure_fedgraph.core.protection.gaussian import Gaussian
 from secure_fedgraph.policies import distributed_dp, masked

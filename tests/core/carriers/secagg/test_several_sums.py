@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from parties import Toy, introduced, scope, session, vectors
 
-from secure_fedgraph.core import Channel, Layout, Message, Reveal
 from secure_fedgraph.core.carriers.secagg import advertisements, client, shamir
 from secure_fedgraph.core.carriers.secagg.server import Masked
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import HostileMessage, Refused
-from secure_fedgraph.core.message import ANSWER
+from secure_fedgraph.core.message import ANSWER, Message
 from secure_fedgraph.core.protection.contracts import BindContext
+from secure_fedgraph.core.upload import Layout
 from secure_fedgraph.policies import masked
 
 FIVE = tuple(f"owner-{i}" for i in range(5))

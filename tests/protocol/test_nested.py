@@ -10,8 +10,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secure_fedgraph.core import nested, wire
+from secure_fedgraph.core import wire
 from secure_fedgraph.core.errors import HostileMessage
+from secure_fedgraph.protocol import nested
 
 
 def back(value: Any) -> Any:

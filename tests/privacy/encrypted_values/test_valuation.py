@@ -13,15 +13,18 @@ from parties import NAMES, session
 from scipy.stats import chi2
 
 from secure_fedgraph.algorithm import Algorithm
-from secure_fedgraph.core import Channel, Message, Reveal, Upload, wire
+from secure_fedgraph.core import wire
 from secure_fedgraph.core.carriers.homomorphic import native as ring_he_native
-from secure_fedgraph.core.carriers.homomorphic import valuation, valuation_native
-from secure_fedgraph.core.carriers.homomorphic.valuation import EncryptedValues
 from secure_fedgraph.core.carriers.plain import Plain
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput, HostileMessage, Incompatible, Refused
+from secure_fedgraph.core.message import Message
 from secure_fedgraph.core.protection.binding import Protection
 from secure_fedgraph.core.protection.bound import CutWarning
+from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.policies import homomorphic, local_dp, masked, plaintext, strictest
+from secure_fedgraph.privacy.encrypted_values import valuation, valuation_native
+from secure_fedgraph.privacy.encrypted_values.valuation import EncryptedValues
 from secure_fedgraph.privacy.policy import Policy
 
 WIDTH = 9000  # two ciphertexts

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from secure_fedgraph.core.carriers import key_agreement
-from secure_fedgraph.core.carriers.homomorphic import native, valuation_native
+from secure_fedgraph.core.carriers.homomorphic import native
 from secure_fedgraph.core.carriers.homomorphic.worker import NativeWorker, blame, refused_alone
 from secure_fedgraph.core.channel import Domain, Reveal
 from secure_fedgraph.core.crypto import seal, unseal
@@ -23,6 +23,7 @@ from secure_fedgraph.core.protection.contracts import SUBTRACTION, Ask, BindCont
 from secure_fedgraph.core.protection.party import Party
 from secure_fedgraph.core.upload import Layout
 from secure_fedgraph.core.wire import BYTES, Tree, encode
+from secure_fedgraph.privacy.encrypted_values import valuation_native
 
 GAIN = 2.0**16
 """What updates are scaled by before encryption: theirs are small numbers, and all errors are absolute."""

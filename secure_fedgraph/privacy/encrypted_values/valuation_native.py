@@ -25,12 +25,13 @@ import secrets
 import struct
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import tenseal.sealapi as seal
 
-if __name__ == "__main__":  # at the end of the path, so that no file of this folder shadows a library
-    sys.path.append(os.path.dirname(os.path.abspath(__file__)))
+if __name__ == "__main__":  # at the end of the path, so that no file of that folder shadows a library
+    sys.path.append(str(Path(__file__).resolve().parents[2] / "core/carriers/homomorphic"))
     import native  # type: ignore[import-not-found]
 else:
     from secure_fedgraph.core.carriers.homomorphic import native

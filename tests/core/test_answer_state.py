@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from secure_fedgraph.core.memory import Before
+from secure_fedgraph.core.answer_state import Before
 
 
 def test_keys_that_are_no_text_go_back_too() -> None:
