@@ -18,6 +18,7 @@ from secure_fedgraph.algorithms.training.local_training import fit
 from secure_fedgraph.client import Client
 from secure_fedgraph.core import wire
 from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.message import Message
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.protocol.transcript import everything
 
@@ -276,7 +277,7 @@ def test_local_training_sends_the_server_no_value(
     replies = [s for s in run.transcript.sent if s.recipient == "server"]
     assert len(replies) == 2 * 3
     for reply in replies:
-        message = sfg.protocol.Message.from_bytes(run.transcript.body(reply.number))
+        message = Message.from_bytes(run.transcript.body(reply.number))
         assert wire.decode(message.body) == {}
     view = run.transcript.view("server")
     assert view.uploads("train") == view.sums("train") == []

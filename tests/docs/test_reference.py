@@ -18,8 +18,8 @@ ROW = re.compile(r"^\| `(?P<name>\w+)` \| (?P<status>\d) \|", flags=re.MULTILINE
 
 
 def all_errors(top: type[SecureFedGraphError]) -> dict[str, int]:
-    """The classes of ``errors`` below one, with their exit statuses."""
-    found = {top.__name__: top.exit_status} if top.__module__ == sfg.errors.__name__ else {}
+    """The public classes of ``errors`` below one, with their exit statuses."""
+    found = {top.__name__: top.exit_status} if hasattr(sfg.errors, top.__name__) else {}
     for kind in top.__subclasses__():
         found |= all_errors(kind)
     return found

@@ -119,6 +119,11 @@ def run_point(config: dict[str, Any], folder: Path, key: str | None = None) -> f
     shared = experiment.ledger is not None
     one_go = experiment.adds_noise and not shared
     checkpoint_every = experiment.checkpoint_every if shared else EVERY
+    kind = algorithm_named(experiment.algorithm)
+    # a comparison shows the last round's score, and every owner's own model scores all test data
+    alone = kind.alone == kind.name and experiment.logging is None
+    evaluate_every = experiment.rounds or kind.rounds if alone else experiment.evaluate_every
+    changed = {"checkpoint_every": checkpoint_every, "evaluate_every": evaluate_every}
     if one_go or (readable(folder / KEY, _root(folder)) or {}).get("key") != key:
         files.remove_folder(folder, _root(folder))
     write_json(folder / KEY, {"key": key}, _root(folder))
@@ -128,7 +133,7 @@ def run_point(config: dict[str, Any], folder: Path, key: str | None = None) -> f
         try:
             with logged(experiment, name) as log:
                 run = execute(
-                    experiment.model_copy(update={"checkpoint_every": checkpoint_every}),
+                    experiment.model_copy(update=changed),
                     None if one_go and experiment.transcript != "full" else folder,
                     on_round=log.round,
                     checkpoints=not one_go,

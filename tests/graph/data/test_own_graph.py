@@ -110,7 +110,7 @@ def test_missing_masks_are_derived_from_the_rest_and_named(left: tuple[str, ...]
         ({"train_mask": mask(0, 30).float()}, r"train_mask has type torch.float32"),
         ({"train_mask": mask(0, 30)[:-1]}, r"train_mask has shape \(119,\) for 120"),
         ({"train_mask": ["yes"] * NODES}, "train_mask is of type list"),
-        ({"train_mask": mask(0, 0)}, "train_mask names no node"),
+        ({"train_mask": mask(0, 0)}, "no node to train on"),
         ({"train_mask": mask(0, NODES)}, "left to test on"),
         ({"edge_weight": torch.ones(3)}, r"edge_weight has shape \(3,\)"),
         ({"edge_weight": "heavy"}, "edge_weight is of type str"),
