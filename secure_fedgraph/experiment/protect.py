@@ -91,6 +91,6 @@ def split_of(
     clients: tuple[str, ...],
     evaluate_every: int = 1,
 ) -> list[dict[str, float | str | int | None]]:
-    """How a run's budget is spent: ``privacy.spending.planning.split`` of its bound policy."""
+    """How a run's budget is spent: ``privacy.planning.split`` of its bound policy."""
     channels = tuple(one.channel for one in policy.bounds.values())
     return Forecast(algorithm, channels, clients, rounds, budget, evaluate_every).split(policy)

@@ -27,7 +27,7 @@ FLEET, RUNTIME = "/v1/fleet/", "/v1/runtime/"
 """Paths of Flower's interfaces: for silos, and for the server of this federation."""
 PULL, PUSH = "pull-messages", "push-messages"
 LARGEST = 2**31
-"""Bytes of a request that is read: a body is at most :data:`~secure_fedgraph.core.message.LARGEST`."""
+"""Bytes of a request that is read: a body is at most :data:`LARGEST`."""
 HOLD = 0.5
 """Seconds that a question for messages is kept while there are none: asked again and again, such questions
 would be a fifth of the SuperLink's work."""
