@@ -226,6 +226,7 @@ class _KeptOpen:
             self._close()
             with _folder(self.path.parent, self._root) as folder:
                 self._descriptor = _open_file(self.path, folder, self._flags)
+                os.fsync(folder)  # a name that is lost with the power takes all later lines with it
             _close_to_others(self._descriptor, PRIVATE_FILE)
             status = os.fstat(self._descriptor)
             self._opened = os.getpid(), status.st_dev, status.st_ino

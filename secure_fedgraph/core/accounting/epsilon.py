@@ -9,7 +9,7 @@ Three accountants, each for the releases of which it is an upper bound:
 Discrete noise costs no more than continuous noise that is a little smaller and was rounded
 (:meth:`~secure_fedgraph.core.accounting.events.DiscreteRelease.continuous`), so all three cover it.
 
-``docs/guarantees.md`` has the proofs. For releases chosen after seeing earlier ones: ``accounting_filter``.
+``docs/guarantees.md`` has the proofs. For releases chosen after seeing earlier ones: ``filter``.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def epsilon(events: Events, delta: float) -> Spent:
     Args:
         events: what was released, or how often each. What is released may depend on earlier releases; how
             much noise it gets and how many there are may not. Where these too depend on earlier releases,
-            use :func:`accounting_filter.fits`.
+            use :func:`~secure_fedgraph.core.accounting.filter.fits`.
         delta: the failure probability.
 
     Raises:

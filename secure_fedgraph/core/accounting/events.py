@@ -11,7 +11,7 @@ from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.guarantee import Relation
 
 LEAST_SIGMA = 2.0
-"""Below this a share of discrete noise is far from Gaussian: tau is 118 at 0.7 (threats 6.7)."""
+"""Below this a share of discrete noise is far from Gaussian: tau is 118 at 0.7."""
 ROUNDED = 2.0
 """Steps: the deviation of a discrete Gaussian that rounds continuous noise to whole steps."""
 MOST = 10**9
@@ -199,7 +199,7 @@ class OccurringGaussian(GaussianEvent):
     """Steps of DP-SGD under Poisson sampling, where one unit changes several records' gradients.
 
     Each of the touched gradients stays within the clip and may change to any other: the unit's features and
-    edges are in those records (threats 6.1).
+    edges are in those records.
 
     Args:
         noise_multiplier: standard deviation of the noise on the sum over the clip of one gradient.

@@ -18,6 +18,7 @@ from secure_fedgraph.core.accounting.events import (
 )
 from secure_fedgraph.core.channel import (
     Domain,
+    Recipient,
     Reveal,
     UnitContributionMoments,
     UnitContributionSampled,
@@ -146,6 +147,11 @@ class Gaussian(Stage):
             raise Incompatible(
                 f"channel {channel.name!r}: noise is added by the {sensitivity.noise_added_by} already: keep "
                 "one Gaussian, with the larger multiplier"
+            )
+        if self.by == "server" and channel.to == Recipient.PEER:
+            raise Incompatible(
+                f"channel {channel.name!r} is read by a peer, who would see it before the server's noise: "
+                'use Gaussian(by="client"), or a carrier that shows only sums'
             )
         honest, room = self._honest(context), self._room(context)
         deviation = self.multiplier * sensitivity.l2 / math.sqrt(honest)

@@ -47,19 +47,19 @@ def moment_sums(
 def _first(ends: torch.Tensor | None, records: int, most: int) -> np.ndarray:
     """Which records are among the first ``most`` at both of their nodes: ``[records]``, bool.
 
-    The order is the one that they are given in, and it stays where one of them is taken out.
+    The order is the one that they are given in, and it stays where one of them is taken out. A node counts
+    all of its records, whichever end of theirs it is.
     """
     if ends is None or ends.shape != (records, 2) or ends.is_floating_point():
         raise BadInput(
             f"moments of records that read links: give the two nodes of each of the {records} records, whole "
             f"numbers [{records}, 2], not {None if ends is None else list(ends.shape)}"
         )
-    kept = np.ones(records, dtype=bool)
-    for side in ends.T.numpy():
-        order = np.argsort(side, kind="stable")
-        sorted_ends = side[order]
-        rank = np.arange(records) - np.searchsorted(sorted_ends, sorted_ends)
-        kept[order] &= rank < most
+    both = ends.numpy().reshape(-1)  # record by record
+    order = np.argsort(both, kind="stable")
+    rank = np.empty(2 * records, dtype=np.int64)
+    rank[order] = np.arange(2 * records) - np.searchsorted(both[order], both[order])
+    kept: np.ndarray = (rank.reshape(records, 2) < most).all(axis=1)
     return kept
 
 

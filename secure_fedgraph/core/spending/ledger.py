@@ -550,7 +550,7 @@ def _set_aside_torn(path: Path) -> None:
         return
     files.append(path.with_suffix(".torn"), torn + b"\n", sync=True)
     counted = charges[-1].to_line().encode()
-    files.write(path, [whole, b"\n" * bool(whole), counted], private=True)
+    files.write(path, [whole, b"\n" * bool(whole), counted], private=True, settle=True)
 
 
 def read_ledger(path: Path) -> list[Charge]:

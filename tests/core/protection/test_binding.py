@@ -9,6 +9,7 @@ from parties import NAMES, scope
 
 from secure_fedgraph.core.carriers.homomorphic.sums import Homomorphic
 from secure_fedgraph.core.carriers.plain import Plain
+from secure_fedgraph.core.carriers.sealed import Sealed
 from secure_fedgraph.core.carriers.secagg.pairwise import Pairwise
 from secure_fedgraph.core.carriers.secagg.server import Masked
 from secure_fedgraph.core.channel import Channel, Reveal
@@ -108,6 +109,12 @@ class TestReleases:
         assert by_server == {"server": 0, "peers": about, "outsider": about}
         shares = self.bound(Clip(1), Gaussian(1.5, by="shares"), carrier=Masked(), quorum=3)
         assert multipliers(shares) == dict.fromkeys(READERS, about)
+
+    @pytest.mark.parametrize("reveal", [Reveal.EACH, Reveal.SUM])
+    def test_a_peer_is_never_left_to_add_the_noise(self, reveal):
+        offer = Channel("offer", reveal, to="peer")
+        with pytest.raises(Incompatible, match="'offer'"):
+            self.bound(Clip(1), Gaussian(4, by="server"), channel=offer, carrier=Sealed(Plain()))
 
     def test_only_noise_in_shares_rests_on_the_carrier(self):
         shares = self.bound(Clip(1), Gaussian(1.5, by="shares"), carrier=Masked(), quorum=3)

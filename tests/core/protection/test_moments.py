@@ -107,6 +107,17 @@ def test_a_record_along_an_axis_moves_them_as_far() -> None:
     assert np.linalg.norm(summed(one)) == pytest.approx(TOUCHES.norm, rel=2e-2)
 
 
+def test_a_node_counts_its_records_at_either_end() -> None:
+    """Node 9 has two records at each end, and three of the four are too many."""
+    ends = torch.tensor([[9, 1], [9, 2], [3, 9], [4, 9]])
+    records, wanted = torch.eye(4), torch.ones(4, 1)
+    contribution = UnitContributionMoments(targets=1.0, records=4, second=True, readers=1)
+    limited = summed(ContributionMoments(records, wanted, ends), contribution)
+    alone = UnitContributionMoments(targets=1.0, records=4, second=True)
+    first = summed(ContributionMoments(records[:1], wanted[:1]), alone)
+    np.testing.assert_allclose(limited, first)
+
+
 def test_rounded_sums_are_whole_steps() -> None:
     grid = 1.2345e-5
     steps = summed(parts(1), grid=grid) / grid
