@@ -102,8 +102,8 @@ def page() -> str:
 def lines(curves: dict[str, Any]) -> Iterator[str]:
     """The table as Markdown."""
     budgets = " | ".join(f"{epsilon:g}" for epsilon in BUDGETS)
-    yield f"| one | data, owners | seeds | | {budgets} | no noise | alone, all / own | commonest |"
-    yield f"|---|---|---|---|{'---|' * len(BUDGETS)}---|---|---|"
+    yield f"| one | data, owners | seeds | {budgets} | ± | no noise | alone, all / own | commonest |"
+    yield f"|{'---|' * (len(BUDGETS) + 7)}"
     for one in ROWS:
         if one.curve not in curves:
             continue
@@ -114,19 +114,22 @@ def lines(curves: dict[str, Any]) -> Iterator[str]:
         alone, trivial = made.get("alone", {}), curves[one.curve]["commonest"]
         most = counts[-1] if counts else 0
         both = " / ".join(_shown(alone, measure, most) for measure in ("global", "local")) if alone else ""
+        errors = [point["global"][1] for point in noised if point and point["global"][1] is not None]
         yield _line(
-            one.unit, one.named, str(most or ""), "global", *(_shown(one, "global", most) for one in noised),
-            _shown(made.get("no noise", {}), "global", most), both,
+            one.unit, one.named, str(most or ""), *(_shown(one, "global", most) for one in noised),
+            _short(max(errors)) if errors else "", _shown(made.get("no noise", {}), "global", most), both,
             "" if trivial is None else _short(trivial),
         )  # fmt: skip
         if one.personal:
-            for word, measure, own in (
-                ("personal", "personal", "own"),
-                ("personal, all test data", "personal_global", "own_global"),
-            ):
-                beside = [point[own][0] for point in noised if own in point]
-                models = f"own models {_short(fmean(beside))}" if beside else ""
-                yield _line("", "", "", word, *(_shown(point, measure) for point in noised), "", models, "")
+            own = [
+                _short(fmean([point[measure][0] for point in noised if measure in point]))
+                for measure in ("own", "own_global")
+            ]
+            personal = (
+                f"{_shown(point, 'personal')} / {_shown(point, 'personal_global')}" if point else ""
+                for point in noised
+            )
+            yield _line("", "personal, own / all", "", *personal, "", "", f"own models {' / '.join(own)}", "")
 
 
 def _line(*cells: str) -> str:
@@ -134,12 +137,10 @@ def _line(*cells: str) -> str:
 
 
 def _shown(point: dict[str, Any], measure: str, seeds: int = 0) -> str:
-    """A mean, its standard error, and its number of seeds where that is not the row's."""
+    """A mean, and its number of seeds where that is not the row's."""
     if measure not in point:
         return ""
-    mean, error = point[measure]
-    text = _short(mean) if error is None or measure != "global" else f"{_short(mean)} ± {_short(error)}"
-    others = len(point["seeds"])
+    text, others = _short(point[measure][0]), len(point["seeds"])
     return text if others == seeds or measure != "global" or not seeds else f"{text} ({others})"
 
 

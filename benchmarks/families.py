@@ -158,44 +158,46 @@ def _run(folder: Path, asked: str, seed: int, code: str) -> dict[str, Any]:
 def lines(rows: dict[str, Any]) -> Iterator[str]:
     """The table as Markdown."""
     budgets = " | ".join(EPSILONS)
-    yield f"| family, data, owners | one | | {budgets} | no noise | best alone | no graph, at 4 | commonest |"
-    yield f"|---|---|---|{'---|' * len(EPSILONS)}---|---|---|---|"
+    yield f"| family, data, owners | one | {budgets} | ± | own | no noise | alone | no graph | commonest |"
+    yield f"|{'---|' * (len(EPSILONS) + 8)}"
     for name, row in ROWS.items():
         if name in rows:
-            yield from _lines(name, row, rows[name]["points"])
+            yield _row(name, row, rows[name]["points"])
 
 
-def _lines(name: str, row: Row, points: dict[str, Any]) -> Iterator[str]:
+def _row(name: str, row: Row, points: dict[str, Any]) -> str:
     by_budget = [points[one if one in row.epsilons else row.epsilons[0]] for one in EPSILONS]
-    at_four, blind = points["4"], points.get(BLIND, {})
-    word = {"global": "all test data", "auc": "AUC", "mae": "MAE"}[row.measure]
+    at_four = points["4"]
     common = at_four.get("commonest") if row.measure == "global" else None
-    yield _line(
-        name, row.unit, word, *(_shown(one, row.measure) for one in by_budget),
-        _shown(points.get(FREE, {}), row.measure), _shown(at_four, "alone"), _shown(blind, "global"),
-        _shown({"commonest": common}, "commonest"),
+    return _line(
+        name, row.unit, *(_shown(one, row.measure) for one in by_budget),
+        _short(max(_error(one, row.measure) for one in by_budget)),
+        _shown(at_four, row.own), _shown(points.get(FREE, {}), row.measure), _shown(at_four, "alone"),
+        _shown(points.get(BLIND, {}), "global"), _shown({"commonest": common}, "commonest"),
     )  # fmt: skip
-    if row.own and any(row.own in one for one in by_budget):
-        yield _line(
-            "", "", "own test data", *(_shown(one, row.own) for one in by_budget),
-            _shown(points.get(FREE, {}), "local"), _shown(at_four, "own"), "", "",
-        )  # fmt: skip
 
 
 def _line(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+def _scores(point: dict[str, Any], key: str) -> list[float]:
+    return [one for one in point.get(key) or [] if one is not None]
+
+
 def _shown(point: dict[str, Any], key: str) -> str:
-    """A mean and, of more seeds, its standard error."""
-    scores = [one for one in point.get(key) or [] if one is not None]
-    if not scores:
-        return ""
-    mean = f"{statistics.fmean(scores):.3f}".removeprefix("0")
-    if len(scores) < 2 or key in ("alone", "own", "commonest"):
-        return mean
-    error = statistics.stdev(scores) / len(scores) ** 0.5
-    return f"{mean} ± {f'{error:.3f}'.removeprefix('0')}"
+    scores = _scores(point, key)
+    return _short(statistics.fmean(scores)) if scores else ""
+
+
+def _error(point: dict[str, Any], key: str) -> float:
+    """The standard error of a mean over seeds."""
+    scores = _scores(point, key)
+    return statistics.stdev(scores) / len(scores) ** 0.5
+
+
+def _short(score: float) -> str:
+    return f"{score:.3f}".removeprefix("0")
 
 
 def attacked(name: str, row: Row, attack: str, out: Path) -> dict[str, Any]:
@@ -241,38 +243,45 @@ def _audited(asked: str, out: Path) -> dict[str, Any]:
 
 
 def attack_lines(rows: dict[str, Any]) -> Iterator[str]:
-    """What attacks reach against each form, one row a family and attack, as Markdown."""
-    yield _line("family, data, owners", "budget for", "attack", "by", "measure", "at epsilon 4", "95 %",
-                "same sums, no noise", "no budget", "guessing", "told apart", "accuracy at 4")  # fmt: skip
-    yield f"|{'---|' * 12}"
+    """What attacks reach against each form, one row a family, as Markdown."""
+    yield _line(
+        "family, data, owners", "budget for", "accuracy", "told apart (guessing)", "not told apart (guessing)"
+    )
+    yield f"|{'---|' * 5}"
     open_rows = json.loads(UNDEFENDED.read_text())["attacks"]
     for name, row in ROWS.items():
         form = rows.get(name, {}).get("form", {})
         if form and not form["cells"]:
-            none = f"none of {len(form['blind'])} reads anything that is sent"
-            yield _line(name, row.unit, none, *[""] * 9)
-        for number, cell in enumerate(form.get("cells", ())):
-            bare = _same(rows[name].get("unnoised", {}).get("cells", ()), cell)
-            open_ = [
-                r["score"] for r in open_rows
-                if (r["algorithm"], r["attack"], r["aim"], r["adversary"], r["figure"])
-                == (row.algorithm, cell["attack"], cell["aim"], cell["adversary"], cell["metric"])
-                and r["data"] in row.data
-            ]  # fmt: skip
-            yield _line(
-                name if not number else "", row.unit, f"`{cell['attack']}`, {_aim(cell)}", cell["adversary"],
-                cell["metric"], f"{cell['score']:.3f}", f"{cell['low']:.3f} to {cell['high']:.3f}",
-                f"{bare['score']:.3f}" if bare else "",
-                f"{statistics.fmean(open_[0]):.3f}" if open_ else "",
-                f"{cell['baseline']:.3f}", "**yes**" if cell["leaks"] else "no",
-                f"{(cell['accuracy'] or {}).get(row.measure, float('nan')):.3f}",
-            )  # fmt: skip
+            yield _line(name, row.unit, "", "", f"none of {len(form['blind'])} reads anything that is sent")
+        elif form:
+            bare = rows[name].get("unnoised", {}).get("cells", ())
+            # adversaries who reach the same are one
+            cells = {(c["attack"], c["aim"], c["score"]): c for c in reversed(form["cells"])}.values()
+            apart, others = (
+                [_attack(c, row, bare, open_rows) for c in reversed(cells) if c["leaks"] == leaks]
+                for leaks in (True, False)
+            )
+            accuracy = (form["cells"][0]["accuracy"] or {}).get(row.measure, float("nan"))
+            yield _line(name, row.unit, _short(accuracy), ", ".join(apart), ", ".join(others))
 
 
-def _aim(cell: dict[str, Any]) -> str:
-    """What of the owners an attack aims at, and in which setting where that is a control's."""
-    variant = cell["variant"]
-    return cell["aim"] if variant == "as configured" else f"{cell['aim']}; {variant}"
+def _attack(cell: dict[str, Any], row: Row, bare: Iterable[dict[str, Any]], open_rows: Any) -> str:
+    """What one attack reaches, what guessing does, and what it reaches without noise or a budget."""
+    beside = [_short(cell["baseline"])]
+    unnoised = _same(bare, cell)
+    if unnoised:
+        beside.append(f"without noise {_short(unnoised['score'])}")
+    undefended = [
+        r["score"] for r in open_rows
+        if (r["algorithm"], r["attack"], r["aim"], r["adversary"], r["figure"])
+        == (row.algorithm, cell["attack"], cell["aim"], cell["adversary"], cell["metric"])
+        and r["data"] in row.data
+    ]  # fmt: skip
+    if undefended:
+        beside.append(f"without a budget {_short(statistics.fmean(undefended[0]))}")
+    code = cell["attack"].split("-")[0].upper()
+    left = "" if cell["aim"] == "each owner" else "\\*"
+    return f"{code}{left} {_short(cell['score'])} ({'; '.join(beside)})"
 
 
 def _same(cells: Iterable[dict[str, Any]], cell: dict[str, Any]) -> dict[str, Any] | None:

@@ -346,9 +346,9 @@ def test_every_mutant_is_caught_by_name(name: str):
 
 def test_the_docs_have_every_mutant():
     page = (Path(__file__).resolve().parents[3] / "docs" / "audits.md").read_text()
-    for name, mutant in mutants.MUTANTS.items():
-        (line,) = [line for line in page.splitlines() if line.startswith(f"| {name} |")]
-        assert mutant.breaks in line and f"`{mutant.check}`" in line and line.endswith(f"| {mutant.since} |")
+    for mutant in mutants.MUTANTS.values():
+        (line,) = [line for line in page.splitlines() if line.startswith(f"| {mutant.breaks} |")]
+        assert f"`{mutant.check}`" in line
 
 
 OWN = '''
