@@ -43,7 +43,7 @@ class SummedMembers(Attack):
     title = "which known nodes are in the sums of features"
     subject = "members of feature sums"
     family = "feature-sums"
-    summary = "which nodes of a known pool an owner trains on, from its sums of features by class"
+    summary = "which nodes of a known pool an owner trains on, from feature sums by class"
     adversaries: ClassVar[tuple[str, ...]] = (SERVER, CLIENT)
     channel = "feature_sums"
     also_reads: ClassVar[tuple[str, ...]] = ("pretrain", *CENTRED)
@@ -53,9 +53,8 @@ class SummedMembers(Attack):
     cost = "one least-squares problem a class and owner, seconds each"
     depends_on: ClassVar[tuple[str, ...]] = ("training.anonymity",)
     stops: ClassVar[Mapping[str, str]] = {
-        SERVER: "noise on the sums for a node's epsilon (distributed_dp, local_dp); masks leave everybody's "
-        "sum, in which members hide among more",
-        CLIENT: "noise on the sums for a node's epsilon: what is released is read by every owner",
+        SERVER: "noise for a node's epsilon (distributed_dp, local_dp); masks leave the sum of all",
+        CLIENT: "noise for a node's epsilon: every owner reads the sum",
     }
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:

@@ -55,7 +55,7 @@ class ListedMembers(Attack):
     title = "whether a graph was trained on, from the motifs that an agent lists"
     subject = "membership of graphs by motif lists"
     family = "payoffs"
-    summary = "whether a graph was trained on, from the motifs that an agent lists to be valued"
+    summary = "whether a graph was trained on, from an agent's motif list"
     adversaries = (SERVER, CLIENT)
     channel = LISTS
     also_reads = (PRESENCE, VALUED, VOCABULARY)
@@ -70,9 +70,8 @@ class ListedMembers(Attack):
     )
     depends_on = ("clients", "training.rings", "training.vocabulary", "training.lists", "training.support")
     stops: ClassVar[Mapping[str, str]] = {
-        SERVER: "values of lists that nobody reads (homomorphic, strictest); use_diversity=false with "
-        "prototypes=none, where nothing is listed",
-        CLIENT: "vocabulary=public, where no vocabulary is handed out",
+        SERVER: "homomorphic or strictest (nobody reads lists); use_diversity=false with prototypes=none",
+        CLIENT: "vocabulary=public, where none is handed out",
     }
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:

@@ -28,15 +28,15 @@ class NeighbourSums(Attack):
     title = "features of single nodes, from sums over a node's neighbours"
     subject = "features from neighbour sums"
     family = "neighbour-sums"
-    summary = "exact features of whoever is the only neighbour in a sum, and who reads that sum"
+    summary = "features of the only neighbour in a sum, and whose sum it is"
     adversaries: ClassVar[tuple[str, ...]] = (SERVER, CLIENT)
     channel = "neighbour_sums"
     first_rounds = 1
     cost = "none: the row is the answer"
     depends_on = ("training.hops",)
     stops: ClassVar[Mapping[str, str]] = {
-        SERVER: "a policy that seals what owners send each other: masked, homomorphic, strictest",
-        CLIENT: "training.hops=0 alone: who asks reads its nodes' sums, and masks add up owners, not nodes",
+        SERVER: "sealed messages: masked, homomorphic, strictest",
+        CLIENT: "training.hops=0 alone: masks add up owners, not nodes",
     }
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:

@@ -80,9 +80,8 @@ class _GeneratorFeedback(Attack):
     first_rounds = 1
     depends_on = ("training.exchange_batch",)
     stops: ClassVar[Mapping[str, str]] = {
-        "server": "a policy that seals what owners send each other: masked, homomorphic, strictest",
-        "client": "no exchange of gradients (training.feedback=prototypes); beside it only a budgeted or "
-        "partitioned feedback bounds it (docs/attacks/neighgen.md); sealing and masks do not",
+        "server": "sealed messages: masked, homomorphic, strictest",
+        "client": "training.feedback=prototypes; noised budgets or partitions bound it; seals, masks do not",
     }
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
@@ -179,7 +178,7 @@ class GeneratorSingle(_GeneratorFeedback):
     id = "c1-neighgen-single"
     title = "raw features of an answering owner's nodes, from the gradient of one node"
     subject = "raw features from single-node gradients"
-    summary = "raw features of an answering owner's nodes, from the gradient of a batch of one node"
+    summary = "features of an answering owner's node, from the gradient of one node"
     cost = "two matrix products"
     controls = (_exchange(1),)
 
@@ -206,7 +205,7 @@ class GeneratorBatch(_GeneratorFeedback):
     id = "c2-neighgen-batch"
     title = "raw features of the answering owners' nodes, from the gradient of a batch"
     subject = "raw node features"
-    summary = "raw features of the answering owners' nodes, from the gradient of a whole batch"
+    summary = "features of the answering owners' nodes, from the gradient of a batch"
     cost = "seconds at 16 nodes, a quarter of a minute at 64, about five processor minutes at 128"
     controls = tuple(map(_exchange, (1, 8, 32, 64)))
     searches = True
@@ -251,7 +250,7 @@ class GeneratorColumns(GeneratorBatch):
     id = "c2-neighgen-columns"
     title = "the same with the published search, whose cost grows exponentially"
     subject = "raw node features, by the published search"
-    summary = "the same with the published search (SPEAR), whose cost grows exponentially with the batch"
+    summary = "the same by the published search (SPEAR), exponential in the batch"
     adversaries = (SERVER,)
     cost = "half a minute at 32 nodes; at 64 it gives up after 40 processor seconds without a node"
     controls = tuple(map(_exchange, (8, 32, 64)))

@@ -33,9 +33,8 @@ class _Offers(Attack):
     channel = "generator"
     first_rounds = 1
     stops: ClassVar[Mapping[str, str]] = {
-        SERVER: "a policy that seals what owners send each other: sealed, masked, homomorphic, strictest",
-        CLIENT: "nothing built: whoever answers has to read the embeddings; local_dp blurs them "
-        "at the price of the answer",
+        SERVER: "sealed messages: sealed, masked, homomorphic, strictest",
+        CLIENT: "nothing built; local_dp blurs the answer too",
     }
     about: ClassVar[str]
 
@@ -69,9 +68,7 @@ class EmbeddingDecoder(_Offers):
     id = "c5-embedding-features"
     title = "features of the neighbours of an owner's nodes, from the embeddings it offers"
     subject = "features of neighbours from offered embeddings"
-    summary = (
-        "features of the neighbours of an owner's nodes, from the embeddings and the generator that it offers"
-    )
+    summary = "features of the neighbours of an owner's nodes, from its embeddings and generator"
     cost = "one forward pass"
     about = NEIGHBOURS
 
@@ -98,7 +95,7 @@ class EmbeddingLinks(_Offers):
     id = "c5-embedding-links"
     title = "which of an owner's nodes are linked, from the embeddings it offers"
     subject = "links from offered embeddings"
-    summary = "links among an owner's nodes, from the likeness of the embeddings that it offers"
+    summary = "links among an owner's nodes, from alike embeddings"
     cost = "one matrix product"
     about = EMBEDDED_LINKS
 
@@ -115,7 +112,7 @@ class EmbeddingCounts(_Offers):
     id = "c5-embedding-counts"
     title = "how many neighbours an owner's nodes miss"
     subject = "numbers of missing neighbours"
-    summary = "how many neighbours an owner's nodes miss, from the counts that it offers"
+    summary = "how many neighbours an owner's nodes miss, from its counts"
     cost = "none"
     about = MISSING
 

@@ -49,7 +49,7 @@ class PayoffQuality(Attack):
     title = "whose data are of low quality, from payoffs"
     subject = "quality of data"
     family = "payoffs"
-    summary = "which agents have data of low quality, from what each is paid over the rounds"
+    summary = "whose data are of low quality, from payoffs"
     channel = REWARD
     cost = "one mean an agent"
     grants = ("that the agents' data differ in quality",)
@@ -63,8 +63,7 @@ class PayoffQuality(Attack):
     )
     depends_on = ("algorithm", "clients", "rounds", "training.diversity")
     stops: ClassVar[Mapping[str, str]] = {
-        SERVER: "a reward that does not follow quality (dw; the printed diversity); no policy hides payoffs "
-        "from the server that makes them"
+        SERVER: "a reward that does not follow quality (dw; the printed diversity); no policy"
     }
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
@@ -93,7 +92,7 @@ class PayoffSizes(Attack):
     title = "how many training graphs the other agents have, from one's own payoff"
     subject = "numbers of the others' training graphs"
     family = "payoffs"
-    summary = "the other agents' number of training graphs, from one's own payoff"
+    summary = "the others' number of training graphs, from one's own payoff"
     adversaries = (CLIENT,)
     channel = REWARD
     first_rounds = 1
@@ -102,7 +101,7 @@ class PayoffSizes(Attack):
     needs = (OWN_GRAPHS,)
     controls = (Control("two agents of uneven sizes", {"rounds": 1, "clients": 2, "partition": "dirichlet"}),)
     depends_on = ("algorithm", "clients")
-    stops: ClassVar[Mapping[str, str]] = {CLIENT: "rewards by another measure than size (eu, cffl, cgsv)"}
+    stops: ClassVar[Mapping[str, str]] = {CLIENT: "rewards by another measure (eu, cffl, cgsv)"}
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """The other agent's number of training graphs ``[1]``, where there is one other."""

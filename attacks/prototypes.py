@@ -19,8 +19,7 @@ SCALE = 1024.0
 _EACH, _SUMS, _LISTS, _BOUNDED = "prototypes", "prototype_sums", "motifs", "motif_sums"
 _COUNTED = {"rounds": 1, "training.idf": "global"}
 STOPS = {
-    "server": "support=2 and above keeps motifs of few graphs at home, and leaves what subset algebra finds; "
-    "fairgraphfl-bounded with noise bounds every graph"
+    "server": "fairgraphfl-bounded with noise; support=2 keeps motifs of one graph at home, and leaves E2"
 }
 
 
@@ -103,7 +102,7 @@ class SingletonMotifs(_Prototypes):
     id = "e1-singleton-motif"
     title = "embeddings of single graphs, from motifs that one graph holds"
     subject = "graph embeddings from motifs of one graph"
-    summary = "graphs' embeddings, from prototypes of motifs that one graph holds"
+    summary = "graphs' embeddings, from motifs of one graph"
     cost = "a lookup"
     controls = (
         Control("counts are sent", {**_COUNTED, "training.prototypes": "each"}),
@@ -148,7 +147,7 @@ class SubsetAlgebra(_Prototypes):
     id = "e2-subset-algebra"
     title = "embeddings of single graphs, from all motifs' prototypes together"
     subject = "graph embeddings from all prototypes"
-    summary = "graphs' embeddings, from all prototypes together, by who knows which graph has which motif"
+    summary = "graphs' embeddings, from all prototypes and each graph's motifs"
     cost = "one singular value decomposition an owner"
     grants = ("which of an owner's training graphs holds which motif (an informed adversary)",)
     needs = (INCIDENCE,)
@@ -200,7 +199,7 @@ class RoundDifferencing(Attack):
     title = "embedding and motifs of a graph that came or went between two runs"
     subject = "a graph that came or went"
     family = "prototypes"
-    summary = "the embedding and the motifs of a graph that came or went, from two runs' sums"
+    summary = "embedding and motifs of a graph that came or went, from two runs' sums"
     channel = _BOUNDED
     first_rounds = 1
     cost = "one subtraction"
@@ -212,7 +211,7 @@ class RoundDifferencing(Attack):
             {"rounds": 1, "training.embedding": "frozen", "training.use_diversity": False},
         ),
     )
-    stops: ClassVar[Mapping[str, str]] = {"server": "noise for a graph: fairgraphfl-bounded under local_dp"}
+    stops: ClassVar[Mapping[str, str]] = {"server": "fairgraphfl-bounded under local_dp (noise for a graph)"}
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """``[vocabulary, width]`` of the owner whose sums differ, NaN in rows that do not."""

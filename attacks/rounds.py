@@ -41,7 +41,7 @@ class CohortDifferencing(Attack):
     title = "single owners' updates, from sums over cohorts that change"
     subject = "updates from changing cohorts"
     family = "aggregation"
-    summary = "single owners' updates, from secure sums over cohorts that change"
+    summary = "single owners' updates, from sums over changing cohorts"
     channel = "update"
     reads_sums = True
     cost = "one decomposition of a matrix of rounds by owners"
@@ -60,7 +60,7 @@ class CohortDifferencing(Attack):
     )
     depends_on = ("rounds", "clients", "dropouts", "protection.batch")
     stops: ClassVar[Mapping[str, str]] = {
-        "server": "cohorts that do not change, or whole batches of clients (protection.batch); noise"
+        "server": "fixed cohorts; whole batches of clients (protection.batch); noise"
     }
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
@@ -113,7 +113,7 @@ class OwnShareSubtraction(Attack):
     title = "the update of the owner that does not collude, from the sum"
     subject = "the update of the one that does not collude"
     family = "aggregation"
-    summary = "the update of the one owner that does not collude, from the sum less one's own"
+    summary = "the one honest owner's update, from the sum less the coalition's"
     adversaries = (COALITION,)
     channel = "update"
     first_rounds = 2
@@ -121,7 +121,7 @@ class OwnShareSubtraction(Attack):
     controls = (Control("two rounds", {"rounds": 2}),)
     depends_on = ("clients",)
     stops: ClassVar[Mapping[str, str]] = {
-        COALITION: "noise that nobody in the coalition adds (distributed_dp); more owners outside it",
+        COALITION: "noise from outside the coalition (distributed_dp); more honest owners",
     }
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
@@ -197,14 +197,14 @@ class RedrawnNoise(Attack):
     title = "updates without their noise, where its seed is public"
     subject = "updates without their noise"
     family = "aggregation"
-    summary = "updates without their noise, where the noise follows from a public seed"
+    summary = "updates without their noise, from a public seed"
     channel = "update"
     first_rounds = 1
     cost = "one draw of noise an upload"
     grants = ("the code that draws the noise, run again with every public seed",)
     needs = (NOISE,)
     stops: ClassVar[Mapping[str, str]] = {
-        "server": "noise from the operating system: what every policy of this package draws"
+        "server": "noise from the operating system, as every policy draws it"
     }
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:

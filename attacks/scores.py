@@ -25,7 +25,7 @@ MOST = 2000
 """Numbers of test nodes that are tried: beyond, fractions are nearer to each other than scores are exact."""
 EXACT = 2e-7
 """How far a score that travels as a 32-bit number is from its fraction, at most, for a score of 1."""
-STOPS = {SERVER: "evaluation=at_home, where no score leaves an owner, or masked, which hides single scores"}
+STOPS = {SERVER: "evaluation=at_home (no score is sent), or masked"}
 
 
 class ScoredSizes(Attack):
@@ -42,7 +42,7 @@ class ScoredSizes(Attack):
     title = "how many test nodes an owner has, from the scores it sends"
     subject = "numbers of test nodes"
     family = "scores"
-    summary = "the number of an owner's test nodes, from the accuracies that it sends"
+    summary = "an owner's number of test nodes, from its accuracies"
     channel = METRICS
     cost = "one division for each size that is tried"
     depends_on = ("rounds", "evaluation")
@@ -88,13 +88,12 @@ class CountedScores(Attack):
     title = "how an owner's test nodes are spread over the classes, from the counts of its scores"
     subject = "class shares of counted test nodes"
     family = "scores"
-    summary = "the class shares of an owner's test nodes, from its counts of scores by true class"
+    summary = "class shares of an owner's test nodes, from its counts by true class"
     channel = COUNTED
     cost = "a sum of cells"
     depends_on = ("evaluation",)
     stops: ClassVar[Mapping[str, str]] = {
-        SERVER: "evaluation=at_home, where no score leaves an owner; masks leave the shares over all owners; "
-        "a budget for a node or a graph adds noise to these"
+        SERVER: "evaluation=at_home; masks leave the shares over all owners, noised under a budget"
     }
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:

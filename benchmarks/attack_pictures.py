@@ -250,20 +250,8 @@ def _caption(scene: Mapping[str, Any], side: str, where: str) -> str:
 
 
 def lines(kept: Mapping[str, Any]) -> str:
-    """What a page says of its pictures."""
-    said = []
-    for name, (_, alt) in pictures(kept).items():
-        said.append(f"![{alt}](../images/attacks/{name})")
-    for one in kept["scenes"]:
-        code = one["attack"]
-        said += [
-            f"- `{code}`, `{one[where]['policy']}`"
-            + (f" with `{' '.join(one[where]['changes'])}`" if one[where]["changes"] else "")
-            + ": "
-            + "; ".join(f"{aim}: {what}" for aim, what in one[side]["scores"].items())
-            for side, where in (("stolen", "before"), ("left", "after"))
-        ]
-    return "\n".join(said)
+    """The pictures as a page shows them."""
+    return "\n".join(f"![{alt}](../images/attacks/{name})" for name, (_, alt) in pictures(kept).items())
 
 
 def main() -> None:

@@ -3,16 +3,19 @@
     python benchmarks/attacks_page.py [--table runs/attacks] [--defences runs/defences] [--seeds 3]
                                        [--cost-seeds 3] [--check]
 
-It measures nothing. The rows go to ``benchmarks/results/attacks.json`` first, and the page is made from that
-file alone; ``--check`` reads no run, and ends with status 1 where the page has other figures than the file.
+Every attack of the catalogue has its row. It measures nothing. The figures go to
+``benchmarks/results/attacks.json`` first, and the page has them from that file alone; ``--check`` reads no
+run, and ends with status 1 where the page has other figures than the file.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import attack_defences
@@ -21,9 +24,9 @@ from defence_costs import rows as cost_rows
 from defence_costs import told_epsilons
 from written_pages import with_part, write_or_check
 
-from secure_fedgraph.attacks import ATTACKS
-from secure_fedgraph.audits.grid.choices import AS_CONFIGURED
+from secure_fedgraph.attacks import ATTACKS, Attack
 from secure_fedgraph.experiment.schema.score_verdict import RESIDUAL, SINGLE_OWNERS
+from secure_fedgraph.protocol.transcript import SERVER
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT, PAGE = ROOT / "benchmarks" / "results" / "attacks.json", ROOT / "docs" / "attacks" / "all.md"
@@ -73,59 +76,69 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def told(values: Sequence[float | None]) -> str:
-    """A mean and its deviation over seeds, where it has one that shows."""
-    return attack_table.told(values).removesuffix(" ± 0.000")
+    """A mean, and its deviation over seeds where that is 0.01 or more."""
+    mean: str = attack_table.told(values)
+    return re.sub(r" ± 0\.00\d$", "", mean)
 
 
 def attack_lines(rows: Sequence[Row]) -> list[str]:
-    """What attacks reach where nothing protects."""
-    heads = ("attack", "by", "on", "settings", "figure", "asked", "score", "trivial", "at the defaults")
-    return _table(heads, (_attack(row) for row in rows))
+    """Every attack of this package, with the first case that was measured where nothing protects."""
+    first = {row["attack"]: row for row in rows[::-1]}
+    heads = ("attack", "who", "reads", "learns", "score (trivial guess)", "what stops it")
+    return _table(heads, (_attack(kind, first.get(kind.id)) for kind in ATTACKS.own.values()))
 
 
-def _attack(row: Row) -> tuple[str, ...]:
-    masked = ", masked" if row["policy"] == "masked" else ""
-    settings = row["settings"].partition(", ")[0] if " plays" in row["settings"] else row["settings"]
-    if settings == AS_CONFIGURED:  # as the case is, which is what its run is
-        changes = "".join(f", `{one}`" for one in row["changes"])
-        settings = f"{row['rounds']} round{'s' * (row['rounds'] != 1)}{changes}"
+def _attack(kind: type[Attack], row: Row | None) -> tuple[str, ...]:
+    deviates = "" if kind.behaviour == "honest-but-curious" else f" ({kind.behaviour})"
     return (
-        f"`{row['attack']}`" + (", what is left" if row["aim"] == RESIDUAL else ""),
-        _who(row),
-        f"`{row['algorithm']}`, {row['data']}{masked}",
-        settings,
-        _cell(row["figure"]),
-        _asked(row),
-        told(row["score"]),
-        told(row["trivial"]),
-        told(row["defaults"]) if row["defaults"] else "blind",
+        f"`{kind.id}`",
+        ", ".join(kind.adversaries) + deviates,
+        ", ".join(f"`{name}`" for name in kind.reads()),
+        kind.summary,
+        "" if row is None else _scored(row),
+        _stops(kind),
     )
 
 
-def _who(row: Row) -> str:
-    behaviour = ATTACKS[row["attack"]].behaviour
-    return row["adversary"] + ("" if behaviour == "honest-but-curious" else f" ({behaviour})")
+def _scored(row: Row) -> str:
+    data = "" if row["data"] == "cora" else f", {row['data']}"
+    score = told(row["score"])
+    by_default = told(row["defaults"]) if any(row["defaults"]) else "†"
+    otherwise = {score: "", "†": "†"}.get(by_default, f"; by default {by_default}")
+    guess = told(row["trivial"]).partition(" ")[0]
+    said = f"{score} {_cell(row['figure'])} ({guess}){_short_of(row)}"
+    return f"`{row['algorithm']}`{data}: {said}{otherwise}"
 
 
-def _asked(row: Row) -> str:
-    asked = "beyond trivial" if row["asked"] is None else f"{row['asked']:g}"
+def _stops(kind: type[Attack]) -> str:
+    """What stops an attack, each sentence once, with whom it stops where readers differ."""
+    if len(set(kind.stops.values())) <= 1:
+        return next(iter(kind.stops.values()), "-")
+    return "; ".join(f"*{who}:* {what}" for who, what in kind.stops.items())
+
+
+def _short_of(row: Row) -> str:
     if row["reached"]:
-        return asked
+        return ""
     beyond = sum(low > trivial for (low, _), trivial in zip(row["interval"], row["trivial"], strict=False))
     seeds = len(row["score"])
-    at_some = row["asked"] is None and 0 < beyond < seeds
-    return f"{asked}: **{f'at {beyond} of {seeds} seeds' if at_some else 'not reached'}**"
+    if row["asked"] is None:
+        return f" (**at {beyond} of {seeds} seeds**)"
+    return f" (**{row['asked']:g} not reached**)"
 
 
 def defence_lines(rows: Sequence[Row]) -> list[str]:
     """What attacks reach against a defence: single owners, and what is left, side by side.
 
-    A row of fewer seeds than most have says how many.
+    A row of fewer seeds than most have says how many. Those that read nothing share a line at the end.
     """
-    return _table(
-        ("defence", "attack", "by", "on single owners", "on what is left", "trivial"),
-        (_defended(one, left, max(len(row["score"]) for row in rows)) for one, left in _pairs(rows)),
-    )
+    seeds = max(len(row["score"]) for row in rows)
+    told_rows = [_defended(one, left, seeds) for one, left in _pairs(rows)]
+    closed = [row for row in told_rows if not any("**" in cell or "run" in cell for cell in row[2:])]
+    heads = ("defence", "attack", "on single owners", "on what is left")
+    lines = _table(heads, (row for row in told_rows if row not in closed))
+    said = "; ".join(f"{attack} ({defence})" for defence, attack, *_ in closed)
+    return [*lines, *(["", f"Blind, or no better than the guess, on both: {said}."] if closed else [])]
 
 
 def _pairs(rows: Sequence[Row]) -> Iterator[tuple[Row, Row]]:
@@ -135,26 +148,18 @@ def _pairs(rows: Sequence[Row]) -> Iterator[tuple[Row, Row]]:
 
 
 def _defended(one: Row, left: Row, seeds: int) -> tuple[str, ...]:
-    first = one if one["score"] else left
-    return (
-        one["defence"],
-        f"`{one['attack']}`",
-        one["adversary"],
-        _reaches(one, seeds),
-        _reaches(left, seeds),
-        told(first["trivial"]),
-    )
+    by = "" if one["adversary"] == SERVER else f", {one['adversary']}"
+    return one["defence"], f"`{one['attack']}`{by}", _reaches(one, seeds), _reaches(left, seeds)
 
 
 def _reaches(row: Row, most: int) -> str:
     if not row["score"]:
         return "not run" if any(why.startswith("run") for why in row["otherwise"]) else "blind"
     beyond, seeds = sum(row["leaks"]), len(row["leaks"])
-    how = (
-        "" if not beyond else ", **beyond trivial**" + ("" if beyond == seeds else f" at {beyond} of {seeds}")
-    )
+    how = f" ({beyond} of {seeds})" if 0 < beyond < seeds else ""
     of = "" if seeds == most else f" ({seeds} seeds)"
-    return f"{told(row['score'])} {_cell(row['figure'])}{of}{how}"
+    mark = "**" if beyond else ""
+    return f"{mark}{told(row['score'])}{mark}{of}{how}"
 
 
 def _cell(text: str) -> str:
@@ -163,34 +168,41 @@ def _cell(text: str) -> str:
 
 def cost_lines(rows: Sequence[Row]) -> list[str]:
     """What defences cost; those with the same two runs share a line."""
-    heads = ("defence", "of", "is", "beside", "accuracy", "without", "bytes", "processor seconds", "epsilon")
+    heads = ("defence", "run", "accuracy", "without", "× bytes", "× seconds", "epsilon")
     together: dict[str, list[Row]] = {}
     for row in rows:
         kept = {key: value for key, value in row.items() if key != "defence"}
         together.setdefault(json.dumps(kept, sort_keys=True), []).append(row)
-    lines = _table(heads, (_cost([row["defence"] for row in of], of[0]) for of in together.values()))
+    free = [of for of in together.values() if _is_free(of[0])]
+    costly = (of for of in together.values() if of not in free)
+    lines = _table(heads, (_cost([row["defence"] for row in of], of[0]) for of in costly))
+    if free:
+        seconds = [fmean(of[0]["cpu_ratio"]) for of in free]
+        names = ", ".join(row["defence"] for of in free for row in of)
+        lines += ["", f"Cost seconds alone, × {min(seconds):.2f} to × {max(seconds):.2f}: {names}."]
     costed = {row["defence"] for row in rows}
     missing = [one.name for one in attack_defences.DEFENCES if one.name not in costed]
     return [*lines, *(["", f"Not measured: {', '.join(missing)}."] if missing else [])]
 
 
+def _is_free(row: Row) -> bool:
+    """Whether a defence leaves accuracy within 0.005 and bytes within 5 %, and claims no epsilon."""
+    if not row["seeds"] or told_epsilons(row["epsilon"]) != "infinite":
+        return False
+    lost = fmean(row["accuracy_without"]) - fmean(row["accuracy"])
+    return abs(lost) < 0.005 and abs(fmean(row["bytes_ratio"]) - 1) < 0.05
+
+
 def _cost(names: Sequence[str], row: Row) -> tuple[str, ...]:
     about = (
         ", ".join(names),
-        f"`{row['algorithm']}`, {row['data']}" + (f", `{row['shared']}`" if row["shared"] else ""),
-        f"`{row['settings']}`",
-        f"`{row['without']}`",
+        f"`{row['algorithm']}`, `{' '.join((row['settings'], row['shared'])).strip()}`"
+        + ("" if row["without"] == "plaintext" else f" against `{row['without']}`"),
     )
     if not row["seeds"]:
         return (*about, "refused", "", "", "", "")
-    ratios = (" × ".join(("", told(row[key]))).strip() for key in ("bytes_ratio", "cpu_ratio"))
-    return (
-        *about,
-        told(row["accuracy"]),
-        told(row["accuracy_without"]),
-        *ratios,
-        told_epsilons(row["epsilon"]),
-    )
+    measured = ("accuracy", "accuracy_without", "bytes_ratio", "cpu_ratio")
+    return (*about, *(told(row[key]) for key in measured), told_epsilons(row["epsilon"]))
 
 
 def page(kept: Mapping[str, Any]) -> str:

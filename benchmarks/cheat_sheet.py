@@ -60,13 +60,13 @@ def server_sees(bound: Bound) -> str:
 
 
 def cell(bound: Bound) -> str:
-    """The same, with what a peer reads where a peer is the reader."""
+    """The same, behind what a peer reads where a peer is the reader."""
     server = server_sees(bound)
     if bound.channel.to != Recipient.PEER:
         return server
     noised = ", noised" if any(isinstance(stage, Gaussian) for stage in bound.protection.stages) else ""
     only_sum = bound.channel.reveal is Reveal.SUM and "masked" in bound.protection.name
-    return f"peer {'sum' if only_sum else 'each'}{noised}; server {server}"
+    return f"{'sum' if only_sum else 'each'}{noised}; {server}"
 
 
 def of(name: str) -> Made:
@@ -97,9 +97,9 @@ def of(name: str) -> Made:
 def reader_and_unit(channel: Channel) -> str:
     """What the algorithm asks for: who reads, what is needed, and whose data one row is."""
     needs = {
-        Reveal.SUM: "the sum",
-        Reveal.EACH: "each upload",
-        Reveal.VALUES: "the weighted sum and agreement",
+        Reveal.SUM: "sum",
+        Reveal.EACH: "each",
+        Reveal.VALUES: "values",
     }
     article = "an" if channel.unit[0] in "aeiou" else "a"
     return f"{channel.to}, {needs[channel.reveal]}, of {article} {channel.unit}"
@@ -122,14 +122,19 @@ def tables() -> tuple[list[str], list[str]]:
     server = [line("algorithm", *heads), line(*["---"] * (1 + len(heads)))]
     for names in _groups(found, lambda made: repr(made[0])):
         server.append(line(alike(names), *(found[names[0]][0][policy] for policy in POLICIES)))
-    channels = [line("algorithm", "channel", "declared", *heads), line(*["---"] * (3 + len(heads)))]
+    alike_rows: dict[tuple[str, ...], dict[str, list[str]]] = {}
     for names in _groups(
         found, lambda made: repr([(key, sorted(row.items())) for key, row in made[1].items()])
     ):
-        shown = alike(names)
         for (channel, declared), row in found[names[0]][1].items():
-            channels.append(line(shown, f"`{channel}`", declared, *(row[policy] for policy in POLICIES)))
-            shown = ""
+            needs, _, unit = declared.rpartition(", ")
+            cells = (needs, *(row[policy] for policy in POLICIES))
+            about = f"`{channel}` ({unit.rpartition(' ')[2]}"
+            alike_rows.setdefault(cells, {}).setdefault(about, []).extend(names)
+    channels = [line("declared", *heads, "channels"), line(*["---"] * (2 + len(heads)))]
+    for cells, told in alike_rows.items():
+        who = "; ".join(f"{about}: {alike(names)})" for about, names in told.items())
+        channels.append(line(*cells, who))
     return server, channels
 
 

@@ -183,9 +183,8 @@ def table(kept: Mapping[str, Any]) -> list[str]:
     lines = [
         f"Measured on {about['gpu']} beside {about['cores']} processor cores, torch {about['torch']}:",
         "",
-        "| FedSage, three owners, masks | on | first round, s | a round, s | times as fast "
-        "| scoring, s | accuracy | apart | GPU memory, MB |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| FedSage, three owners, masks | on | a round, s | times as fast | scoring, s | GPU memory, MB |",
+        "|---|---|---|---|---|---|",
     ]
     for case in CASES:
         cells = {cell["way"]: cell for cell in kept["cells"] if cell["case"] == case.name}
@@ -193,11 +192,9 @@ def table(kept: Mapping[str, Any]) -> list[str]:
             cell = cells[way]
             name = f"all {cell['threads']} threads" if way == ALL else way
             ratio = f"{cells[ONE]['round'] / cell['round']:.1f}" if ONE in cells else "-"
-            off = "-" if way == ONE or cell["apart"] is None else f"{cell['apart']:.0e}"
             memory = "-" if cell["gpu_mb"] is None else f"{cell['gpu_mb']:,.0f}"
             lines.append(
-                f"| {case.name} | {name} | {cell['first_round']:.2f} | {cell['round']:.3f} | {ratio} "
-                f"| {cell['score']:.3f} | {cell['accuracy']:.4f} | {off} | {memory} |"
+                f"| {case.name} | {name} | {cell['round']:.3f} | {ratio} | {cell['score']:.3f} | {memory} |"
             )
     return [*lines, ""]
 

@@ -26,7 +26,9 @@ RUNS = KEPT / "runs.jsonl"
 NEEDED = ("schema", "config", "seed", "versions", "metric", "accuracy", "commonest_class", "privacy", "bytes")
 """What a table, or the check that a run is whole, reads of a result; of its rounds the last."""
 BEGIN = "<!-- written by benchmarks/reproduced.py -->"
-SIGNS = {"reached": "", "better": " (better)", "missed": " (**missed**)", "beside": "", "to run": ""}
+SIGNS = {"reached": "", "better": " +", "missed": " (**missed**)", "beside": "", "to run": ""}
+SHOWN = 0.02
+"""The least standard error that a cell shows."""
 ROUNDS = {
     "last": "last round",
     "best_by_validation": "best round by validation",
@@ -81,34 +83,42 @@ def _packed() -> list[dict[str, Any]]:
 def page() -> str:
     """The page as the files make it."""
     text = PAGE.read_text(encoding="utf-8")
-    tables = [line for path in sorted(KEPT.glob("*.json")) for line in lines(json.loads(path.read_text()))]
+    all_kept = [json.loads(path.read_text()) for path in sorted(KEPT.glob("*.json"))]
+    kept = [table for table in all_kept if any(cell["paper"] is not None for cell in table["cells"])]
+    papers = ["", *(table["paper"] for table in kept)]
+    tables = [line for before, table in zip(papers, kept, strict=False) for line in lines(table, before)]
     return with_part(text, BEGIN, tables) if tables else text
 
 
-def lines(table: dict[str, Any]) -> Iterator[str]:
-    """One table as Markdown: ours, the paper's in brackets."""
-    columns = list(dict.fromkeys(cell["column"] for cell in table["cells"] if _possible(cell)))
+def lines(table: dict[str, Any], cited: str = "") -> Iterator[str]:
+    """One table as Markdown: ours, the paper's in brackets. The paper ``cited`` last is not cited again."""
+    waiting = {cell["column"] for cell in table["cells"]} - {c["column"] for c in table["cells"] if c["ours"]}
+    columns = list(dict.fromkeys(c["column"] for c in table["cells"] if c["column"] not in waiting))
     rows = list(dict.fromkeys(cell["row"] for cell in table["cells"]))
     by_place = {(cell["row"], cell["column"]): cell for cell in table["cells"]}
     share = table["share_reached"]
     by_last = any(cell["measure"] == "fairness" for cell in table["cells"])
     fairness = " (fairness by the last round)" if by_last else ""
     yield f"\n### {table['table']}: {table['title']}\n"
-    yield (
-        f"{table['paper']}. {ROUNDS[table['selection']].capitalize()}{fairness}, mean ± standard error over "
-        f"up to {len(table['seeds'])} seeds (without ±: one seed), the paper's figure in brackets."
-        + ("" if share is None else f" {share:.0%} of the cells that can be run are within tolerance.")
-        + "\n"
-    )
+    within = "" if share is None else f", {share:.0%} within tolerance"
+    chosen = ROUNDS[table["selection"]].capitalize()
+    paper = "" if table["paper"] == cited else f"{table['paper']}. "
+    yield f"{paper}{chosen}{fairness}, up to {len(table['seeds'])} seeds{within}.\n"
     yield f"| | {' | '.join(columns)} |"
     yield f"|---|{'---|' * len(columns)}"
     for row in rows:
         yield f"| {row} | {' | '.join(_cell(by_place.get((row, column)), table) for column in columns)} |"
+    to_run = [
+        column
+        for column in dict.fromkeys(c["column"] for c in table["cells"] if _possible(c))
+        if column in waiting
+    ]
     reasons = dict.fromkeys(
         f"{cell['column']}: {cell['reason']}" for cell in table["cells"] if cell["mark"] == "not possible"
     )
-    if reasons:
-        yield f"\nNot possible: {'; '.join(reasons)}."
+    for said, what in (("To run", to_run), ("Not possible", reasons)):
+        if what:
+            yield f"\n{said}: {'; '.join(what)}."
 
 
 def _possible(cell: dict[str, Any]) -> bool:
@@ -123,8 +133,8 @@ def _cell(cell: dict[str, Any] | None, table: dict[str, Any]) -> str:
     if score is None:
         return f"{cell['mark']}{paper}"
     error = score["standard_error"]
-    ours = f"{score['mean']:.3f}" + ("" if error is None else f" ± {error:.3f}")
-    return f"{ours}{paper}{SIGNS.get(cell['mark'], '')}"
+    spread = "¹" if error is None else f" ± {error:.3f}" if error >= SHOWN else ""
+    return f"{score['mean']:.3f}{spread}{paper}{SIGNS.get(cell['mark'], '')}"
 
 
 def main() -> None:

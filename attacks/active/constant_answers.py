@@ -37,16 +37,14 @@ class ConstantAnswers(Attack):
     title = "how an owner's test nodes are spread over the classes, from its scores of planted models"
     subject = "class shares of test nodes"
     family = "scores"
-    summary = "the class shares of an owner's test nodes, from its scores of models that answer one class"
+    summary = "class shares of an owner's test nodes, from scores of models that answer one class"
     adversaries = (SERVER,)
     behaviour = "malicious"
     channel = METRICS
     cost = "a round for each class"
     controls = (Control("a round for each of ten classes", {"rounds": 10}),)
     depends_on = ("rounds", "evaluation")
-    stops: ClassVar[Mapping[str, str]] = {
-        SERVER: "evaluation=at_home, where no score leaves an owner; masks leave the share over all owners"
-    }
+    stops: ClassVar[Mapping[str, str]] = {SERVER: "evaluation=at_home; masks leave the share over all owners"}
 
     @classmethod
     def plays(cls, kind: type[Algorithm]) -> type[Algorithm]:

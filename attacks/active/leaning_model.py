@@ -30,7 +30,7 @@ class LeaningCompletion(ModelCompletion):
     id = "d8-leaning-completion"
     title = "labels of training nodes, from embeddings that an owner made lean on it"
     subject = "labels by an owner that trains faster"
-    summary = "the labels of training nodes, by an owner that trains its layers faster than was agreed"
+    summary = "labels of training nodes, by training faster than was agreed"
     adversaries = (LAST,)
     also_reads: ClassVar[tuple[str, ...]] = ()
     behaviour = "malicious"
@@ -38,7 +38,7 @@ class LeaningCompletion(ModelCompletion):
     controls = (
         Control("labels at one owner for four rounds", {**ModelCompletion.controls[0].settings, "rounds": 4}),
     )
-    stops: ClassVar[Mapping[str, str]] = {LAST: "nothing built: nobody sees how an owner trains its layers"}
+    stops: ClassVar[Mapping[str, str]] = {LAST: "nothing built: nobody sees how an owner trains"}
 
     @classmethod
     def plays(cls, kind: type[Algorithm]) -> type[Algorithm]:

@@ -73,7 +73,7 @@ class GeneratorOracle(Attack):
     title = "the other owners' nodes, one by one, from answers to a generator made for it"
     subject = "nodes named by a crafted generator"
     family = "neighgen"
-    summary = "the other owners' nodes, by a crafted generator that asks for the nearest of chosen points"
+    summary = "the others' nodes, by a crafted generator"
     adversaries = (CLIENT,)
     behaviour = "malicious"
     channel = "feedback"
@@ -86,8 +86,8 @@ class GeneratorOracle(Attack):
         "training.feedback_minimum",
     )
     stops: ClassVar[Mapping[str, str]] = {
-        CLIENT: "noise in the answers (local_dp), which ends the training too; neither seals nor masks, no "
-        "clip by itself, no partition without noise, and a limit of rows only by the number of messages",
+        CLIENT: "noise in the answers (local_dp), which ends training too; seals, masks, clips, partitions "
+        "do not",
     }
 
     @classmethod

@@ -53,7 +53,7 @@ class PlantedUnits(Attack):
     title = "nodes of all owners, one by one, from sums of updates to weights that the server planted"
     subject = "single nodes"
     family = "weights"
-    summary = "nodes of all owners, from first-layer units that the server made for single nodes"
+    summary = "all owners' nodes, from planted first-layer units"
     adversaries = (SERVER,)
     behaviour = "malicious"
     channel = "update"
@@ -65,8 +65,7 @@ class PlantedUnits(Attack):
     )
     depends_on = ("training.hidden", "training.optimizer", "rounds")
     stops: ClassVar[Mapping[str, str]] = {
-        SERVER: "noise in the updates (distributed_dp, local_dp); masks and homomorphic sums hide whose node "
-        "it is, and not the node"
+        SERVER: "noise (distributed_dp, local_dp); masked and homomorphic hide only whose node it is"
     }
 
     @classmethod

@@ -30,7 +30,7 @@ class StandingModel(CohortDifferencing):
     id = "h5-standing-model"
     title = "single owners' updates, from sums over changing cohorts of a model that stands still"
     subject = "updates from a model that stands still"
-    summary = "single owners' updates, from drop-out lists and sums while the server repeats its broadcast"
+    summary = "single owners' updates, from drop-outs and sums under a repeated broadcast"
     adversaries = (SERVER,)
     behaviour = "malicious"
     cost = "as F1; and a run that learns nothing"
@@ -48,7 +48,7 @@ class StandingModel(CohortDifferencing):
     )
     depends_on = ("rounds", "clients", "dropouts", "protection.batch")
     stops: ClassVar[Mapping[str, str]] = {
-        SERVER: "cohorts that do not change, or whole batches of clients (protection.batch); noise"
+        SERVER: "fixed cohorts; whole batches of clients (protection.batch); noise"
     }
 
     @classmethod

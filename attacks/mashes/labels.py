@@ -30,8 +30,8 @@ RELEASED = {
 SAME_SHARE = 1e-4
 """How far sums of label shares are apart, relative to their mean, where nothing but a clip changed them."""
 STOPS = {
-    "server": "masks over sums of all owners' mashes (mash=across), for single owners; the union stays open. "
-    "Noise does not last: it is averaged away over rounds unless mashes are released once (mash_rounds)"
+    "server": "masked mash=across (single owners; the union stays open); noise only on mashes released "
+    "once (mash_rounds)"
 }
 
 
@@ -240,11 +240,10 @@ class MashLabels(MashAttack):
     id = "b2-mash-labels"
     title = "how many labels of each class a mashed batch has"
     subject = "labels of mashed batches by class"
-    summary = "the labels of every mashed batch, by class: the soft label of its centre is their histogram"
+    summary = "the label histogram of every mashed batch, from its centre's soft label"
     cost = "one look at each mash"
     stops: ClassVar[Mapping[str, str]] = {
-        "server": "masks over sums of all owners' mashes (mash=across), for single owners; their histogram "
-        "together stays exact. Otherwise noise on labels, once"
+        "server": "masked mash=across (single owners; their sum stays exact), or noise on labels, once"
     }
     controls = (Control("a remainder of one", {**RELEASED, "training.batch": 23}),)
 

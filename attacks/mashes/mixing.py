@@ -36,14 +36,12 @@ class MashMixing(MashAttack):
     id = "b6-mash-mixing"
     title = "who each training node of a client is, where the batches are known"
     subject = "identities of training nodes behind known batches"
-    summary = "who each of a client's training nodes is, by one who knows the seed of its batches"
+    summary = "who each of a client's training nodes is, from the known seed of its batches"
     grants = ("the seed of the loaders: by number, which training nodes each batch mixes", GRANT)
     needs: ClassVar[tuple[str, ...]] = (MIXING, POOL)
     cost = "a least-squares problem a client, of as many unknowns as it has training nodes"
     depends_on = ("training.batching", "training.batch", "rounds", "training.reduction")
-    stops: ClassVar[Mapping[str, str]] = {
-        "server": "batches that only the client knows, from the operating system's randomness: the default"
-    }
+    stops: ClassVar[Mapping[str, str]] = {"server": "batches that only the client knows: the default"}
     controls = (Control("seeded batches", SEEDED),)
     turns: ClassVar[int] = 12
 

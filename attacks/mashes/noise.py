@@ -29,12 +29,12 @@ class MashAverage(MashAttack):
     id = "b3-mash-average"
     title = "mashes without the noise that was drawn afresh every round"
     subject = "mashes without their repeated noise"
-    summary = "mashes under noise that is drawn afresh every round, as their mean over rounds"
+    summary = "mashes without their fresh noise, as the mean over rounds"
     cost = "one mean"
     also_reads = (ACROSS,)
     first_rounds = 50
     stops: ClassVar[Mapping[str, str]] = {
-        "server": "a release that is made once and used again (mash_rounds), or a budget over all rounds"
+        "server": "one release used again (mash_rounds), or a budget over all rounds"
     }
     controls = (
         Control(

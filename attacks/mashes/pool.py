@@ -98,9 +98,7 @@ class MashDictionary(_Pool):
     id = "b4-mash-dictionary"
     title = "which nodes of a public pool a client mashed"
     subject = "members of mashes among all candidates"
-    summary = (
-        "which nodes of a public pool are in a mash (of kept batches), or train with a client (of fresh)"
-    )
+    summary = "which nodes of a public pool are in a mash, or train with a client (fresh batches)"
     cost = "a non-negative least-squares problem a mash: a second each at five rounds of 64 units"
     coordinates = 640
     members = MASH_MEMBERS
@@ -140,7 +138,7 @@ class MashFilter(_Pool):
     id = "b5-mash-filter"
     title = "whether one known node is among those that a client mashed"
     subject = "membership of single nodes in mashes"
-    summary = "whether a known node is in a mash (of kept batches), or trains with a client (of fresh)"
+    summary = "whether a known node is in a mash, or trains with a client (fresh batches)"
     cost = "some matrix products"
     coordinates = 1280
     members = FILTERED_MEMBERS

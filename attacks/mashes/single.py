@@ -39,7 +39,7 @@ class MashSingle(MashAttack):
     id = "b1-mash-single"
     title = "raw features of the nodes of an ego-graph that was mashed alone"
     subject = "raw features from mashes of one ego-graph"
-    summary = "raw features of the nodes of an ego-graph that is mashed alone (a remainder of one)"
+    summary = "raw features of the nodes of an ego-graph mashed alone"
     cost = "a linear programme a node: a second each at 64 units and five rounds"
     controls = (Control("a remainder of one", {**RELEASED, "training.batch": 23}),)
     nodes: ClassVar[int] = 24

@@ -60,7 +60,7 @@ class LinkStealing(OnReleased):
     id = "g1-link-stealing"
     title = "an owner's links, from the released model's answers about its nodes"
     subject = "links from a released model's answers"
-    summary = "an owner's links, from how alike the released model's answers about two nodes are"
+    summary = "an owner's links, from alike answers about two nodes"
     cost = "one matrix of distances an owner"
     grants = (
         "the answers of a prediction service with the released model about all of an owner's nodes, given "
@@ -69,7 +69,7 @@ class LinkStealing(OnReleased):
     needs = (ANSWERS,)
     controls = (Control("released after 20 rounds", {"rounds": 20}),)
     stops: ClassVar[Mapping[str, str]] = {
-        OUTSIDER: "a service that answers without the owner's links; noise only where it ruins the model"
+        OUTSIDER: "answers without links; noise only where it ruins the model"
     }
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
@@ -95,7 +95,7 @@ class EmbeddingInversion(OnReleased):
     id = "g2-embedding-inversion"
     title = "words of an owner's nodes, from embeddings by the released model"
     subject = "words from embeddings by a released model"
-    summary = "the words of an owner's nodes, from their embeddings by the released model"
+    summary = "words of an owner's nodes, from their published embeddings"
     cost = "one singular value decomposition of the shadow nodes' embeddings"
     grants = (
         "the embeddings of an owner's training nodes, as they would be published; for what is left, the "
@@ -106,7 +106,7 @@ class EmbeddingInversion(OnReleased):
     needs = (EMBEDDED,)
     controls = (Control("released after 20 rounds", {"rounds": 20}),)
     stops: ClassVar[Mapping[str, str]] = {
-        OUTSIDER: "nothing built here; to publish answers in place of embeddings leaves less"
+        OUTSIDER: "nothing built; answers in place of embeddings leave less"
     }
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:

@@ -56,9 +56,7 @@ class ModelClassShares(OnReleased):
     id = "g5-class-shares"
     title = "the share of each class in training data, from a published model"
     subject = "class shares from a published model"
-    summary = (
-        "the share of each class in an owner's training data, from its published model and shadow models"
-    )
+    summary = "class shares of an owner's training data, from its published model"
     cost = "24 shadow models: half a minute on Cora"
     grants = (
         "nodes of the same kind with labels and links: half of the nodes that nobody trained on, of which "
@@ -70,7 +68,7 @@ class ModelClassShares(OnReleased):
     needs = (MEAN_ANSWERS,)
     controls = (Control("released after 20 rounds", {"rounds": 20}),)
     stops: ClassVar[Mapping[str, str]] = {
-        OUTSIDER: "not to publish a model of one owner's; noise in training where it ruins the model"
+        OUTSIDER: "not publishing one owner's model; noise only where it ruins the model"
     }
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:

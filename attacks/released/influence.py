@@ -54,7 +54,7 @@ class LinkTeller(OnReleased):
     id = "g7-link-teller"
     title = "an owner's links, by changing one node's features and asking about the others"
     subject = "links from influence on answers"
-    summary = "an owner's links, from the influence of one node's features on answers about others"
+    summary = "an owner's links, from one node's influence on answers about others"
     cost = "one question about all of an owner's nodes for each node: half a minute on Cora"
     grants = (
         "a prediction service with the published model and an owner's links, which answers about all "
@@ -65,8 +65,7 @@ class LinkTeller(OnReleased):
     needs = (SERVICE,)
     controls = (Control("released after 20 rounds", {"rounds": 20}),)
     stops: ClassVar[Mapping[str, str]] = {
-        OUTSIDER: "a service that takes no features from the asker, or answers without the owner's links; "
-        "labels alone leave less"
+        OUTSIDER: "a service that takes no features or answers without links; labels alone leave less"
     }
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:

@@ -67,7 +67,7 @@ class NodeMembership(OnReleased):
     id = "g3-node-membership"
     title = "whether a node was trained on, from the released model"
     subject = "membership in a released model's training"
-    summary = "whether a node was trained on, from the released model and shadow models"
+    summary = "whether a node was trained on, by RMIA with shadow models"
     cost = "one more run, with half of the nodes, and eight shadow models: a minute on Cora"
     grants = GRANTED
     needs = (CANDIDATES,)
@@ -117,7 +117,7 @@ class NodeLikelihoodRatio(OnReleased):
     id = "g4-node-likelihood-ratio"
     title = "whether a node was trained on, by the likelihoods of its confidence with and without it"
     subject = "membership by likelihood ratios"
-    summary = "whether a node was trained on, by LiRA with graph-aware shadow models"
+    summary = "the same by LiRA with graph-aware shadow models"
     cost = "as g3-node-membership's, whose shadow models it shares"
     grants = GRANTED
     needs = (CANDIDATES,)

@@ -56,7 +56,7 @@ class UpdateOwner(Attack):
     title = "which owner a training node belongs to, from single updates"
     subject = "whose a training node is, from updates"
     family = "weights"
-    summary = "which owner each training node belongs to, from the owners' single updates"
+    summary = "whose each training node is, from single updates"
     adversaries = (SERVER,)
     channel = "update"
     also_reads = ("moments",)
@@ -118,7 +118,7 @@ class ModelOwner(OnReleased):
     id = "g6-node-owner"
     title = "which owner a training node belongs to, from the owners' own models"
     subject = "whose a training node is, from personal models"
-    summary = "which owner each training node belongs to, from the owners' own published models"
+    summary = "whose each training node is, from the owners' published models"
     cost = "one question about all training nodes for each model"
     grants = (
         *NODES,
@@ -127,7 +127,7 @@ class ModelOwner(OnReleased):
     needs = (OWN_ANSWERS,)
     controls = (Control("trained to the end", {"rounds": 20, "training.learning_rate": 0.01}),)
     stops: ClassVar[Mapping[str, str]] = {
-        OUTSIDER: "not to publish a model of one owner's; noise in training where it ruins the model"
+        OUTSIDER: "not publishing one owner's model; noise only where it ruins the model"
     }
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:

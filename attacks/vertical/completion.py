@@ -43,7 +43,7 @@ class ModelCompletion(Attack):
     title = "labels of training nodes, from embeddings and a few labels"
     subject = "labels by model completion"
     family = "glasu"
-    summary = "the labels of training nodes, from embeddings at the top and a few labelled nodes"
+    summary = "labels of training nodes, from top embeddings and a few labels"
     adversaries: ClassVar[tuple[str, ...]] = (LAST, SERVER)
     channel = STEP
     also_reads: ClassVar[tuple[str, ...]] = (TAKE,)
@@ -54,8 +54,8 @@ class ModelCompletion(Attack):
     controls = (TRAINED,)
     depends_on = ("algorithm", "rounds", "training.batch")
     stops: ClassVar[Mapping[str, str]] = {
-        LAST: "nothing built: every owner computes with the embeddings",
-        SERVER: "nothing built: the server hands the embeddings out",
+        LAST: "nothing built: the server hands every owner the embeddings",
+        SERVER: "nothing built: the server hands every owner the embeddings",
     }
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:

@@ -56,7 +56,7 @@ class BlindGroups(_Gradients):
     id = "d7-blind-groups"
     title = "which training nodes share a label, without knowing the classifier or the classes"
     subject = "labels with zero knowledge"
-    summary = "which training nodes share a label, from gradients or embeddings, with zero knowledge"
+    summary = "which training nodes share a label, without knowing the classes"
     about = GROUPS
     also_reads = (*GradientLabels.also_reads, STEP, TAKE)
     partition = "vertical"
@@ -66,9 +66,8 @@ class BlindGroups(_Gradients):
     cost = "k-means for 2 to 20 groups"
     controls = (*_Gradients.controls, TRAINED)
     stops: ClassVar[Mapping[str, str]] = {
-        SERVER: "from gradients, with labels at one owner masked, homomorphic or strictest; the embeddings "
-        "at the top go back through the server under every policy",
-        LAST: "nothing built: owners train by the gradient, and compute with the embeddings",
+        SERVER: "masked, homomorphic or strictest with labels at one owner; for embeddings nothing built",
+        LAST: "nothing built",
     }
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:

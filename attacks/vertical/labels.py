@@ -62,10 +62,8 @@ class _Gradients(Attack):
     depends_on = ("algorithm", "training.backward", "training.batch")
     about: ClassVar[str]
     stops: ClassVar[Mapping[str, str]] = {
-        SERVER: "with labels at one owner masked, homomorphic or strictest; with gradients through the "
-        "server nothing built, for the sum of all owners' gradients shows the labels too",
-        LAST: "nothing built: only labels that are randomised before they train (label DP), or a loss whose "
-        "gradient is not handed out",
+        SERVER: "masked, homomorphic or strictest with labels at one owner; otherwise nothing built",
+        LAST: "nothing built (label DP, or a loss whose gradient stays home)",
     }
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
@@ -138,7 +136,7 @@ class GradientLabels(_Gradients):
     id = "d5-gradient-labels"
     title = "labels of training nodes, from the gradient and the classifier"
     subject = "labels of training nodes from gradients"
-    summary = "the labels of training nodes, from the label holder's gradient and its classifier"
+    summary = "labels of training nodes, from the label holder's gradient and classifier"
     about = NODE_LABELS
     grants = (WHICH, "the classifiers of those who hold labels, as they started")
     needs = (TRAINING, NODES, HEADS)
@@ -159,7 +157,7 @@ class GradientClusters(_Gradients):
     id = "d5-gradient-clusters"
     title = "which training nodes share a label, from the gradient alone"
     subject = "groups of nodes of one label"
-    summary = "which training nodes share a label, from the directions of the label holder's gradient alone"
+    summary = "which training nodes share a label, from that gradient's directions alone"
     about = CLUSTERS
     grants = (WHICH,)
     needs = (TRAINING, NODES)

@@ -148,7 +148,7 @@ class ListLinks(Attack):
     title = "an owner's links, from the nodes that it sampled"
     subject = "links from lists of sampled nodes"
     family = "glasu"
-    summary = "an owner's links, from the lists of nodes that it sampled"
+    summary = "an owner's links, from its lists of sampled nodes"
     channel = "sample"
     grants = (WHICH,)
     needs = (TRAINING, NODES)
@@ -156,7 +156,7 @@ class ListLinks(Attack):
     controls = (_EPOCHS,)
     depends_on = ("training.layers", "training.sampler", "training.batch", "training.fanout", "rounds")
     stops: ClassVar[Mapping[str, str]] = {
-        "server": "training.sampler=public or full: what is sent then depends on nobody's links",
+        "server": "training.sampler=public or full, which depend on nobody's links",
     }
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
@@ -204,7 +204,7 @@ class ListLinksByOwner(Attack):
     title = "the other owners' links, from the united lists of sampled nodes"
     subject = "the others' links from united lists"
     family = "glasu"
-    summary = "the other owners' links, from the united lists less one's own"
+    summary = "the others' links, from the united lists less one's own"
     adversaries = ("client",)
     channel = "sample"
     also_reads = ("hidden",)
@@ -215,7 +215,7 @@ class ListLinksByOwner(Attack):
     controls = (_EPOCHS,)
     depends_on = ListLinks.depends_on
     stops: ClassVar[Mapping[str, str]] = {
-        "client": "training.sampler=public or full: what is handed out then depends on nobody's links",
+        "client": "training.sampler=public or full, which depend on nobody's links",
     }
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:

@@ -55,7 +55,7 @@ class OthersRows(Attack):
     title = "the other owners' representations, from their mean with one's own"
     subject = "the others' representations"
     family = "glasu"
-    summary = "the other owners' rows, from the aggregate less one's own"
+    summary = "the others' rows, from the aggregate less one's own"
     adversaries = ("client",)
     channel = _SUMMED
     also_reads = (_EACH,)
@@ -77,8 +77,7 @@ class OthersRows(Attack):
     )
     depends_on = ("algorithm", "clients")
     stops: ClassVar[Mapping[str, str]] = {
-        "client": "three owners or more, of whom no other two collude: then it is the mean of the others, "
-        "which stays open under every policy",
+        "client": "three owners, no two others colluding; the others' mean stays open under every policy",
     }
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
@@ -115,7 +114,7 @@ class AlikeRows(Attack):
     title = "links, from which rows of a layer are alike"
     subject = "links from rows that are alike"
     family = "glasu"
-    summary = "links, from the likeness of the rows that owners send for a layer"
+    summary = "links, from alike rows of a layer"
     adversaries = (SERVER, "client")
     channel = _SUMMED
     also_reads = (_EACH, TAKE)
@@ -126,8 +125,8 @@ class AlikeRows(Attack):
     controls = (Control("first layer of all nodes", _ONE_LAYER),)
     depends_on = ("training.layers", "training.sampler", "training.backbone")
     stops: ClassVar[Mapping[str, str]] = {
-        SERVER: "about single owners, masked and homomorphic; nothing built hides the mean",
-        "client": "nothing built: every owner is handed the mean",
+        SERVER: "masked, homomorphic (single rows); for the mean nothing built",
+        "client": "nothing built",
     }
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:

@@ -56,7 +56,7 @@ class UpdateClassShares(Attack):
     title = "the share of each class in an owner's training data, by shadow owners"
     subject = "class shares by shadow owners"
     family = "weights"
-    summary = "the share of each class in an owner's training data, from its first update and shadow owners'"
+    summary = "class shares of an owner's training data, from its first update"
     adversaries = (SERVER,)
     channel = "update"
     also_reads = ("moments", "class_sums")

@@ -72,7 +72,7 @@ class GraphStructure(Attack):
     title = "the graphs, atoms and links, that a step was taken on"
     subject = "graphs trained on"
     family = "weights"
-    summary = "the atoms and links of the graphs that a step of a GIN was taken on"
+    summary = "atoms and links of the graphs of a GIN's step"
     channel = "update"
     first_rounds = 1
     grants = (

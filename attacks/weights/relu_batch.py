@@ -77,7 +77,7 @@ class ReluBatch(Attack):
     title = "the features of all nodes that a step was taken on"
     subject = "features of a whole batch"
     family = "weights"
-    summary = "every node's features, from the step of a first layer with a ReLU behind it"
+    summary = "every node's features, from the step of a first layer with a ReLU"
     channel = "update"
     also_reads = ("reduction",)
     first_rounds = 1

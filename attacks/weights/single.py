@@ -49,7 +49,7 @@ class SingleSample(Attack):
     title = "the features of the one node that a step was taken on, and its neighbours' mean"
     subject = "features of a node trained on alone"
     family = "weights"
-    summary = "the features of the only node that a step was taken on, and its neighbours' mean"
+    summary = "features of the only node of a step, and its neighbours' mean"
     channel = "update"
     first_rounds = 1
     cost = "one division"

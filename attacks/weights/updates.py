@@ -19,10 +19,7 @@ VOCABULARY = "vocabulary"
 LABEL_SHARES = "label shares"
 ALL = "all owners together"
 _CLIP, _PART = "clip of the round", 0.95  # of algorithms.training.adaptive_clip, not imported
-STOPS = {
-    "server": "a sum (policies masked and homomorphic) hides single owners; only noise (local_dp) hides what "
-    "the sum shows of all of them, and it costs accuracy"
-}
+STOPS = {"server": "masked, homomorphic (single owners); local_dp (all), which costs accuracy"}
 
 
 class VocabularySupport(Attack):
@@ -41,7 +38,7 @@ class VocabularySupport(Attack):
     title = "which words each owner's nodes hold"
     subject = "vocabulary"
     family = "weights"
-    summary = "which words an owner's nodes hold, from the columns of the first layer that moved"
+    summary = "an owner's words, from the columns of the first layer that moved"
     channel = "update"
     cost = "one pass over the updates"
     stops = STOPS
@@ -89,7 +86,7 @@ class LabelCounts(Attack):
     title = "how many training labels of each class an owner has"
     subject = "numbers of training nodes by class"
     family = "weights"
-    summary = "how many training nodes of each class an owner has, from the step of the last bias"
+    summary = "an owner's number of training nodes by class, from the step of the last bias"
     channel = "update"
     grants = ("the optimiser's kind and rate, which the server itself set",)
     cost = "one forward pass on 600 dummy nodes"

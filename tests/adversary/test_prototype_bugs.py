@@ -125,7 +125,7 @@ class TestQuorum:
         made = session(pairwise()).set_up()
         bound = made.policy["update"]
         lax = dataclasses.replace(bound, protection=dataclasses.replace(bound.protection, quorum=1))
-        made.clients["owner-1"]._policy = BoundPolicy(made.policy.policy, {"update": lax})
+        made.clients["owner-1"]._protections = BoundPolicy(made.policy.policy, {"update": lax})
         assert np.abs(cohort_of_one(made) - vectors(made)["owner-1"]).max() <= STEP / 2
 
     def test_the_message_has_no_field_for_it(self):

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 from secure_fedgraph.attacks import ATTACKS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "attacks" / "all.md"
-
-
-def test_the_page_holds_the_list_that_the_code_prints() -> None:
-    command = [sys.executable, str(ROOT / "docs" / "attack_list.py")]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert printed.rstrip() in PAGE.read_text(encoding="utf-8")
 
 
 def test_every_attack_has_a_page_that_says_how_it_works() -> None:
@@ -27,7 +19,7 @@ def test_every_attack_has_a_page_that_says_how_it_works() -> None:
 
 
 def test_every_attack_says_who_reads_what_and_what_stops_it() -> None:
-    listed = PAGE.read_text(encoding="utf-8").split("<!-- list of attacks -->")[1].split("<!-- end -->")[0]
+    listed = PAGE.read_text(encoding="utf-8").split("<!-- attacks, ")[1].split("<!-- end -->")[0]
     rows = {line.split("`")[1]: line for line in listed.splitlines() if line.startswith("| `")}
     assert list(rows) == list(ATTACKS.own)
     for name, kind in ATTACKS.own.items():

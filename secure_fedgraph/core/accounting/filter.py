@@ -60,7 +60,7 @@ class Filter:
         if not (isinstance(epsilon, int | float) and 0 < epsilon < math.inf):
             raise BadInput(f"epsilon {epsilon} must be a positive number; 8 is usual")
         if kind is not None and kind not in KINDS:
-            raise BadInput(f"unknown kind of releases {kind!r}: use one of {', '.join(KINDS)}")
+            raise BadInput(f"unknown kind of releases {kind!r}: use one of {', '.join(map(repr, KINDS))}")
         check_delta(delta)
         self.epsilon, self.delta, self.kind = float(epsilon), float(delta), kind
         share = delta if kind else delta / len(KINDS)

@@ -71,7 +71,7 @@ class RingParameters:
                 f"bound and contributors are at least 1, not {self.bound} and {self.contributors}."
             )
         if self.scheme not in SCHEMES:
-            raise BadInput(f"unknown scheme {self.scheme!r}: use one of {', '.join(SCHEMES)}")
+            raise BadInput(f"unknown scheme {self.scheme!r}: use one of {', '.join(map(repr, SCHEMES))}")
         chosen = (_smallest if self.scheme == BFV else _scaled)(self.bound, self.contributors)
         if chosen is None:
             largest = _largest_bound(self.contributors, self.scheme)
