@@ -32,6 +32,7 @@ def noise_for(
         BadInput: for an epsilon that is not positive, a delta outside (0, 1), and a budget that no noise
             meets, with the least epsilon that some noise meets.
 
+    >>> from secure_fedgraph.core.accounting.events import GaussianRelease
     >>> round(noise_for(4.377, 1e-5, lambda z: [GaussianRelease(z)]), 2)
     1.0
     """
