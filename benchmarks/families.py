@@ -104,7 +104,7 @@ ROWS = {
     "APFLGate, BBBP, 16 (AUC)": Row("graph", "apflgate", "--data bbbp", "auc", own=""),
     "APFLGate, Ciao, 28 (MAE)": Row("edge", "apflgate", "--data ciao", "mae", own=""),
     "FairGraphFL, PROTEINS, 10": Row("graph", "fairgraphfl", "--data proteins", own="local"),
-    "FedAvg, PROTEINS, 10": Row("graph", "fedavg", "--data proteins --clients 10", own=""),
+    "FedAvg, PROTEINS, 10": Row("graph", "fedavg", "--data proteins --clients 10", own="local"),
     "`auto`, CiteSeer, 3": _nodes("auto", "citeseer"),
     "`auto`, Cora_ML, 3": _nodes("auto", "cora_ml"),
     "`auto`, DBLP, 3": _nodes("auto", "dblp"),
@@ -158,8 +158,8 @@ def _run(folder: Path, asked: str, seed: int, code: str) -> dict[str, Any]:
 def lines(rows: dict[str, Any]) -> Iterator[str]:
     """The table as Markdown."""
     budgets = " | ".join(EPSILONS)
-    yield f"| family, data, owners | one | {budgets} | ± | own | no noise | alone | no graph | commonest |"
-    yield f"|{'---|' * (len(EPSILONS) + 8)}"
+    yield f"| family, data, owners | one | {budgets} | ± | alone | no noise | no graph | own | alone, own | commonest |"
+    yield f"|{'---|' * (len(EPSILONS) + 9)}"
     for name, row in ROWS.items():
         if name in rows:
             yield _row(name, row, rows[name]["points"])
@@ -169,11 +169,13 @@ def _row(name: str, row: Row, points: dict[str, Any]) -> str:
     by_budget = [points[one if one in row.epsilons else row.epsilons[0]] for one in EPSILONS]
     at_four = points["4"]
     common = at_four.get("commonest") if row.measure == "global" else None
+    own = _shown(at_four, row.own)
+    alone = _shown(at_four, "own_global") if own else _shown(at_four, "alone")
     return _line(
         name, row.unit, *(_shown(one, row.measure) for one in by_budget),
         _short(max(_error(one, row.measure) for one in by_budget)),
-        _shown(at_four, row.own), _shown(points.get(FREE, {}), row.measure), _shown(at_four, "alone"),
-        _shown(points.get(BLIND, {}), "global"), _shown({"commonest": common}, "commonest"),
+        alone, _shown(points.get(FREE, {}), row.measure), _shown(points.get(BLIND, {}), "global"),
+        own, _shown(at_four, "alone") if own else "", _shown({"commonest": common}, "commonest"),
     )  # fmt: skip
 
 
