@@ -2,7 +2,7 @@
 
     python benchmarks/silos.py equal [--table]       # every family over TLS and node keys: the same weights?
     python benchmarks/silos.py speed [--table]       # seconds a round beside other modes; large bodies
-    python benchmarks/silos.py kills --times 60 [--table]    # kill -9 of a silo, the server, the SuperLink
+    python benchmarks/silos.py kills --times 60 [--table]    # kill -9 of a silo or the server
     python benchmarks/silos.py soak --rounds 1000 [--table]  # memory, disk and files over many rounds
 
 Each silo and the server are processes of the command line, as their owners would start them.
@@ -53,7 +53,7 @@ from secure_fedgraph.graph.silos.given import OwnData
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 TYPED = [sys.executable, "-m", "secure_fedgraph"]
 LARGE = 60 * 10**6
-VICTIMS = ("silo", "server", "SuperLink")
+VICTIMS = ("silo", "server")
 NEVER_BELOW = "never below"
 
 
@@ -364,7 +364,7 @@ def _stamps(log: str) -> list[float]:
 
 def large_bodies() -> dict[str, Any]:
     """Seconds to carry 60 MB to each of three silos, and back from each."""
-    with tempfile.TemporaryDirectory() as folder, open(os.devnull, "wb") as log:
+    with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         make_certificates(root, "127.0.0.1")
         keys = {f"silo-{number}": SiloFolder(root / str(number)).make_keys() for number in range(3)}
@@ -372,7 +372,7 @@ def large_bodies() -> dict[str, Any]:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         address = Address("127.0.0.1", port, root / CERTIFICATE, root / KEY)
-        grid = Grid(address, {name: one.public_node for name, one in keys.items()}, log, 600)
+        grid = Grid(address, {name: one.public_node for name, one in keys.items()}, root / "log", 600)
         ended = threading.Event()
 
         def silo(name: str) -> None:
@@ -427,7 +427,7 @@ def kills(given: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def killed_run(policy: str, times: int, draw: random.Random) -> dict[str, Any]:
-    """One run to its end, in which so many processes are killed: silos, servers and SuperLinks in turn."""
+    """One run to its end, in which so many processes are killed: silos and servers in turn."""
     data, rounds = small_silos(4), 16
     asked = ["--algorithm", "fedavg", "--policy", policy, "--rounds", str(rounds)]
     run: dict[str, Any] = {"policy": policy, "kills": []}
@@ -444,14 +444,10 @@ def killed_run(policy: str, times: int, draw: random.Random) -> dict[str, Any]:
                 running.processes[name].wait()
                 time.sleep(draw.uniform(0, 2))
                 running.start(name)
-            elif victim == "server":
+            else:
                 server.kill()
                 server.wait()
                 server = running.serve()
-            else:
-                for child in psutil.Process(server.pid).children():
-                    if "superlink" in " ".join(child.cmdline()):
-                        child.kill()
         try:
             run["status"] = server.wait(600)
         except subprocess.TimeoutExpired:
@@ -519,15 +515,13 @@ def soak(given: argparse.Namespace) -> list[dict[str, Any]]:
 
 def _sizes(number: int, server: subprocess.Popen[bytes], running: Deployment) -> dict[str, Any]:
     process = psutil.Process(server.pid)
-    superlink = next(one for one in process.children() if "superlink" in " ".join(one.cmdline()))
     silo = psutil.Process(running.processes["silo-1"].pid)
     out, own = running.root / "out", running.root / "silo-1"
     return {
         "round": number,
-        "SuperLink MB": round(superlink.memory_info().rss / 1e6),
         "server MB": round(process.memory_info().rss / 1e6),
         "silo MB": round(silo.memory_info().rss / 1e6),
-        "SuperLink's open files": superlink.num_fds(),
+        "server's open files": process.num_fds(),
         "server's files": sum(1 for _ in out.rglob("*")),
         "server's disk kB": _disk(out),
         "silo's files": sum(1 for _ in own.rglob("*")),

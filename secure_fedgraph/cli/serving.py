@@ -1,4 +1,4 @@
-"""The work of ``server start``, ``align``, ``dev`` and ``flower-app``."""
+"""The work of ``server start``, ``align`` and ``dev``."""
 
 from __future__ import annotations
 
@@ -29,13 +29,11 @@ from secure_fedgraph.deployment.certificates import (
     make_certificates,
 )
 from secure_fedgraph.deployment.federation_file import Approved, check_belongs, read_card, read_federation
-from secure_fedgraph.deployment.flower.app.folder import write_app
 from secure_fedgraph.deployment.flower.grid import Address, Grid
-from secure_fedgraph.deployment.flower.pinned import check_flower
+from secure_fedgraph.deployment.flower.releases import check_flower
 from secure_fedgraph.deployment.serving import Serving, serve
 from secure_fedgraph.deployment.silo_folder import CARD
 from secure_fedgraph.deployment.silos import PATIENCE, Silos
-from secure_fedgraph.deployment.terms import terms_in
 from secure_fedgraph.experiment.schema import RunResult, as_read
 from secure_fedgraph.federation import federate
 from secure_fedgraph.report.page import write_report
@@ -63,8 +61,8 @@ def run(approved: Approved, out: Path, address: Address, how: Serving, flags: di
     """Runs a federation's server until its result is written."""
     screen = Screen(flags)
     files.private_folder(out)
-    with (out / LOG).open("ab") as log, plain_warnings():
-        grid = Grid(address, approved.federation.nodes, log, how.patience + 60)
+    with plain_warnings():
+        grid = Grid(address, approved.federation.nodes, out / LOG, how.patience + 60)
         try:
             screen.note(
                 f"listening on {address.host}:{address.port} for {', '.join(approved.federation.names)}"
@@ -97,24 +95,14 @@ def align(
     if not approved.federation.data.rows:
         raise BadInput(f"{file} is of silos that hold rows of their own: there is nothing to align")
     files.private_folder(out)
-    with (out / LOG).open("ab") as log:
-        grid = Grid(address, approved.federation.nodes, log, PATIENCE)
-        try:
-            silos = Silos(grid, approved, on_event=lambda line: click.echo(line, err=True))
-            silos.gather(len(silos.names), 0, wait)
-            silos.align()
-        finally:
-            grid.close()
+    grid = Grid(address, approved.federation.nodes, out / LOG, PATIENCE + 60)
+    try:
+        silos = Silos(grid, approved, on_event=lambda line: click.echo(line, err=True))
+        silos.gather(len(silos.names), 0, wait)
+        silos.align()
+    finally:
+        grid.close()
     click.echo("every silo has the common rows, in one order")
-
-
-def flower_app(file: Path, out: Path, debug: bool) -> None:
-    """Write a Flower app for a federation that runs its own SuperLink and SuperNodes."""
-    approved = read_federation(file)
-    terms_in(approved)  # what cannot run is refused here, and not in Flower's log
-    write_app(approved, file, out)
-    click.echo(f"{out}: a Flower app for {', '.join(approved.federation.names)}")
-    click.echo(f"run it: flwr run {out} SUPERLINK --stream --run-config 'out=\"/folder/for/results\"'")
 
 
 def _listening(

@@ -30,14 +30,13 @@ from secure_fedgraph.deployment.federation_file import (
     read_federation,
     write_card,
 )
-from secure_fedgraph.deployment.flower.pinned import check_flower
+from secure_fedgraph.deployment.flower.releases import check_flower
 from secure_fedgraph.deployment.own_data import data_at, fits_at, naming_data, own_part
 from secure_fedgraph.deployment.resident import Resident
 from secure_fedgraph.deployment.silo_folder import CARD, SCORES, Keys, SiloFolder, check_name
 from secure_fedgraph.deployment.spending import spending_page, spending_rows
 from secure_fedgraph.deployment.staying import Answering, Staying
 from secure_fedgraph.deployment.terms import terms_in
-from secure_fedgraph.deployment.unix_socket.listening import Listening
 from secure_fedgraph.graph.data.own_graph import words_of
 from secure_fedgraph.graph.silos.alone import declared_by
 from secure_fedgraph.graph.silos.reading import tables_at
@@ -211,12 +210,9 @@ def approve(folder: Path, file: Path, digest: str | None, debug: bool) -> None:
     click.echo(f"{name} approved {approved.digest}")
 
 
-def start(folder: Path, data: str, socket_path: Path | None, socket_group: str | None, debug: bool) -> None:
+def start(folder: Path, data: str, debug: bool) -> None:
     """Answer the federation's server until the command is ended."""
-    if socket_path is None:
-        check_flower()  # behind a socket this process knows nothing of Flower
-        if socket_group is not None:
-            raise BadInput(f"--socket-group {socket_group}: it is for a socket: give --socket too")
+    check_flower()
     _log_to_stderr()
     home = SiloFolder(folder)
     lock = home.lock()
@@ -225,11 +221,7 @@ def start(folder: Path, data: str, socket_path: Path | None, socket_group: str |
         with plain_warnings():
             terms = terms_in(approved)
             own = own_part(terms, home.name_in(approved), data, home)
-        resident = Resident(home, keys, terms, own)
-        if socket_path is None:
-            _stay(resident, approved, keys)
-        else:
-            _listen(resident, approved, socket_path, socket_group or "")
+        _stay(Resident(home, keys, terms, own), approved, keys)
     finally:
         lock.release()
 
@@ -255,14 +247,6 @@ def align(folder: Path, data: str, debug: bool) -> None:
 def _log_to_stderr() -> None:
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING, stream=sys.stderr)
     logging.getLogger("secure_fedgraph").setLevel(logging.INFO)
-
-
-def _listen(resident: Answering, approved: Approved, path: Path, group: str) -> None:
-    listening = Listening(resident, path, group)
-    for end in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(end, lambda *_: listening.stop())
-    click.echo(f"{resident.name} answers on {path.absolute()} under {approved.digest[:16]}…", err=True)
-    listening.run()
 
 
 def _stay(resident: Answering, approved: Approved, keys: Keys) -> None:

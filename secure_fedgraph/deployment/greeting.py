@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import tomllib
-from dataclasses import dataclass
 
 from secure_fedgraph.backends.failures import failure_body, failure_in
 from secure_fedgraph.core import wire
@@ -61,56 +60,35 @@ def greeted(
         return Letter(FAILED, failure_body(error))
 
 
-@dataclass(frozen=True)
-class Claim:
-    """What a silo showed with its answer to a greeting.
-
-    Args:
-        name: its name; the roster's key of that name signed.
-        session: names its process.
-    """
-
-    name: str
-    session: str
-
-
-def nonce_in(letter: Letter) -> bytes:
-    """The nonce of a greeting of one's own."""
-    return bytes.fromhex(str(wire.decode(letter.body)["nonce"]))
-
-
-def claim_in(letter: Letter, node: int, nonce: bytes, approved: Approved, whose: str) -> Claim:
-    """What an answer to a greeting shows, once its signature was verified.
+def session_in(letter: Letter, node: int, nonce: bytes, approved: Approved, name: str) -> str:
+    """The name of a silo's process in its answer to a greeting, once its signature was verified.
 
     Args:
         letter: the answer.
         node: the number of the connection that it came by; it is part of what is signed.
         nonce: the greeting's.
         approved: the federation's file.
-        whose: who was greeted, for an error.
+        name: the silo that was greeted.
 
     Raises:
-        HostileMessage: for an answer that cannot be read, a name that is not in the file, and a signature
-            that is not that silo's, over this nonce, connection and file.
+        HostileMessage: for an answer that cannot be read, another silo's, and a signature that is not that
+            silo's, over this nonce, connection and file.
         SecureFedGraphError: what the silo refuses the greeting with.
     """
     if letter.kind != DONE:
-        raise failure_in(letter.body, whose, "its own log says more")
+        raise failure_in(letter.body, name, "its own log says more")
     said = wire.decode(letter.body)
-    name, session, signature = (said.get(key) for key in ("name", "session", "signature"))
-    if not isinstance(name, str) or not isinstance(session, str) or not isinstance(signature, str):
-        raise HostileMessage(f"{whose}'s greeting cannot be read")
-    key = approved.federation.roster.get(name)
-    if key is None:
-        raise HostileMessage(
-            f"{whose} calls itself {printable(name, 40)!r}, and no silo of the file is called so"
-        )
+    whose, session, signature = (said.get(key) for key in ("name", "session", "signature"))
+    if not isinstance(whose, str) or not isinstance(session, str) or not isinstance(signature, str):
+        raise HostileMessage(f"{name}'s greeting cannot be read")
+    if whose != name:
+        raise HostileMessage(f"{name}'s greeting is of one who calls itself {printable(whose, 40)!r}")
     try:
         signed = bytes.fromhex(signature)
     except ValueError:
-        raise HostileMessage(f"{whose}'s greeting cannot be read") from None
-    verify(key, signed, proof_of(approved.digest, node, nonce, session, name))
-    return Claim(name, printable(session, 40))
+        raise HostileMessage(f"{name}'s greeting cannot be read") from None
+    verify(approved.federation.roster[name], signed, proof_of(approved.digest, node, nonce, session, name))
+    return printable(session, 40)
 
 
 def check_digest(approved: Approved, name: str, digest: str, file: object) -> None:

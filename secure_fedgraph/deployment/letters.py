@@ -48,6 +48,10 @@ def checked(kind: object, body: object, kinds: Iterable[str]) -> Letter:
 class Post(Protocol):
     """The server's end of the way. It knows silos by name, and nothing of what letters say."""
 
+    def node_of(self, silo: str) -> int:
+        """The number under which a silo signs in."""
+        ...
+
     def send(self, letters: Mapping[str, Letter]) -> dict[str, str]:
         """Sends each silo its letter.
 
@@ -61,6 +65,8 @@ class Post(Protocol):
 
     def collect(self, tickets: Iterable[str]) -> dict[str, Letter | None]:
         """Answers that have come since: ticket -> letter, or None where none will come.
+
+        It may wait a moment for one.
 
         Raises:
             OSError: where the way is broken.

@@ -6,7 +6,7 @@ import io
 import json
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,9 @@ from secure_fedgraph.core import files
 from secure_fedgraph.core.channel import Reveal
 from secure_fedgraph.core.errors import BadInput, SecureFedGraphError
 from secure_fedgraph.deployment.federation_file import Approved
+from secure_fedgraph.deployment.letters import Post
 from secure_fedgraph.deployment.silo_folder import MODEL
-from secure_fedgraph.deployment.silos import PATIENCE, NodePost, Pace, Rejoined, Silos
+from secure_fedgraph.deployment.silos import PATIENCE, Rejoined, Silos
 from secure_fedgraph.deployment.terms import Terms, owners_in, terms_in
 from secure_fedgraph.experiment.kept_schema import keep_schema
 from secure_fedgraph.experiment.released import keep
@@ -45,7 +46,6 @@ class Serving:
         grace: seconds that the others have once enough are there.
         patience: seconds that a silo has for one answer.
         most_losses: how often in a row a round may be begun again without being finished.
-        pace: how long the way to the silos takes.
     """
 
     start_with: int = 0
@@ -53,12 +53,11 @@ class Serving:
     grace: float = 15.0
     patience: float = PATIENCE
     most_losses: int = 20
-    pace: Pace = field(default_factory=Pace)
 
 
 def serve(
     approved: Approved,
-    post: NodePost,
+    post: Post,
     out: Path,
     command: str,
     how: Serving = Serving(),
@@ -92,7 +91,7 @@ def serve(
     """
     terms = terms_in(approved)
     _keep_file(approved, out)
-    silos = Silos(post, approved, how.patience, _is_tolerant(terms), on_event, how.pace)
+    silos = Silos(post, approved, how.patience, _is_tolerant(terms), on_event)
     least = _least(terms, how)
     losses, done = 0, -1
 

@@ -7,7 +7,6 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -22,7 +21,7 @@ from secure_fedgraph.deployment.alignment import Letter as AlignmentLetter
 from secure_fedgraph.deployment.alignment import new_alignment, relay
 from secure_fedgraph.deployment.charge_report import ChargeReport, report_in
 from secure_fedgraph.deployment.federation_file import Approved
-from secure_fedgraph.deployment.greeting import NONCE, claim_in
+from secure_fedgraph.deployment.greeting import NONCE, session_in
 from secure_fedgraph.deployment.letters import (
     ALIGN,
     ASK,
@@ -41,10 +40,10 @@ from secure_fedgraph.protocol.transport import Answer, Lost
 
 _LOG = logging.getLogger("secure_fedgraph.server")
 
-SOON, LATER, MUCH_LATER = 0.01, 0.1, 0.5
-"""Seconds from one look for answers to the next: at first, for the first seconds, and at most."""
-AT_ONCE = 10.0
-"""Seconds in which most answers come."""
+SOON, AGAIN = 0.01, 0.5
+"""Seconds from one look for answers to the next, and from one greeting of all silos to the next."""
+GREETING = 3.0
+"""Seconds that a silo has to answer a greeting."""
 ASK_AFTER = 2.0
 """Seconds after which a silo that has not answered is asked whether it is still there."""
 GONE_AFTER = 20.0
@@ -53,35 +52,8 @@ PATIENCE = 3600.0
 """Seconds that a silo has for one answer."""
 
 
-@dataclass(frozen=True)
-class Pace:
-    """How long a way takes, and what says on it that a silo is gone.
-
-    Args:
-        greeting: seconds that a silo has to answer a greeting.
-        back: the same for one that was away, at the end of a round.
-        ask_after: seconds after which a silo that has not answered is greeted meanwhile; infinite for a way
-            on which a greeting waits behind the question.
-        gone_after: seconds without any sign after which it counts as away; infinite where the way itself
-            says so.
-    """
-
-    greeting: float = 3.0
-    back: float = ASK_AFTER
-    ask_after: float = ASK_AFTER
-    gone_after: float = GONE_AFTER
-
-
 class Rejoined(SecureFedGraphError):
     """A silo is back: the run is taken up again at its last round, with all who are there."""
-
-
-class NodePost(Post, Protocol):
-    """A post that knows under which number a silo signed in."""
-
-    def node_of(self, silo: str) -> int:
-        """The number of the connection of a silo."""
-        ...
 
 
 @dataclass
@@ -91,7 +63,7 @@ class _Waiting:
     silo: str
     since: float
     heard: float
-    pings: dict[str, str] = field(default_factory=dict)
+    pings: dict[str, bytes] = field(default_factory=dict)
 
 
 class Silos:
@@ -112,23 +84,21 @@ class Silos:
         tolerant: whether the run goes on without silos that are away. Otherwise a round of which one kept no
             memory is not kept.
         on_event: called with a line for people: who came, who left.
-        pace: how long the way takes.
     """
 
     def __init__(
         self,
-        post: NodePost,
+        post: Post,
         approved: Approved,
         patience: float = PATIENCE,
         tolerant: bool = False,
         on_event: Callable[[str], None] = lambda line: None,
-        pace: Pace = Pace(),
     ) -> None:
         self.lost: Mapping[str, Lost] = {}
         """Empty: a silo may always come back."""
         self._post, self._approved, self._patience, self._say = post, approved, patience, on_event
         self._tolerant = tolerant
-        self._federation, self._pace = approved.federation, pace
+        self._federation = approved.federation
         self._sessions: dict[str, str] = {}
         self._begun: dict[str, str] = {}
         """Silo -> the session that the run was begun in."""
@@ -175,7 +145,7 @@ class Silos:
         """
         start, enough = time.monotonic(), None
         while True:
-            self._greet(self.names, self._pace.greeting)
+            self._greet(self.names, GREETING)
             if refusal := next(iter(self._refusals.values()), ""):
                 raise Refused(refusal)
             here, now = self.here, time.monotonic()
@@ -192,7 +162,7 @@ class Silos:
                     "start', and the "
                     "server again"
                 )
-            time.sleep(MUCH_LATER)
+            time.sleep(AGAIN)
 
     def connect(self, run: str, after: int, label: str) -> Silos:
         """Begins a run, or takes it up again, at every silo that is there.
@@ -273,7 +243,7 @@ class Silos:
                 raise answer
         away = [name for name in self.names if name not in self._begun]
         if away:
-            self._greet(away, self._pace.back)
+            self._greet(away, ASK_AFTER)
             self._rejoin = any(name in self._sessions for name in away)
 
     def load(self, label: str) -> None:
@@ -404,10 +374,7 @@ class Silos:
         )
 
     def _session_in(self, name: str, letter: Letter, nonce: bytes) -> str:
-        claim = claim_in(letter, self._post.node_of(name), nonce, self._approved, name)
-        if claim.name != name:
-            raise HostileMessage(f"{name}'s greeting is {claim.name}'s")
-        return claim.session
+        return session_in(letter, self._post.node_of(name), nonce, self._approved, name)
 
     def _ask(self, letters: Mapping[str, Letter]) -> dict[str, bytes | Exception]:
         """Each silo's answer, or its error, or that it is away."""
@@ -440,7 +407,6 @@ class Silos:
         for name, ticket in tickets.items():
             if not ticket:
                 answers[name] = Lost(f"{name} is not signed in")
-        pause, nonce = SOON, secrets.token_bytes(NONCE)
         while open_:
             pings = {ping: ticket for ticket, one in open_.items() for ping in one.pings}
             asked = time.monotonic()
@@ -459,24 +425,22 @@ class Silos:
             for ping, ticket in pings.items():
                 if ping in came and ticket in open_:
                     one = open_[ticket]
-                    nonce = bytes.fromhex(one.pings.pop(ping))
-                    if not self._still_there(one, came[ping], nonce, now):
+                    if not self._still_there(one, came[ping], one.pings.pop(ping), now):
                         answers[one.silo] = Lost(f"{one.silo} was started again")
                         del open_[ticket]
             for ticket, one in list(open_.items()):
-                if now - one.heard > self._pace.gone_after or now - start > patience:
+                if now - one.heard > GONE_AFTER or now - start > patience:
                     answers[one.silo] = Lost(f"{one.silo} gave no answer for {now - start:.0f} s")
                     del open_[ticket]
-            if patience > self._pace.ask_after * 2:
+            if patience > 2 * ASK_AFTER:
                 self._ping(open_, now)
             if open_:
-                time.sleep(max(asked + pause - time.monotonic(), 0))  # the SuperLink waits too
-                pause = min(pause * 1.5, LATER if now - start < AT_ONCE else MUCH_LATER)
+                time.sleep(max(asked + SOON - time.monotonic(), 0))  # the way waits for answers by itself
         # sums of floats depend on the order, which must not be that of the arrivals
         return {name: answers[name] for name in letters}
 
     def _ping(self, open_: Mapping[str, _Waiting], now: float) -> None:
-        due = [one for one in open_.values() if not one.pings and now - one.heard > self._pace.ask_after]
+        due = [one for one in open_.values() if not one.pings and now - one.heard > ASK_AFTER]
         for one in due:
             nonce = secrets.token_bytes(NONCE)
             try:
@@ -484,7 +448,7 @@ class Silos:
             except OSError:
                 return
             if ticket:
-                one.pings[ticket] = nonce.hex()
+                one.pings[ticket] = nonce
 
     def _still_there(self, one: _Waiting, letter: Letter | None, nonce: bytes, now: float) -> bool:
         """Whether the process that has the question is the one that was asked."""

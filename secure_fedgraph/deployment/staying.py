@@ -16,10 +16,8 @@ from secure_fedgraph.deployment.letters import FAILED, HELLO, Letter
 from secure_fedgraph.deployment.silo_folder import Keys
 
 _LOG = logging.getLogger("secure_fedgraph.silo")
-BUSY, IDLE, ASLEEP = 0.01, 0.1, 0.5
-"""Seconds from one look for letters to the next: after one came, for :data:`AWAKE` more, and later."""
-AWAKE = 10.0
-"""Seconds after a letter in which another is likely."""
+SOON = 0.01
+"""Seconds from one look for letters to the next, at least: the server itself waits for one."""
 AGAIN = 1.0
 """Seconds before a broken way is tried again; doubled each time up to :data:`LONGEST`."""
 LONGEST = 10.0
@@ -105,16 +103,12 @@ class Staying:
             worker.join(timeout=5)
 
     def _stay(self, fleet: Fleet, node: int) -> None:
-        pause, last = BUSY, time.monotonic()
         while not self._ended.is_set():
             asked = time.monotonic()
             came = fleet.receive()
             if came is None:
-                self._ended.wait(max(asked + pause - time.monotonic(), 0))  # the SuperLink waits too
-                awake = time.monotonic() - last < AWAKE
-                pause = min(pause * 1.5, IDLE if awake else ASLEEP)
+                self._ended.wait(max(asked + SOON - time.monotonic(), 0))
                 continue
-            pause, last = BUSY, time.monotonic()
             message, letter = came
             if isinstance(letter, HostileMessage):
                 _LOG.warning("refused: %s", letter)

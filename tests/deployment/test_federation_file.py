@@ -24,7 +24,6 @@ from secure_fedgraph.deployment.certificates import (
     make_certificates,
 )
 from secure_fedgraph.deployment.federation_file import parsed, read_card, read_federation
-from secure_fedgraph.deployment.flower import pinned
 from secure_fedgraph.deployment.own_data import data_at, own_part
 from secure_fedgraph.deployment.silo_folder import SiloFolder
 from secure_fedgraph.deployment.terms import terms_in
@@ -204,12 +203,6 @@ def test_data_that_cannot_be_read_are_named_by_the_option_that_was_typed(tmp_pat
         data_at("bank-a", str(tmp_path / "nowhere"))
     with pytest.raises(BadInput, match=r"^--data a,b,c: give a folder"):
         data_at("bank-a", "a,b,c")
-
-
-def test_another_release_of_flower_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pinned.metadata, "version", lambda name: "1.42.0")
-    with pytest.raises(BadInput, match=r"flwr 1.42.0 is installed.*works with flwr 1.41.0: run: pip install"):
-        pinned.check_flower()
 
 
 def test_two_silos_of_one_name_and_a_file_that_is_there_are_refused(tmp_path: Path) -> None:

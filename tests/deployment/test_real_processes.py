@@ -28,7 +28,6 @@ from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.protocol.courier import Courier
 from secure_fedgraph.round import Round, set_up
 
-pytestmark = pytest.mark.filterwarnings("ignore:Protobuf gencode version")
 silos = script("silos")
 WORDS = 4
 VICTIM = "silo-1"
@@ -50,9 +49,8 @@ class Liar:
     def __init__(self, running: Any) -> None:
         self.approved: Approved = running.approved
         folder, named = running.root / CERTIFICATES, self.approved.federation.server
-        self.log = (running.root / "superlink.log").open("wb")
         address = Address(named.host, named.port, folder / CERTIFICATE, folder / KEY)
-        self.grid = Grid(address, self.approved.federation.nodes, self.log, 120)
+        self.grid = Grid(address, self.approved.federation.nodes, running.root / "superlink.log", 120)
         self.silos = Silos(self.grid, self.approved, tolerant=True)
         self.silos.gather(3, 0, 60)
         self.silos.connect(self.approved.run, -1, "")
@@ -85,7 +83,6 @@ class Liar:
 
     def close(self) -> None:
         self.grid.close()
-        self.log.close()
 
 
 @pytest.mark.parametrize("policy", ["masked", "local_dp"])

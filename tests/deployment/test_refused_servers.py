@@ -20,8 +20,8 @@ from secure_fedgraph.core.message import Message
 from secure_fedgraph.deployment import silos as ways
 from secure_fedgraph.deployment.charge_report import report_in, signed_report
 from secure_fedgraph.deployment.federation_file import Approved, parsed
-from secure_fedgraph.deployment.greeting import proof_of
-from secure_fedgraph.deployment.letters import ASK, BEGIN, CHARGES, EXAM, FAILED, HELLO, SAVE, Letter
+from secure_fedgraph.deployment.greeting import proof_of, session_in
+from secure_fedgraph.deployment.letters import ASK, BEGIN, CHARGES, DONE, EXAM, FAILED, HELLO, SAVE, Letter
 from secure_fedgraph.deployment.resident import Resident
 from secure_fedgraph.deployment.terms import terms_in
 
@@ -196,6 +196,27 @@ def test_a_greeting_is_signed_by_the_rosters_key_for_this_connection(silos: Silo
         len({proof, proof_of("d", 2, b"n" * 32, "s", "bank-a"), proof_of("d", 1, b"n" * 32, "t", "bank-a")})
         == 3
     )
+
+
+def test_an_answer_to_a_greeting_shows_one_silo_for_one_question(silos: Silos) -> None:
+    silos.start_all()
+    nonce, approved = b"n" * 32, silos.approved
+
+    def answer(name: str, asked: bytes = nonce, node: int = 7) -> Letter:
+        said = wire.encode({"nonce": asked.hex(), "digest": approved.digest})
+        return silos.residents[name].hello(Letter(HELLO, said), node)
+
+    shown = session_in(answer("bank-a"), 7, nonce, approved, "bank-a")
+    assert shown == silos.residents["bank-a"].session
+    honest = wire.decode(answer("bank-a").body)
+    another = {**wire.decode(answer("bank-b").body), "name": "bank-a"}
+    lies = [honest | {"signature": one} for one in ("00" * 64, "no hex", 1)]
+    lies += [another, honest | {"name": "bank-b"}, honest | {"session": "other"}, {"name": "bank-a"}]
+    bodies = [wire.encode(lie) for lie in lies] + [b"", b"garbage"]
+    replayed = [answer("bank-a", b"m" * 32), answer("bank-a", node=8), answer("bank-b")]
+    for letter in [Letter(DONE, body) for body in bodies] + replayed:
+        with pytest.raises(HostileMessage):
+            session_in(letter, 7, nonce, approved, "bank-a")
 
 
 def test_a_report_of_charges_is_the_silos_own(silos: Silos, tmp_path: Path) -> None:

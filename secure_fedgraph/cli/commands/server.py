@@ -1,4 +1,4 @@
-"""The commands ``server start``, ``align``, ``dev`` and ``flower-app``."""
+"""The commands ``server start``, ``align`` and ``dev``."""
 
 from __future__ import annotations
 
@@ -94,17 +94,3 @@ def dev(**given: Any) -> None:
     from secure_fedgraph.cli import serving
 
     serving.dev(**given)
-
-
-@server.command(
-    "flower-app", epilog="\b\nExample:\n  secure-fedgraph server flower-app federation.toml --out app"
-)
-@click.argument("file", type=_PATH)
-@click.option("--out", type=_PATH, required=True, help="Folder for the app; 'flwr run' takes it.")
-@debug
-def flower_app(**given: Any) -> None:
-    """Write a Flower app, for a federation whose SuperLink and SuperNodes run already."""
-    loading(given)
-    from secure_fedgraph.cli import serving
-
-    serving.flower_app(**given)

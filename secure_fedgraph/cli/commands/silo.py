@@ -118,13 +118,6 @@ def approve(**given: Any) -> None:
 @silo.command("start")
 @_FOLDER
 @_DATA
-@click.option(
-    "--socket",
-    "socket_path",
-    type=_PATH,
-    help="Answer an official SuperNode's app on this Unix socket, and sign in nowhere.",
-)
-@click.option("--socket-group", help="A group whose members may open the socket; by default nobody else may.")
 @debug
 def start(**given: Any) -> None:
     """Answer the federation's server until you end it. Keys, ledger and memory stay in the folder."""

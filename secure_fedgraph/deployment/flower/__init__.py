@@ -1,1 +1,1 @@
-"""Flower as the way: the SuperLink process, the server's end of it, and a silo's end."""
+"""Flower as the way: the server's end, a silo's end, and the private parts of Flower that both stand on."""

@@ -11,25 +11,17 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from secure_fedgraph.core.errors import BadInput, HostileMessage, SecureFedGraphError
-from secure_fedgraph.deployment.flower.pinned import check_flower
+from secure_fedgraph.deployment.flower.releases import check_flower
 from secure_fedgraph.deployment.letters import KINDS, Letter, checked
 
 if TYPE_CHECKING:
     from flwr.app import Message
-    from flwr.supercore.protobuf.client import ProtobufClientInterceptor
 
-BEAT = 10.0
-"""Seconds from one sign of life to the next; after three the SuperLink takes the silo for gone."""
 RECORD, KIND, BODY = "letter", "kind", "body"
 
 
 class Unreachable(SecureFedGraphError):
     """The server cannot be reached, or not any more: try again."""
-
-
-SOON, LATER = 0.01, 0.2
-"""Seconds between two tries to get a part of a message that is announced and not there yet. Flower's are a
-second at first, and every exchange would wait for that."""
 
 
 class Fleet:
@@ -49,27 +41,14 @@ class Fleet:
 
     def __init__(self, address: str, authority: bytes, key: bytes) -> None:
         check_flower()
-        from flwr.supercore.interceptors.http.runtime_version import RuntimeVersionHttpInterceptor
-        from flwr.supercore.primitives.asymmetric import public_key_to_bytes
-        from flwr.supernode.fleet_http_client import FleetHttpClient
-        from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
+        from secure_fedgraph.deployment.flower import private
 
-        private = load_pem_private_key(key, None)
-        if not isinstance(private, ec.EllipticCurvePrivateKey):
+        own = load_pem_private_key(key, None)
+        if not isinstance(own, ec.EllipticCurvePrivateKey):
             raise BadInput("node.key is no key of an elliptic curve: make one with 'silo keygen'")
-        self._public = public_key_to_bytes(private.public_key())
-        interceptors: list[ProtobufClientInterceptor] = [
-            RuntimeVersionHttpInterceptor(component_name="SuperNode"),
-            NodeAuthHttpInterceptor(private, private.public_key()),
-        ]
-        # an answer of many megabytes must not keep greetings waiting
-        self._client, self._sending = (
-            FleetHttpClient.from_server_address(address, False, authority, interceptors=interceptors)
-            for _ in range(2)
-        )
-        self._address = address
-        self._node: Any = None
-        self._beaten = 0.0
+        self._address, self._line = address, private.Line(address, authority, own)
+        self._broken, self._beat = private.BROKEN, private.BEAT
+        self._signed_in, self._beaten = False, 0.0
 
     def connect(self) -> int:
         """Signs in.
@@ -81,14 +60,10 @@ class Fleet:
             Unreachable: where nobody answers.
             BadInput: where the certificate or the node key is refused, with what mends it.
         """
-        from flwr.proto.fleet_pb2 import ActivateNodeRequest
-        from flwr.proto.node_pb2 import Node
-
         with self._translated():
-            request = ActivateNodeRequest(public_key=self._public, heartbeat_interval=BEAT)
-            self._node = Node(node_id=self._client.ActivateNode(request).node_id)
-        self._beaten = time.monotonic()
-        return int(self._node.node_id)
+            node = self._line.activate()
+        self._signed_in, self._beaten = True, time.monotonic()
+        return node
 
     def receive(self) -> tuple[Message, Letter | HostileMessage] | None:
         """The next letter, with what :meth:`answer` needs; None where there is none.
@@ -96,36 +71,13 @@ class Fleet:
         Raises:
             Unreachable: where the connection is broken.
         """
-        from flwr.common.serde import message_from_proto
-        from flwr.proto.fleet_pb2 import PullMessagesRequest
-        from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
-        from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest
-        from flwr.supercore.inflatable.inflatable_object import iterate_object_tree
-        from flwr.supercore.inflatable.inflatable_protobuf_utils import make_pull_object_fn_protobuf
-        from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents, pull_objects
-
         with self._translated():
-            if time.monotonic() - self._beaten > BEAT / 2:
+            if time.monotonic() - self._beaten > self._beat / 2:
                 self._beaten = time.monotonic()
-                self._client.SendNodeHeartbeat(
-                    SendNodeHeartbeatRequest(node=self._node, heartbeat_interval=BEAT)
-                )
-            pulled = self._client.PullMessages(PullMessagesRequest(node=self._node))
-            if not pulled.messages_list:
-                return None
-            head = message_from_proto(pulled.messages_list[0])
-            run, number = head.metadata.run_id, head.metadata.message_id
-            contents = pull_objects(
-                [tree.object_id for tree in iterate_object_tree(pulled.message_object_trees[0])],
-                make_pull_object_fn_protobuf(self._client.PullObject, self._node, run),
-                initial_backoff=SOON,
-                backoff_cap=LATER,
-            )
-            self._client.ConfirmMessageReceived(
-                ConfirmMessageReceivedRequest(node=self._node, run_id=run, message_object_id=number)
-            )
-            message: Any = inflate_object_from_contents(number, contents)
-            message.metadata.__dict__["_message_id"] = number
+                self._line.beat()
+            message = self._line.pull()
+        if message is None:
+            return None
         try:
             return message, letter_in(message, KINDS)
         except HostileMessage as error:
@@ -137,55 +89,23 @@ class Fleet:
         Raises:
             Unreachable: where the connection is broken; the server then asks again.
         """
-        from flwr.app import Message as FlowerMessage
-        from flwr.app.message import remove_content_from_message
-        from flwr.common.serde import message_to_proto
-        from flwr.proto.fleet_pb2 import PushMessagesRequest
-        from flwr.supercore.inflatable.inflatable_object import (
-            get_all_nested_objects,
-            get_object_tree,
-            no_object_id_recompute,
-        )
-        from flwr.supercore.inflatable.inflatable_protobuf_utils import make_push_object_fn_protobuf
-        from flwr.supercore.inflatable.inflatable_utils import push_objects
-
-        reply = FlowerMessage(record_of(letter), reply_to=message)
-        with self._translated(), no_object_id_recompute():  # each is a digest of the whole body
-            reply.metadata.__dict__["_message_id"] = reply.object_id
-            pushed = self._sending.PushMessages(
-                PushMessagesRequest(
-                    node=self._node,
-                    messages_list=[message_to_proto(remove_content_from_message(reply))],
-                    message_object_trees=[get_object_tree(reply)],
-                    clientapp_runtime_list=[0.0],
-                )
-            )
-            push_objects(
-                get_all_nested_objects(reply),
-                make_push_object_fn_protobuf(
-                    self._sending.PushObject, self._node, message.metadata.run_id, pushed.session_id
-                ),
-                object_ids_to_push=set(pushed.objects_to_push),
-            )
+        with self._translated():
+            self._line.push(record_of(letter), message)
 
     def close(self) -> None:
         """Signs out, where the server is still there."""
-        from flwr.proto.fleet_pb2 import DeactivateNodeRequest
-
         try:
-            if self._node is not None:
+            if self._signed_in:
                 with self._translated():
-                    self._client.DeactivateNode(DeactivateNodeRequest(node_id=self._node.node_id))
+                    self._line.deactivate()
         except SecureFedGraphError:
             pass
-        self._client.close()
-        self._sending.close()
+        self._line.close()
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
         """Flower's errors as this package's."""
         import httpx
-        from flwr.supercore.inflatable.inflatable_utils import ObjectPullError
 
         try:
             yield
@@ -202,7 +122,7 @@ class Fleet:
                     "certificate, or for a federation file that names its authority"
                 ) from None
             raise Unreachable(f"{self._address}: {type(error).__name__}") from None
-        except (ObjectPullError, ValueError, RuntimeError) as error:
+        except self._broken as error:
             raise Unreachable(f"{self._address}: {type(error).__name__}") from None
 
 

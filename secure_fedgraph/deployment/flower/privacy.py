@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from secure_fedgraph.core.spending.ledger import Charge
-from secure_fedgraph.deployment.flower.pinned import check_flower
+from secure_fedgraph.deployment.flower.releases import check_flower
 from secure_fedgraph.privacy.spent import spent
 
 if TYPE_CHECKING:
-    from flwr.supercore.privacy_accounting import PrivacySpent
+    from flwr.serverapp import PrivacySpent
 
 UNIT, READER = "client", "server"
 """Flower accounts for whole clients, against whoever reads the aggregate."""
@@ -30,7 +30,7 @@ def privacy_spent(charges: Sequence[Charge], delta: float) -> PrivacySpent:
         BadInput: where Flower is missing or of another release, or for a delta outside (0, 1).
     """
     check_flower()
-    from flwr.supercore.privacy_accounting import PrivacySpent
+    from flwr.serverapp import PrivacySpent
 
     figure = spent(charges, delta, 1, (UNIT,))[UNIT][READER]
     most = max(

@@ -1,1 +1,0 @@
-"""A silo's letters over a Unix socket, for federations that run official SuperNodes."""
