@@ -158,7 +158,8 @@ def _run(folder: Path, asked: str, seed: int, code: str) -> dict[str, Any]:
 def lines(rows: dict[str, Any]) -> Iterator[str]:
     """The table as Markdown."""
     budgets = " | ".join(EPSILONS)
-    yield f"| family, data, owners | one | {budgets} | ± | alone | no noise | no graph | own | alone, own | commonest |"
+    beside = "± | alone | no noise | no graph | own | alone, own | commonest"
+    yield f"| family, data, owners | one | {budgets} | {beside} |"
     yield f"|{'---|' * (len(EPSILONS) + 9)}"
     for name, row in ROWS.items():
         if name in rows:
