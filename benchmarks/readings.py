@@ -22,7 +22,7 @@ import numpy as np
 from written_pages import with_part, write_or_check
 
 from secure_fedgraph.algorithms.fairgraphfl.fairness import correlation
-from secure_fedgraph.experiment.reproduce.fairgraphfl import TABLES
+from secure_fedgraph.experiment.reproduce import TABLES
 from secure_fedgraph.experiment.reproduce.running import folder_of
 from secure_fedgraph.experiment.reproduce.tables import Case
 
@@ -54,7 +54,7 @@ class Row(TypedDict):
 
 def measured(runs: Path) -> Iterator[Row]:
     """Every method of the table that has finished runs, and self-training beside each."""
-    table = next(table for table in TABLES if table.name == "fairgraphfl-2")
+    table = TABLES["fairgraphfl-2"]
     cases = {(cell.row, cell.column.split(",")[0]): cell for cell in table.cells if cell.alone is not None}
     for (method, data), cell in cases.items():
         assert cell.case is not None and cell.alone is not None

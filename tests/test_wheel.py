@@ -28,6 +28,7 @@ PLANTED = {
 CARRIED = re.compile(
     r"secure_fedgraph/(.+/)?[^/]+\.py"
     r"|secure_fedgraph/py\.typed"
+    r"|secure_fedgraph/experiment/reproduce/[a-z]+\.toml"
     r"|secure_fedgraph/report/templates/[^/]+\.(html|j2|css|js|svg)"
     r"|secure_fedgraph-[^/]+\.dist-info/(licenses/LICENSE|METADATA|WHEEL|RECORD|entry_points\.txt)"
 )

@@ -26,26 +26,17 @@ from secure_fedgraph.deployment.federation_file import (
     write_federation,
 )
 from secure_fedgraph.deployment.terms import terms_in
-from secure_fedgraph.experiment.config import OPTIONS, read_values
+from secure_fedgraph.experiment.config import OPTIONS, Experiment, read_values
 from secure_fedgraph.graph.tables.drafting import described
 from secure_fedgraph.graph.tables.schema import read_schema
 
 CERTIFICATES = "certificates"
 """The folder beside a federation's file with the server's certificate."""
-_EXPERIMENT = (
-    "algorithm",
-    "policy",
-    "rounds",
-    "epsilon",
-    "unit",
-    "against",
-    "delta",
-    "seed",
-    "allow_plaintext",
-)
+_OF_THE_FILE = ("classes", "holders", "tables")
+"""Keys that a federation's file has elsewhere than in its experiment."""
 
 
-def init(cards: tuple[Path, ...], out: Path, assignments: tuple[str, ...], debug: bool, **given: Any) -> None:
+def init(cards: tuple[Path, ...], out: Path, assignments: tuple[str, ...], **given: Any) -> None:
     """Write federation.toml from the silos' cards."""
     by_name: dict[str, Card] = {}
     for path in cards:
@@ -72,7 +63,8 @@ def init(cards: tuple[Path, ...], out: Path, assignments: tuple[str, ...], debug
 
 def experiment_values(given: Mapping[str, Any], assignments: tuple[str, ...]) -> dict[str, Any]:
     """The experiment's values as flags and assignments have them."""
-    flags = {key: given[key] for key in _EXPERIMENT if given.get(key) is not None}
+    keys = [key for key in Experiment.model_fields if key not in _OF_THE_FILE]
+    flags = {key: given[key] for key in keys if given.get(key) is not None}
     named = [f"protection.{key}={given[key]}" for key in OPTIONS if given.get(key) is not None]
     return read_values(None, flags, [*named, *assignments])
 

@@ -92,20 +92,10 @@ def left_out(kind: str) -> tuple[str, ...]:
         from secure_fedgraph.attacks import ATTACKS
 
         return ATTACKS.left_out
-    if kind == "tables":
-        return ()
-    registries: dict[str, Registry[Any]] = {
-        "algorithms": ALGORITHMS,
-        "policies": RECIPES,
-        "datasets": DATASETS,
-    }
-    return registries[kind].left_out
+    of: dict[str, Registry[Any]] = {"algorithms": ALGORITHMS, "policies": RECIPES, "datasets": DATASETS}
+    return of[kind].left_out if kind in of else ()
 
 
 LISTS: dict[str, Callable[[], list[dict[str, Any]]]] = {
-    "algorithms": algorithms,
-    "policies": policies,
-    "attacks": attacks,
-    "datasets": datasets,
-    "tables": tables,
+    made.__name__: made for made in (algorithms, policies, attacks, datasets, tables)
 }

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import platformdirs
 
@@ -19,7 +19,6 @@ from secure_fedgraph import __version__
 from secure_fedgraph.arguments import unknown_name
 from secure_fedgraph.core import files
 from secure_fedgraph.core.errors import BadInput
-from secure_fedgraph.core.text import printable
 from secure_fedgraph.graph.silos.places import check_loadable, is_place, published
 from secure_fedgraph.registry import points_of
 
@@ -28,33 +27,6 @@ ONE = {"algorithms": "algorithm", "policies": "policy", "datasets": "dataset", "
 """What one of a kind is called in messages."""
 PACKAGE = Path(__file__).resolve().parents[1]
 DATA = "SECURE_FEDGRAPH_DATA"
-COLUMNS: dict[str, dict[str, type]] = {
-    "algorithms": {
-        "name": str,
-        "summary": str,
-        "channels": list,
-        "federated": bool,
-        "reference": str,
-        "package": str,
-    },
-    "policies": {"name": str, "summary": str, "settings": list, "package": str},
-    "attacks": {
-        "id": str,
-        "family": str,
-        "summary": str,
-        "target": str,
-        "adversaries": list,
-        "behaviour": str,
-        "reads": str,
-        "granted": list,
-        "cost": str,
-        "controls": dict,
-        "package": str,
-    },
-    "datasets": {"name": str, "summary": str, "source": str, "package": str},
-    "tables": {"name": str, "summary": str, "paper": str, "cells": int, "cases": int, "package": str},
-}
-"""What a row of each kind holds, in this order."""
 _LARGEST = 2**22
 """Bytes of a kept list."""
 _DEPTH = 3
@@ -77,7 +49,7 @@ def listed(kind: str, say: Callable[[str], None] | None = None) -> list[dict[str
     kept = cache / "lists" / f"{kind}-{_key(kind)}.json"
     with suppress(OSError, ValueError, RecursionError):
         as_kept: object = json.loads(files.read(kept, root=cache, most=_LARGEST))
-        if _is_list_of(as_kept, kind):
+        if isinstance(as_kept, list) and as_kept and all(isinstance(row, dict) for row in as_kept):
             return as_kept
     from secure_fedgraph.cli import listing
 
@@ -121,27 +93,6 @@ def check_names(kind: str, given: str) -> None:
                 if os.path.exists(name):
                     raise BadInput(f"--data {name}: to read your own file or folder, write ./{name}")
             raise BadInput(" ".join([str(unknown_name(ONE[kind], name, known)), *damaged]))
-
-
-def _is_list_of(rows: object, kind: str) -> TypeGuard[list[dict[str, Any]]]:
-    """Whether what a kept file holds are rows as they are made: who else wrote into it is not printed."""
-    return isinstance(rows, list) and bool(rows) and all(_is_row_of(kind, row) for row in rows)
-
-
-def _is_row_of(kind: str, row: object) -> bool:
-    columns = COLUMNS[kind]
-    if not isinstance(row, dict) or list(row) != list(columns):
-        return False
-    return all(isinstance(row[key], column) and _is_plain(row[key]) for key, column in columns.items())
-
-
-def _is_plain(value: object) -> bool:
-    """Whether no text in it steers a terminal."""
-    if isinstance(value, dict):
-        return _is_plain([*value.keys(), *value.values()])
-    if isinstance(value, list):
-        return all(map(_is_plain, value))
-    return not isinstance(value, str) or printable(value, len(value)) == value
 
 
 def _key(kind: str) -> str:

@@ -6,13 +6,16 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from secure_fedgraph.cli.names import check_names
+from secure_fedgraph.cli.screen import loading
 from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.experiment.schema.settings import Keys
 
 if TYPE_CHECKING:
     from secure_fedgraph.experiment.config import Experiment
@@ -33,6 +36,8 @@ def known(
 
     def check(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
         if value is not None:
+            from secure_fedgraph.cli.names import check_names
+
             check_names(kind, ",".join(one for one in value.split(",") if one.strip().lower() not in also))
         return value
 
@@ -53,80 +58,118 @@ def _named_files(
     return silos or None
 
 
-silo_option = click.option(
-    "--silo",
-    "silos",
-    multiple=True,
-    metavar="NAME=FILE",
-    callback=_named_files,
-    help="An owner's own data: a folder, NODES.csv,EDGES.csv, a .pt file or module:function; once an owner.",
+class Flags(Keys):
+    """What commands take: an experiment's keys, and these. ``--help`` has the first line of each."""
+
+    norm: float | None = None
+    """The clip: an L2 norm."""
+    multiplier: float | None = None
+    """Noise standard deviation over sensitivity."""
+    seeds: int | None = None
+    """That many runs, --seed (0) and those after it; their mean."""
+    assignments: tuple[str, ...] = ()
+    """Overrides any key."""
+    out: Path | None = None
+    """Folder for results."""
+    overwrite: bool = False
+    """Replace an earlier result in --out."""
+    quiet: bool = False
+    """Print nothing but warnings and errors."""
+    as_json: bool = False
+    """One JSON object on stdout, nothing else."""
+    debug: bool = False
+    """Show a traceback with an error."""
+    verbose: bool = False
+    """All tables: metrics, privacy, noise, channels."""
+    workers: int | None = None
+    """Processes; one a core by default."""
+
+
+SPELT: dict[str, tuple[str, ...]] = {
+    "silos": ("--silo",),
+    "tables": ("--schema",),
+    "logging": ("--log",),
+    "assignments": ("--set",),
+    "as_json": ("--json",),
+    "verbose": ("--verbose", "-v"),
+}
+"""Those whose option has another name."""
+TYPES = {int: int, float: float, Path: click.Path(path_type=Path)}
+TAKES: dict[str, dict[str, Any]] = {
+    "algorithm": {"callback": known("algorithms", also=(AUTO,))},
+    "data": {"callback": known("datasets")},
+    "policy": {"callback": known("policies")},
+    "silos": {"multiple": True, "metavar": "NAME=FILE", "callback": _named_files},
+    "tables": {"metavar": "FILE"},
+    "allow_plaintext": {"default": None},  # else it would be named by nobody
+    "assignments": {"multiple": True, "metavar": "KEY=VALUE"},
+    "seeds": {"type": click.IntRange(1)},
+    "workers": {"type": click.IntRange(1)},
+    "debug": {"expose_value": False},  # `main` looks for it among all words
+}
+"""What an option takes, where its type does not say it all."""
+OF_RUNS = (
+    *("algorithm", "data", "silos", "tables", "rows", "clients", "partition", "rounds", "norm", "multiplier"),
+    *("epsilon", "unit", "against", "ledger", "relation", "delta", "seed", "seeds", "assignments"),
+    *("allow_plaintext", "evaluate_every", "evaluate_sample", "device", "logging", "out", "overwrite"),
+    *("quiet", "as_json", "debug"),
 )
+"""The options of every command that makes runs."""
 
 
-schema_option = click.option(
-    "--schema",
-    "tables",
-    metavar="FILE",
-    help="What the columns of your tables mean: a schema.toml, as 'silo describe' drafts it.",
-)
+def option(name: str, **changes: Any) -> Callable[[Command], Command]:
+    """One of :class:`Flags` as an option of a command.
+
+    Args:
+        changes: what is another for one command, as click takes it.
+    """
+    field = Flags.model_fields[name]
+    kinds = [*get_args(field.annotation), field.annotation]
+    kind: dict[str, Any] = {"is_flag": True} if bool in kinds else {
+        "type": next((made for one, made in TYPES.items() if one in kinds), None)
+    }  # fmt: skip
+    told = (field.description or "").partition("\n")[0]
+    spelt = SPELT.get(name, (f"--{name.replace('_', '-')}",))
+    return click.option(*spelt, name, **{**kind, "help": told, **TAKES.get(name, {}), **changes})
 
 
-def experiment_options(command: Command, epsilon: Any = float) -> Command:
-    options = [
-        click.option(
-            "--algorithm",
-            callback=known("algorithms", also=(AUTO,)),
-            help="An algorithm's name; see 'list algorithms'. With a budget, auto: what 'plan' chooses.",
-        ),
-        click.option(
-            "--data",
-            callback=known("datasets"),
-            help="A data set's name ('list datasets'), or your own: FILE.pt, FOLDER/, module:function.",
-        ),
-        silo_option,
-        schema_option,
-        click.option("--rows", help="For silos with columns of the same rows: the column of row names."),
-        click.option("--clients", type=int, help="How many owners."),
-        click.option("--partition", help="How nodes are handed out; the paper's by default."),
-        click.option("--rounds", type=int, help="Training rounds; the algorithm's own number by default."),
-        click.option("--norm", type=float, help="The clip: an L2 norm."),
-        click.option("--multiplier", type=float, help="Noise standard deviation over sensitivity."),
-        click.option("--epsilon", type=epsilon, help="A privacy budget; noise is planned from it."),
-        click.option("--unit", help="Whose data: client, graph, node, edge, label or feature."),
-        click.option("--against", help="Whom it holds against: server, peers or outsider."),
-        click.option("--ledger", type=click.Path(path_type=Path), help="A ledger that several runs share."),
-        click.option("--relation", help="Neighbouring relation: zero-out, add-remove or replace."),
-        click.option("--delta", type=float, help="For every printed epsilon (1e-5)."),
-        click.option("--seed", type=int, help="One run with this seed; the first, with --seeds."),
-        click.option(
-            "--seeds",
-            type=click.IntRange(1),
-            help="That many runs, --seed (0) and those after it; their mean.",
-        ),
-        click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Overrides any key."),
-        click.option(
-            "--allow-plaintext",
-            is_flag=True,
-            default=None,
-            help="Run although strictest leaves a channel in plaintext.",
-        ),
-        click.option("--evaluate-every", type=int, help="Score every so many rounds, and the last."),
-        click.option(
-            "--evaluate-sample", type=int, help="Score so many test nodes, drawn once, with an interval."
-        ),
-        click.option(
-            "--device", help="Where clients train and models are scored: cpu (the default) or cuda."
-        ),
-        click.option("--log", "logging", help="Also to mlflow:URI or tensorboard:FOLDER."),
-        click.option("--out", type=click.Path(path_type=Path), help="Folder for results."),
-        click.option("--overwrite", is_flag=True, help="Replace an earlier result in --out."),
-        click.option("--quiet", is_flag=True, help="Print nothing but warnings and errors."),
-        click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else."),
-        click.option("--debug", is_flag=True, help="Show a traceback with an error."),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
+def options(*names: str, **changes: dict[str, Any]) -> Callable[[Command], Command]:
+    """Several of them, in this order.
+
+    Args:
+        changes: by name, as :func:`option` takes them.
+    """
+
+    def add(command: Command) -> Command:
+        for name in reversed(names):
+            command = option(name, **changes.get(name, {}))(command)
+        return command
+
+    return add
+
+
+def work(place: str, quietly: bool = False) -> Callable[[Command], Command]:
+    """A command whose work is a function of another module, which is imported when it is called.
+
+    Args:
+        place: the module below ``secure_fedgraph.cli``, and after a colon the function where it has another
+            name than the command.
+        quietly: whether nothing is said while it is imported.
+    """
+
+    def described(command: Command) -> Command:
+        module, _, name = place.partition(":")
+
+        @wraps(command)
+        def call(**given: Any) -> None:
+            if not quietly:
+                loading(given)
+            found = import_module(f"secure_fedgraph.cli.{module}")
+            getattr(found, name or command.__name__)(**given)
+
+        return call
+
+    return described
 
 
 def asked_for(path: Path | None, flags: Mapping[str, Any]) -> dict[str, Any]:

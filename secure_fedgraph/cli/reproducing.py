@@ -14,7 +14,7 @@ from rich.text import Text
 
 from secure_fedgraph.audits.grid.pool import Pool
 from secure_fedgraph.cli.options import command_line
-from secure_fedgraph.cli.screen import PlainConsole, Screen, to_a_pipe
+from secure_fedgraph.cli.screen import Cells, PlainConsole, Screen, table_of, to_a_pipe
 from secure_fedgraph.core import files
 from secure_fedgraph.core.errors import BadInput, SecureFedGraphError
 from secure_fedgraph.experiment.reproduce import PaperTable, table_named
@@ -36,7 +36,6 @@ def reproduce(
     out: Path,
     as_json: bool,
     quiet: bool,
-    debug: bool,
 ) -> None:
     """Runs what is not finished, and prints the table.
 
@@ -178,23 +177,15 @@ def _verdict(found: Sequence[Outcome], quick: bool) -> str:
 def _table(asked: PaperTable, found: Sequence[Outcome], quick: bool) -> Table:
     rounds = {"last": "last round", "best_by_validation": "best round by validation"}
     which = rounds.get(asked.selection, "best round on test, as the paper has it")
-    made = Table(title=f"{asked.name}{', rough' if quick else ''}: {asked.title}; {which}")
-    for column in ("row", "column", "ours", "last", "paper", "within", ""):
-        made.add_column(column, no_wrap=column in ("ours", "last", "paper"))
+    rows: list[Cells] = []
     for one in found:
-        cell = one.cell
-        ours = one.scores.get(asked.selection) or one.scores.get("last")
-        paper = "" if cell.paper is None else f"{cell.paper:.3f}"
-        made.add_row(
-            cell.row,
-            cell.column,
-            _score(ours),
-            _score(one.scores.get("last")),
-            paper,
-            "" if cell.paper is None else f"{cell.tolerance:g}",
-            Text(one.mark + ("*" if one.reason else ""), style=STYLES.get(one.mark, "")),
-        )
-    return made
+        cell, ours = one.cell, one.scores.get(asked.selection) or one.scores.get("last")
+        paper = ("", "") if cell.paper is None else (f"{cell.paper:.3f}", f"{cell.tolerance:g}")
+        mark = Text(one.mark + ("*" if one.reason else ""), style=STYLES.get(one.mark, ""))
+        rows.append([cell.row, cell.column, _score(ours), _score(one.scores.get("last")), *paper, mark])
+    title = f"{asked.name}{', rough' if quick else ''}: {asked.title}; {which}"
+    heads = ("row", "column", "ours", "last", "paper", "within", "")
+    return table_of(title, heads, rows, whole=("ours", "last", "paper"))
 
 
 def _score(score: Score | None) -> str:

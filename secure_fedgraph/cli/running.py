@@ -30,7 +30,6 @@ from secure_fedgraph.experiment.results import (
     begun,
     check_can_start,
     check_goes_on,
-    check_result_is_of,
     dropped_charges,
     execute,
     finish,
@@ -42,7 +41,7 @@ from secure_fedgraph.experiment.results import (
     typed_again,
     write_json,
 )
-from secure_fedgraph.experiment.run_logs.opening import logged
+from secure_fedgraph.experiment.run_logs import logged
 from secure_fedgraph.experiment.schema import RunResult, as_read
 from secure_fedgraph.graph.placing import check_device
 from secure_fedgraph.report import text as words
@@ -90,15 +89,14 @@ def resume(
     screen = Screen(flags)
     if (folder / "result.json").exists():
         result = read_json(folder / "result.json", "run")
-        if epsilon is not None:
-            raise BadInput(f"--epsilon {epsilon:g}: {folder} is finished, and no budget changes it; drop it")
-        if silos:
-            raise BadInput(f"--silo {next(iter(silos))}=…: {folder} is finished, and reads no data; drop it")
-        if data is not None:
-            raise BadInput(f"--data {data}: {folder} is finished, and reads no data; drop it")
-        if device is not None:
-            raise BadInput(f"--device {device}: {folder} is finished, and trains no more; drop it")
-        check_result_is_of(folder, result)
+        for option, given, why in (
+            ("epsilon", epsilon, "no budget changes it"),
+            ("silo", f"{next(iter(silos))}=…" if silos else None, "reads no data"),
+            ("data", data, "reads no data"),
+            ("device", device, "trains no more"),
+        ):
+            if given is not None:
+                raise BadInput(f"--{option} {given}: {folder} is finished, and {why}; drop it")
         finish(folder)
         if not (folder / "report.html").exists():
             check_printed(folder)

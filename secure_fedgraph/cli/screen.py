@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,6 +49,23 @@ class PlainConsole(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=visible(segment.text))
+
+
+Cells = Sequence[str | Text]
+
+
+def table_of(title: str, heads: Sequence[str], rows: Iterable[Cells], whole: Sequence[str] = ()) -> Table:
+    """A table with its rows.
+
+    Args:
+        whole: heads of columns that are never wrapped.
+    """
+    table = Table(title=title)
+    for head in heads:
+        table.add_column(head, no_wrap=head in whole)
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 def visible(text: str) -> str:
@@ -195,11 +212,10 @@ def plain_warnings(said: set[str] | None = None) -> Iterator[None]:
             warn(str(message))
 
     with warnings.catch_warnings():
-        warnings.simplefilter("always", DataWarning)
-        warnings.simplefilter("always", PlaintextWarning)
-        warnings.simplefilter("always", DeltaWarning)
-        warnings.simplefilter("always", EarlyStopWarning)
-        warnings.simplefilter("always", CutWarning)
-        warnings.simplefilter("always", LeftOutWarning)
+        for kind in (
+            *(DataWarning, PlaintextWarning, DeltaWarning),
+            *(EarlyStopWarning, CutWarning, LeftOutWarning),
+        ):
+            warnings.simplefilter("always", kind)
         warnings.showwarning = say
         yield

@@ -88,7 +88,6 @@ def align(
     certificate: Path | None,
     key: Path | None,
     wait: float,
-    debug: bool,
 ) -> None:
     """Carry the letters of 'silo align' between the silos."""
     approved, address = _listening(file, listen, certificate, key)
@@ -127,7 +126,6 @@ def dev(
     assignments: tuple[str, ...],
     as_json: bool,
     quiet: bool,
-    debug: bool,
     **given: Any,
 ) -> None:
     """Bring a whole federation up on this machine, certificates and all."""
@@ -140,7 +138,7 @@ def dev(
     files.private_folder(out)
     places = cut_up(data, silos, out / "data")
     for name, place in places.items():
-        siloing.keygen(out / name, name, str(place), None, debug)
+        siloing.keygen(out / name, name, str(place), None)
     make_certificates(out / CERTIFICATES, "127.0.0.1")
     cards = {name: read_card(out / name / CARD) for name in places}
     free = port or _free_port()
@@ -151,18 +149,10 @@ def dev(
     processes = []
     try:
         for name, place in places.items():
-            siloing.approve(out / name, file, None, debug)
+            siloing.approve(out / name, file, None)
             log = (out / name / "log.txt").open("ab")
-            command = [
-                sys.executable,
-                "-m",
-                "secure_fedgraph",
-                "silo",
-                "start",
-                str(out / name),
-                "--data",
-                str(place),
-            ]
+            command = [sys.executable, "-m", "secure_fedgraph", "silo", "start"]
+            command += [str(out / name), "--data", str(place)]
             processes.append(subprocess.Popen(command, stdout=log, stderr=log))
             log.close()
         address = Address("127.0.0.1", free, out / CERTIFICATES / CERTIFICATE, out / CERTIFICATES / KEY)

@@ -15,7 +15,7 @@ import click
 from rich.table import Table
 from torch_geometric.data import Data
 
-from secure_fedgraph.cli.screen import PlainConsole, plain_warnings, warn
+from secure_fedgraph.cli.screen import PlainConsole, plain_warnings, table_of, warn
 from secure_fedgraph.core import files
 from secure_fedgraph.core.accounting.epsilon import Spent
 from secure_fedgraph.core.errors import BadInput
@@ -53,7 +53,6 @@ def describe(
     task: str | None,
     positive: str | None,
     ident: str | None,
-    debug: bool,
 ) -> None:
     """Draft schema.toml from one owner's tables, and print what it gives away."""
     if os.path.lexists(out):
@@ -92,9 +91,7 @@ def _show_fits(fits: Sequence[Fit], notes: Sequence[str], as_json: bool) -> None
         warn(note)
 
 
-def keygen(
-    folder: Path, name: str, data: str, rows: str | None, debug: bool, tables: str | None = None
-) -> None:
+def keygen(folder: Path, name: str, data: str, rows: str | None, tables: str | None = None) -> None:
     """Make this silo's keys, and card.toml for the operator."""
     check_name(name)
     with plain_warnings():
@@ -127,9 +124,7 @@ def keygen(
     click.echo(f"{folder / CARD}: public keys, and what the data are like; send it to the operator")
 
 
-def check(
-    folder: Path, file: Path | None, data: str | None, tables: str | None, as_json: bool, debug: bool
-) -> None:
+def check(folder: Path, file: Path | None, data: str | None, tables: str | None, as_json: bool) -> None:
     """Print what would leave under a federation's file, for whom, at which epsilon."""
     if file is None:
         if tables is None:
@@ -146,8 +141,8 @@ def check(
         terms = terms_in(approved)
         if not approved.federation.data.rows:
             own_part(terms, name, data)
-    schema, rows = approved.federation.tables, approved.federation.data.rows or None
-    fits, notes = ((), ()) if schema is None else fits_at(name, data, rows, schema)
+    schema, named = approved.federation.tables, approved.federation.data.rows or None
+    fits, notes = ((), ()) if schema is None else fits_at(name, data, named, schema)
     before = [charge for path in home.ledgers().values() for charge in read_ledger(path)]
     made = dry_run(terms, name, before)
     if as_json:
@@ -175,14 +170,10 @@ def check(
         soft_wrap=True,
     )
     _show_fits(fits, notes, as_json=False)
-    table = Table(
-        title=f"{experiment.algorithm} under policy {experiment.policy}, rounds: {terms.prepared.rounds}"
-    )
-    for head in ("channel", "read by", "reader learns", "protection", "uploads"):
-        table.add_column(head)
-    for one in made.leaving:
-        table.add_row(one.channel, one.to, one.reveal, one.protection, str(one.uploads))
-    console.print(table)
+    title = f"{experiment.algorithm} under policy {experiment.policy}, rounds: {terms.prepared.rounds}"
+    heads = ("channel", "read by", "reader learns", "protection", "uploads")
+    rows = ([one.channel, one.to, one.reveal, one.protection, str(one.uploads)] for one in made.leaving)
+    console.print(table_of(title, heads, rows))
     console.print(_epsilons(made.alone, experiment.delta, "what the whole run costs"))
     if before:
         console.print(_epsilons(made.spent, experiment.delta, "the same, with earlier runs of this silo"))
@@ -191,7 +182,7 @@ def check(
     console.print("a dry run of two rounds on made-up data of this schema ended; nothing was sent")
 
 
-def approve(folder: Path, file: Path, digest: str | None, debug: bool) -> None:
+def approve(folder: Path, file: Path, digest: str | None) -> None:
     """Take part under a federation's file, and under no other."""
     approved = read_federation(file)
     if digest is not None and digest.lower() != approved.digest:
@@ -210,7 +201,7 @@ def approve(folder: Path, file: Path, digest: str | None, debug: bool) -> None:
     click.echo(f"{name} approved {approved.digest}")
 
 
-def start(folder: Path, data: str, debug: bool) -> None:
+def start(folder: Path, data: str) -> None:
     """Answer the federation's server until the command is ended."""
     check_flower()
     _log_to_stderr()
@@ -226,7 +217,7 @@ def start(folder: Path, data: str, debug: bool) -> None:
         lock.release()
 
 
-def align(folder: Path, data: str, debug: bool) -> None:
+def align(folder: Path, data: str) -> None:
     """Agree with the other silos on the common rows."""
     check_flower()
     home = SiloFolder(folder)
@@ -258,7 +249,7 @@ def _stay(resident: Answering, approved: Approved, keys: Keys) -> None:
     staying.run()
 
 
-def status(folder: Path, as_json: bool, debug: bool) -> None:
+def status(folder: Path, as_json: bool) -> None:
     """Print who this silo is, what it approved, and how far it came."""
     home = SiloFolder(folder)
     keys = home.keys()
@@ -308,7 +299,7 @@ def _is_running(home: SiloFolder) -> bool:
     return False
 
 
-def ledger(folder: Path, delta: float, page: Path | None, as_json: bool, debug: bool) -> None:
+def ledger(folder: Path, delta: float, page: Path | None, as_json: bool) -> None:
     """Print what this silo spent, run by run, from its own ledger."""
     home = SiloFolder(folder)
     home.keys()
@@ -319,18 +310,14 @@ def ledger(folder: Path, delta: float, page: Path | None, as_json: bool, debug: 
         click.echo(json.dumps({"runs": rows, "total": total, "delta": delta}))
         return
     console = PlainConsole()
-    table = Table(title="what this silo spent, by run")
-    for head in ("file", "run", "uploads", "unit", *Reader):
-        table.add_column(str(head))
-    for row in [
-        *rows,
-        {"file": "all", "run": "", "uploads": sum(r["uploads"] for r in rows), "epsilon": total},
-    ]:
-        for unit, readers in row["epsilon"].items():
-            table.add_row(
-                row["file"], row["run"], str(row["uploads"]), unit, *(_shown(readers[one]) for one in Reader)
-            )
-    console.print(table)
+    whole = {"file": "all", "run": "", "uploads": sum(r["uploads"] for r in rows), "epsilon": total}
+    shown = (
+        [row["file"], row["run"], str(row["uploads"]), unit, *(_shown(readers[one]) for one in Reader)]
+        for row in [*rows, whole]
+        for unit, readers in row["epsilon"].items()
+    )
+    heads = ("file", "run", "uploads", "unit", *Reader)
+    console.print(table_of("what this silo spent, by run", heads, shown))
     if not rows:
         warn("no run was begun yet")
     if page is not None:
@@ -346,9 +333,6 @@ def _numbers(spent: dict[str, dict[str, Spent]]) -> dict[str, dict[str, Any]]:
 
 
 def _epsilons(spent: dict[str, dict[str, Spent]], delta: float, title: str) -> Table:
-    table = Table(title=f"epsilon at delta {delta:g}: {title}")
-    for head in ("one", *(f"against the {one}" for one in Reader)):
-        table.add_column(head)
-    for unit, row in spent.items():
-        table.add_row(unit, *(_shown(number(row[one].epsilon)) for one in Reader))
-    return table
+    rows = ([unit, *(_shown(number(row[one].epsilon)) for one in Reader)] for unit, row in spent.items())
+    heads = ("one", *(f"against the {one}" for one in Reader))
+    return table_of(f"epsilon at delta {delta:g}: {title}", heads, rows)

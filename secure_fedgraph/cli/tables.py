@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from rich.table import Table
 from rich.text import Text
 
-from secure_fedgraph.cli.screen import visible
+from secure_fedgraph.cli.screen import Cells, table_of, visible
 from secure_fedgraph.experiment.schema import AuditResult, ChannelReport, CompareResult, RunResult
 from secure_fedgraph.experiment.schema.audit import Cell, CellSettings, Conformance, Empirical, NotRun
 from secure_fedgraph.experiment.schema.compare import Point, WithoutGraph
@@ -17,7 +17,7 @@ from secure_fedgraph.experiment.schema.larger_units import why_larger
 from secure_fedgraph.experiment.schema.run import NO_LEARNING
 from secure_fedgraph.report import beside
 from secure_fedgraph.report.cautions import best_alone, headline_of, no_better_than, written
-from secure_fedgraph.report.comparing import alone_of
+from secure_fedgraph.report.comparing import beside_it
 from secure_fedgraph.report.left_out import left_out, left_out_of
 from secure_fedgraph.report.measures import MEASURES, NAMES
 
@@ -51,51 +51,41 @@ def run_lines(run: RunResult) -> Shown:
 
 def run_tables(run: RunResult) -> Shown:
     """Accuracy, privacy by unit, how a budget was split, and what each channel sent."""
-    accuracy, config = run.accuracy, run.config
-    first = _first(run)
-    head = Table(
-        title=f"{config['algorithm']} on {config['data']}, {config['clients']} clients, {config['policy']}"
-    )
-    for column in ("accuracy", "last round", "best by validation", "best on test"):
-        head.add_column(column)
+    accuracy, config, claims = run.accuracy, run.config, run.privacy
     columns = [
         one.named() if one else {} for one in (accuracy, accuracy.best_by_validation, accuracy.best_on_test)
     ]
-    for score in columns[0]:
-        head.add_row(score.replace("_", " "), *(_score(column.get(score)) for column in columns))
-
+    head = table_of(
+        f"{config['algorithm']} on {config['data']}, {config['clients']} clients, {config['policy']}",
+        ("accuracy", "last round", "best by validation", "best on test"),
+        ([name.replace("_", " "), *(_score(column.get(name)) for column in columns)] for name in columns[0]),
+    )
     head.caption = _owners(run)
-
-    privacy = Table(title="privacy: what the most exposed client has spent")
-    for column in ("unit", "epsilon", "delta", "against", "relation", "accountant", "by reader"):
-        privacy.add_column(column)
-    for unit, claim in run.privacy.items():
-        readers = ", ".join(f"{reader} {value}" for reader, value in claim.readers.items())
-        spent = (str(claim.epsilon), str(claim.delta))
-        privacy.add_row(unit, *spent, claim.against, claim.relation, claim.accountant, readers)
-    if not run.privacy:
-        privacy.add_row("none", "0", "", "", "", "", "nothing left a client")
-
-    claims = run.privacy.items()
-    holders = max((claim.holders for _, claim in claims), default=1)
-    epsilons = {str(unit): claim.epsilon for unit, claim in claims}
+    spent: list[Cells] = [
+        [
+            *(unit, str(claim.epsilon), str(claim.delta), claim.against, claim.relation, claim.accountant),
+            ", ".join(f"{reader} {value}" for reader, value in claim.readers.items()),
+        ]
+        for unit, claim in claims.items()
+    ]
+    privacy = table_of(
+        "privacy: what the most exposed client has spent",
+        ("unit", "epsilon", "delta", "against", "relation", "accountant", "by reader"),
+        spent or [["none", "0", "", "", "", "", "nothing left a client"]],
+    )
+    holders = max((claim.holders for claim in claims.values()), default=1)
+    epsilons = {str(unit): claim.epsilon for unit, claim in claims.items()}
     larger = [
         Text(one, style="dim") for one in why_larger(epsilons, str(config.get("unit", "client")), holders)
     ]
-
-    channels = Table(title=f"on the wire: {_bytes(run.bytes.up)} up, {_bytes(run.bytes.down)} down")
-    for column in (
-        "channel",
-        "reveals",
-        "policy",
-        "bytes up",
-        "messages",
-        "epsilon (server)",
-    ):
-        channels.add_column(column)
-    for row in run.channels:
-        sent = (_bytes(row.bytes_up), str(row.messages))
-        channels.add_row(row.name, row.reveal, row.policy, *sent, _of_unit(row))
+    channels = table_of(
+        f"on the wire: {_bytes(run.bytes.up)} up, {_bytes(run.bytes.down)} down",
+        ("channel", "reveals", "policy", "bytes up", "messages", "epsilon (server)"),
+        (
+            [row.name, row.reveal, row.policy, _bytes(row.bytes_up), str(row.messages), _of_unit(row)]
+            for row in run.channels
+        ),
+    )
     beyond = [
         Text(f"Channel `{row.name}` shows more than it declares: {'; '.join(row.excess)}.")
         for row in run.channels
@@ -104,15 +94,12 @@ def run_tables(run: RunResult) -> Shown:
     notes = Text(f"{run.data.source}, sha256 {run.data.digest[:18]}; {run.evaluation.note}", style="dim")
     if not run.federated:
         notes.append("; not federated: this baseline pools all data", style="bold")
-    exact = Text(
-        "These values of result.json come from the data and no epsilon covers them: "
-        + "; ".join(one.split(":")[0] for one in run.released_exactly)
-        + ".",
-        style="dim",
-    )
+    exact = "; ".join(one.split(":")[0] for one in run.released_exactly)
+    exact = f"These values of result.json come from the data and no epsilon covers them: {exact}."
     without = [Text(one, style="bold") for one in left_out(run.left_out)]
     about_noise: Shown = [*larger, *_plan(run), *_no_learning(run)]
-    return [first, *_metrics(run), head, *without, privacy, *about_noise, channels, *beyond, exact, notes]
+    first: Shown = [_first(run), *_metrics(run), head, *without, privacy, *about_noise, channels]
+    return [*first, *beyond, Text(exact, style="dim"), notes]
 
 
 def _first(run: RunResult) -> Text:
@@ -138,14 +125,18 @@ def _metrics(run: RunResult) -> Shown:
     """Every metric with its interval, beside what owners do alone."""
     if not run.metrics:
         return []
-    shown = Table(title="metrics of all test items together")
     alone = run.baselines.alone.metrics  # without any where owners' data are on other machines
-    for column in ("metric", "value", "95 % interval", *(["the best alone"] if alone else [])):
-        shown.add_column(column)
-    for name, one in run.metrics.items():
-        ends = f"{one.low:.4f} to {one.high:.4f}"
-        beside_it = [_score(alone.get(name))] if alone else []
-        shown.add_row(name.replace("_", " "), _score(one.value), ends, *beside_it)
+    shown = table_of(
+        "metrics of all test items together",
+        ("metric", "value", "95 % interval", *(["the best alone"] if alone else [])),
+        (
+            [
+                *(name.replace("_", " "), _score(one.value), f"{one.low:.4f} to {one.high:.4f}"),
+                *([_score(alone.get(name))] if alone else []),
+            ]
+            for name, one in run.metrics.items()
+        ),
+    )
     if "threshold" not in run.metrics:
         return [shown]
     said = (
@@ -194,13 +185,15 @@ def _plan(run: RunResult) -> list[Table]:
     if not run.plan or not run.budget:
         return []
     how = "planned" if run.budget.planned else "by hand"
-    table = Table(title=f"noise, {how}, for epsilon {run.budget.epsilon:g} of one {run.budget.unit}")
-    for column in ("channel", "noise for one", "multiplier", "uses", "epsilon alone"):
-        table.add_column(column)
-    for row in run.plan:
-        noise = "" if row.multiplier is None else f"{row.multiplier:.4g}"
-        table.add_row(row.channel, row.unit, noise, str(row.uses), str(row.epsilon))
-    return [table]
+    rows = (
+        [
+            *(row.channel, row.unit, "" if row.multiplier is None else f"{row.multiplier:.4g}"),
+            *(str(row.uses), str(row.epsilon)),
+        ]
+        for row in run.plan
+    )
+    title = f"noise, {how}, for epsilon {run.budget.epsilon:g} of one {run.budget.unit}"
+    return [table_of(title, ("channel", "noise for one", "multiplier", "uses", "epsilon alone"), rows)]
 
 
 def audit_tables(audit: AuditResult) -> Shown:
@@ -213,20 +206,19 @@ def audit_tables(audit: AuditResult) -> Shown:
         for algorithm in algorithms
     ]
     reasons = dict.fromkeys(f"{cell.policy}: {cell.reason}" for cell in cells if cell.reason)
-    runs = Table(title="accuracy of the runs that were attacked")
-    for column in ("policy", "setting", "seed", "global", "local", "bytes up", "seconds"):
-        runs.add_column(column)
-    for row in audit.runs:
-        one = row.result
-        runs.add_row(
-            f"{row.algorithm}, {row.policy}" if several else row.policy,
-            row.variant,
-            str(one.seed),
-            _score(one.accuracy.get("global")),
-            _score(one.accuracy.get("local")),
-            _bytes(one.bytes.up),
-            f"{one.seconds or 0.0:.1f}",
-        )
+    results = [(row, row.result) for row in audit.runs]
+    runs = table_of(
+        "accuracy of the runs that were attacked",
+        ("policy", "setting", "seed", "global", "local", "bytes up", "seconds"),
+        (
+            [
+                *(f"{row.algorithm}, {row.policy}" if several else row.policy, row.variant, str(one.seed)),
+                *(_score(one.accuracy.get("global")), _score(one.accuracy.get("local"))),
+                *(_bytes(one.bytes.up), f"{one.seconds or 0.0:.1f}"),
+            ]
+            for row, one in results
+        ),
+    )
     return [
         *_forms(cells),
         *outcomes,
@@ -244,9 +236,8 @@ def audit_tables(audit: AuditResult) -> Shown:
 
 def _outcomes(cells: Sequence[Cell], head: str) -> Table:
     policies = list(dict.fromkeys(cell.policy for cell in cells))
-    table = Table(title=f"{head}what leaks (1 is exact; in brackets the best trivial guess)")
-    for column in ("attack", "adversary", "setting", "about", *policies):
-        table.add_column(column)
+    title = f"{head}what leaks (1 is exact; in brackets the best trivial guess)"
+    table = table_of(title, ("attack", "adversary", "setting", "about", *policies), ())
     rows: dict[tuple[str, ...], dict[str, Cell]] = {}
     for cell in cells:
         about = "each owner" if cell.settings.aim == "each owner" else "all together"
@@ -273,26 +264,23 @@ def _empirical(rows: Sequence[Empirical]) -> list[Table]:
     """One row a noise: its claim, what worst cases show, and what they could have shown."""
     if not rows:
         return []
-    table = Table(title="epsilon, measured on worst-case neighbours")
-    for column in ("policy", "noise", "of", "claimed", "at least", "power", "trials", "verdict"):
-        table.add_column(column)
-    several = len({row.algorithm for row in rows}) > 1
+    several, shown = len({row.algorithm for row in rows}) > 1, list[Cells]()
     for row in rows:
         label = f"{row.algorithm}, {row.policy}" if several else row.policy
         figures = ("" if value is None else f"{value:.3g}" for value in (row.claim, row.lower, row.ceiling))
-        style = "bold red" if row.outcome == "broken" else ""
         trials = "" if row.trials is None else str(row.trials)
-        table.add_row(label, row.noise, row.of, *figures, trials, Text(row.outcome, style=style))
-    return [table]
+        verdict = Text(row.outcome, style="bold red" if row.outcome == "broken" else "")
+        shown.append([label, row.noise, row.of, *figures, trials, verdict])
+    heads = ("policy", "noise", "of", "claimed", "at least", "power", "trials", "verdict")
+    return [table_of("epsilon, measured on worst-case neighbours", heads, shown)]
 
 
 def _conformance(rows: Sequence[Conformance]) -> list[Table]:
     """One row a check: how many runs pass it, and what is wrong with the others."""
     if not rows:
         return []
-    table = Table(title="conformance, with no attack")
-    for column in ("check", "passed", "leak", "failed", "what it found"):
-        table.add_column(column)
+    heads = ("check", "passed", "leak", "failed", "what it found")
+    table = table_of("conformance, with no attack", heads, ())
     for check in dict.fromkeys(row.check for row in rows):
         mine = [row for row in rows if row.check == check]
         counts = [sum(row.outcome == outcome for row in mine) for outcome in ("passed", "leak", "failed")]
@@ -315,16 +303,13 @@ def _not_checked(rows: Sequence[Conformance]) -> list[Text]:
 def _not_run(cells: Sequence[NotRun]) -> list[Table]:
     if not cells:
         return []
-    table = Table(title=f"not run: {len(cells)} cells")
-    for column in ("algorithm", "policy", "setting", "attacks", "why"):
-        table.add_column(column)
     rows: dict[tuple[str, ...], dict[str, None]] = {}
     for cell in cells:
         key = (cell.algorithm, cell.policy, cell.variant, cell.reason)
         rows.setdefault(key, {})[cell.attack.split("-")[0]] = None
-    for (algorithm, policy, variant, reason), attacks in rows.items():
-        table.add_row(algorithm, policy, variant, ", ".join(attacks), reason)
-    return [table]
+    shown = ([*about, ", ".join(attacks), reason] for (*about, reason), attacks in rows.items())
+    heads = ("algorithm", "policy", "setting", "attacks", "why")
+    return [table_of(f"not run: {len(cells)} cells", heads, shown)]
 
 
 def _setting(settings: CellSettings) -> str:
@@ -366,15 +351,23 @@ def _outcome(cell: Cell | None, refused: bool) -> Text:
 def compare_tables(comparison: CompareResult) -> Shown:
     """Every point: accuracy with its interval, what was spent, what leaks, bytes and seconds."""
     config, points = comparison.config, comparison.points
-    table = Table(title=f"{config['data']}, {config['clients']} clients, {_seeds(comparison)}")
-    table.add_column("point", no_wrap=True)  # two lines: it is read whole on a terminal of 80 columns
     personal = any(row.accuracy.get("personal") is not None for row in points)
     first = next((row.measure for row in points if row.outcome == "ran"), "accuracy")
-    columns = [f"epsilon ({config['unit']})", "spent", first, "local", "bytes up", "s"]
-    for column in columns[:4] + ["personal"] * personal + columns[4:]:
-        table.add_column(column)
-    for row in points:
-        table.add_row(*_point(row, row.name in comparison.pareto, personal))
+    columns = [
+        f"epsilon ({config['unit']})",
+        "spent",
+        first,
+        "local",
+        *["personal"] * personal,
+        "bytes up",
+        "s",
+    ]
+    table = table_of(
+        f"{config['data']}, {config['clients']} clients, {_seeds(comparison)}",
+        ["point", *columns],
+        (_point(row, row.name in comparison.pareto, personal) for row in points),
+        whole=["point"],  # two lines: it is read whole on a terminal of 80 columns
+    )
     notes = [Text("* no other point that spends as little has a better score", style="dim")]
     if personal:
         notes.append(
@@ -394,23 +387,24 @@ def _beside(points: Sequence[Point]) -> Shown:
     rows = [row for row in points if row.kind == "budget" and row.outcome == "ran"]
     if not rows:
         return []
-    personal = any(row.accuracy.get("personal") is not None for row in rows)
-    table = Table(title="each budget, and what it is measured against")
-    table.add_column("point", no_wrap=True)
-    for column in ("epsilon", "shared", "no graph", "no privacy", *["personal", "own only"] * personal):
-        table.add_column(column)
-    bare = {row.algorithm: _shown(row) for row in points if row.kind == "no privacy"}
-    for row in rows:
-        of_owners = [row.accuracy.get("personal"), row.accuracy.get("own")] * personal
-        beside_it = [_shown(row.without_graph), bare.get(row.algorithm), *of_owners]
-        scores = map(_score, [_shown(row), *beside_it])
-        table.add_row(f"{row.algorithm}\n{row.policy}", f"{row.epsilon:g}", *scores)
-    key = _key_of(rows[0])
-    alone = alone_of([row for row in points if row.outcome == "ran"], key)
-    guesses = (row.commonest_class for row in rows if key in ("accuracy", "global", "local"))
-    guess = next((one for one in guesses if one is not None), None)
+    ran, key = [row for row in points if row.outcome == "ran"], _key_of(rows[0])
+    others = [beside_it(row, ran, key) for row in rows]
+    personal = any(one["personal models"] is not None for one in others)
+    names = ["same budget, no graph", "no privacy", *["personal models", "own only"] * personal]
+    heads = ("point", "epsilon", "shared", "no graph", "no privacy", *["personal", "own only"] * personal)
+    table = table_of(
+        "each budget, and what it is measured against",
+        heads,
+        (
+            [f"{row.algorithm}\n{row.policy}", f"{row.epsilon:g}", _score(_shown(row))]
+            + [_score(one[name]) for name in names]
+            for row, one in zip(rows, others, strict=True)
+        ),
+        whole=["point"],
+    )
+    guess = next((guess for one in others if (guess := one["commonest class"]) is not None), None)
     table.add_section()
-    for name, score in (("alone", alone), ("commonest class", guess)):
+    for name, score in (("alone", others[0]["alone"]), ("commonest class", guess)):
         if score is not None:
             table.add_row(name, "", _score(score))
     return [table, *(Text(f"no graph: {text}", style="dim") for text in beside.without_graph(rows))]
@@ -473,17 +467,16 @@ def _leaks(points: Sequence[Point]) -> Shown:
     ]
     if not any(row.leak for row in points):
         return [*failed]
-    table = Table(title="what attacks make of single owners, on the first seed (1 is exact)")
-    for column in ("point", "attack", "score", "best trivial guess", ""):
-        table.add_column(column)
+    shown: list[Cells] = []
     for row in points:
         for attack, value in row.leak.items():
             leak = row.leaks.get(attack)
             score = f"{value:.3f}" if isinstance(value, float) else value
             guess = "" if leak is None else f"{leak.baseline:.3f}"
             leaks = leak is not None and leak.leaks
-            table.add_row(row.name, attack, score, guess, Text("leaks" if leaks else "", style="red"))
-    return [table, *failed]
+            shown.append([row.name, attack, score, guess, Text("leaks" if leaks else "", style="red")])
+    title = "what attacks make of single owners, on the first seed (1 is exact)"
+    return [table_of(title, ("point", "attack", "score", "best trivial guess", ""), shown), *failed]
 
 
 def listing_lines(rows: Sequence[Mapping[str, JsonValue]]) -> list[str]:

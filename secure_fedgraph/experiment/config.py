@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Self
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, ValidationError, model_validator
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm, adds_up, check_switches
@@ -23,10 +23,11 @@ from secure_fedgraph.algorithms.training.weighting import AveragingSettings
 from secure_fedgraph.arguments import nearest, training_setting, unknown_name
 from secure_fedgraph.core import files
 from secure_fedgraph.core.errors import BadInput, SecureFedGraphError
-from secure_fedgraph.core.guarantee import Reader, Relation, Unit
+from secure_fedgraph.core.guarantee import Relation, Unit
 from secure_fedgraph.core.protection.binding import PRESENCE
 from secure_fedgraph.core.protection.contracts import MAJORITY
 from secure_fedgraph.core.text import printable
+from secure_fedgraph.experiment.schema.settings import Keys, short
 from secure_fedgraph.federation import check_sides
 from secure_fedgraph.graph.data import synthetic
 from secure_fedgraph.graph.data.datasets import DATASETS, KINDS
@@ -86,112 +87,14 @@ ADAPTIVE = "adaptive"
 """What ``training.clip`` is where a budget names no norm."""
 
 
-def _checked_split(value: Any) -> Any:
-    """The partition's settings, or the number of one of several splits."""
-    if isinstance(value, dict) or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
-        return value
-    raise BadInput(
-        f"split = {_short(value)}: give the partition's settings (split.KEY), or the number of a split of "
-        "your data's masks, from 0"
-    )
+class Experiment(Keys):
+    """One experiment, whose keys fit each other; what they are is said at each key.
 
-
-class Experiment(BaseModel):
-    """Everything that a run is made of. Dotted keys of ``--set`` are the field names here.
-
-    Args:
-        algorithm, data, policy: names, as ``list`` prints them; your own algorithm as ``module:Class``,
-            and your own graph as a file, a folder (with a slash) or ``module:function``, as ``silos`` takes
-            them.
-        partition: how the data is handed out. This, ``data`` and ``clients`` are by default as in the
-            algorithm's paper.
-        clients: how many owners.
-        rounds: by default the algorithm's own number.
-        seed: of data, partition, split, initialisation and sampling, each by a sub-seed.
-        delta: for every printed epsilon.
-        epsilon: a budget. Noise is planned from it where none is set by hand, and the run stops before the
-            message that would exceed it.
-        unit: whose data the budget is about; by default, with fewer than 50 owners, a node, or a graph where
-            graphs are records.
-        against: the reader that it holds against.
-        budget: the channels' weights in it, e.g. ``budget.update``; 1 each by default.
-        steps: noisy training steps in the clients, e.g. ``steps.noise``, ``steps.clip``, ``steps.rate``.
-        broadcast: what clients refuse of the models that they are given: ``broadcast.change``,
-            ``broadcast.units``.
-        links, labels, features: an epsilon each: every client draws these of its own anew with it, once.
-        feature_range: what features lie between, which is public; randomised ones need it.
-        ledger: a file that runs over the same data share, so that what they spend adds up.
-        relation: the neighbouring relation of sensitivities.
-        evaluation: ``referee`` (outside the guarantee), ``in_band``, or ``at_home`` (no score leaves).
-        evaluate_every: that many rounds from one score to the next; the last round always has one.
-        evaluate_sample: about that many test nodes are scored, drawn once; by default all.
-        transcript: ``sizes`` and digests only, or every message in ``full``.
-        isolated: every client in a process of its own.
-        device: ``cpu`` or ``cuda``: where clients train and models are scored, for algorithms that can.
-        allow_plaintext: run although ``strictest`` leaves a channel in plaintext.
-        dropouts: the share of each round's cohort that a simulation keeps from answering, where the policy
-            survives it.
-        answer_within: seconds that an isolated client has for an answer, before the run goes on without it
-            or ends.
-        checkpoint_every: that many rounds, for ``resume``; 0 never.
-        logging: ``mlflow:URI`` or ``tensorboard:FOLDER``, where the run's scores go besides.
-        training: the algorithm's settings, e.g. ``training.batch``.
-        protection: the policy's settings, e.g. ``protection.norm``.
-        dataset: the data set's settings, e.g. ``dataset.nodes`` of ``synthetic-citation``.
-        split: the partition's settings, e.g. ``split.delta`` of ``louvain``; or, of own data whose masks have
-            several splits, the number of the one that is used, from 0.
-        metric: the metric at the head of results; by default the one that says most on the data.
-        silos: owners with data of their own, in place of ``data``, ``clients``, ``partition``: name -> files
-            or a function, as :func:`~secure_fedgraph.graph.silos.reading.read_silo` takes them.
-        rows: the column that names the rows, where these owners have columns of the same rows.
-        classes: how many there are, where it may be more than the silos' labels show.
-        holders: how many silos may hold the same node or graph.
-        tables: the file of the schema that says what the columns of silos' tables, or of own data, mean.
+    Names are as ``list`` prints them. Of ``data``, ``clients`` and ``partition``, what is not named is as in
+    the algorithm's paper.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-    algorithm: str = "fedsage"
-    data: str = "cora"
-    clients: int = Field(3, ge=1)
-    partition: str = "louvain"
-    policy: str = "strictest"
-    rounds: int | None = Field(None, ge=1)
-    seed: int = Field(0, ge=0)
-    delta: float = Field(1e-5, gt=0, lt=1)
-    relation: Relation = Relation.ZERO_OUT
-    epsilon: float | None = Field(None, gt=0, allow_inf_nan=False)
-    unit: Unit = Unit.CLIENT
-    against: Reader = Reader.SERVER
-    budget: dict[str, float] = {}
-    ledger: Path | None = None
-    steps: dict[str, Any] = {}
-    broadcast: dict[str, Any] = {}
-    links: float | None = Field(None, gt=0)
-    labels: float | None = Field(None, gt=0)
-    features: float | None = Field(None, gt=0)
-    feature_range: tuple[float, float] = (0.0, 1.0)
-    evaluation: Literal["referee", "in_band", "at_home"] = "referee"
-    evaluate_every: int = Field(1, ge=1)
-    evaluate_sample: int | None = Field(None, ge=1)
-    transcript: Literal["sizes", "full"] = "sizes"
-    isolated: bool = False
-    device: Literal["cpu", "cuda"] = "cpu"
-    allow_plaintext: bool = False
-    dropouts: float = Field(0.0, ge=0, le=1)
-    answer_within: float = Field(3600.0, gt=0)
-    checkpoint_every: int = Field(1, ge=0)
-    logging: str | None = None
-    training: dict[str, Any] = {}
-    protection: dict[str, Any] = {}
-    dataset: dict[str, Any] = {}
-    split: Annotated[dict[str, Any] | int, BeforeValidator(_checked_split)] = {}
-    metric: str | None = None
-    silos: dict[str, str] = {}
-    rows: str | None = None
-    classes: int | None = Field(None, ge=1)
-    holders: int = Field(1, ge=1)
-    tables: str | None = None
 
     def __init__(self, **values: Any) -> None:
         """Checks every value.
@@ -232,14 +135,14 @@ class Experiment(BaseModel):
         filled = {"data": kind.data, **values}
         if values.get("tables") is not None and not is_place(filled["data"]):
             raise BadInput(
-                f"tables = {_short(values['tables'])}: a schema is of tables of your own; give --silo "
+                f"tables = {short(values['tables'])}: a schema is of tables of your own; give --silo "
                 "NAME=FILE or --data FILE"
             )
         kind = kind.of_kind(kind_of(filled["data"]))
         filled.setdefault("clients", kind.clients.get(filled["data"], cls.model_fields["clients"].default))
         if is_place(filled["data"]) and filled.get("dataset"):
             raise BadInput(
-                f"dataset = {_short(filled['dataset'])}: {filled['data'][:200]!r} is your own data and has "
+                f"dataset = {short(filled['dataset'])}: {filled['data'][:200]!r} is your own data and has "
                 "no settings; leave dataset out"
             )
         if "partition" not in filled:
@@ -578,7 +481,7 @@ def _with_silos(values: dict[str, Any]) -> dict[str, Any]:
     silos = values["silos"]
     if not isinstance(silos, dict) or not all(isinstance(one, str) for one in silos.values()):
         raise BadInput(
-            f"silos = {_short(silos)}: give a table of names and files, such as bank-a = 'bank.csv'"
+            f"silos = {short(silos)}: give a table of names and files, such as bank-a = 'bank.csv'"
         )
     check_names(silos)
     follows = {"data": SILOS, "partition": SILOS, "clients": len(silos)}
@@ -586,7 +489,7 @@ def _with_silos(values: dict[str, Any]) -> dict[str, Any]:
     for key in (*follows, "dataset", "split"):
         if values.get(key) and values[key] != of_silos.get(key):
             raise BadInput(
-                f"{key} = {_short(values[key])}: silos have their own data, and nothing is handed out; leave "
+                f"{key} = {short(values[key])}: silos have their own data, and nothing is handed out; leave "
                 f"{key} out"
             )
     return {
@@ -853,10 +756,4 @@ def _sentence(error: ValidationError) -> str:
             "of your own behind a secure_fedgraph.datasets entry point, and give its name "
             "(docs/own_graphs_and_models.md)"
         )
-    return f"{key} = {_short(first['input'])}: {first['msg'].lower()}"
-
-
-def _short(value: Any) -> str:
-    """A value in a sentence."""
-    text = repr(value)
-    return text if len(text) <= 120 else text[:117] + "..."
+    return f"{key} = {short(first['input'])}: {first['msg'].lower()}"

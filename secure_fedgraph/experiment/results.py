@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import platform
@@ -11,6 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
+from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
 from statistics import fmean, stdev
@@ -389,13 +389,10 @@ def check_goes_on(out: Path) -> None:
     those of the second training alone.
 
     Raises:
-        BadInput: naming the checkpoint, the result, and what the run left; for a result of another run.
+        BadInput: naming the checkpoint, the result, and what the run left.
     """
     commit, result, ledger = commit_path(out / "checkpoint"), out / "result.json", out / "ledger.jsonl"
-    if result.exists():
-        check_result_is_of(out, read_json(result, "run", out))
-        return
-    if files.size_of(commit) is not None:
+    if result.exists() or files.size_of(commit) is not None:
         return
     left = ["messages in transcript"] if Transcript.is_begun(out / "transcript") else []
     if files.size_of(out / "checkpoint" / RESERVED) is not None:
@@ -409,49 +406,6 @@ def check_goes_on(out: Path) -> None:
             "everything would be charged again; put a copy of one of the two files back, or "
             f"{IN_ANOTHER_FOLDER}"
         )
-
-
-def check_result_is_of(out: Path, result: Mapping[str, Any]) -> None:
-    """Checks that a folder's result is of the run that the folder noted when it began.
-
-    Of the training, settings by hand are compared, and not those that the run chose. A folder whose note is
-    missing or damaged is not refused: its run is finished, and needs no note.
-
-    Raises:
-        BadInput: naming both files, and the first key that differs.
-    """
-    note = out / "checkpoint" / ASKED
-    try:
-        asked = read_checked(note, out)
-        before, seeds = _compared(asked["config"]), asked["seeds"]
-    except (BadInput, KeyError, TypeError, AttributeError):
-        return
-    after, seed = _compared(result["config"]), result["seed"]
-    differing = [key for key in before if key in after and before[key] != after[key]]
-    if differing:
-        key = differing[0]
-        differs = f"{key} is {str(after[key])[:60]} in it and {str(before[key])[:60]} in the note"
-    elif seeds != (seed if isinstance(seed, list) else [seed]):
-        differs = f"its seeds are {str(seed)[:60]} and those of the note {str(seeds)[:60]}"
-    else:
-        return
-    raise BadInput(
-        f"{out / 'result.json'} is of another run than the folder: {note} differs from it ({differs}). Move "
-        "it away, or put this run's result in its place"
-    )
-
-
-def _compared(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration by flat keys: without rounds that the algorithm decides, and of the training's settings
-    those that stand in every file as they were given."""
-    flat = {key: value for key, value in config.items() if key not in ("training", "seed", "rounds")}
-    if config["rounds"] is not None:
-        flat["rounds"] = config["rounds"]
-    for key, value in config["training"].items():
-        each = value if isinstance(value, list) else [value]
-        if all(isinstance(one, int | float) for one in each):
-            flat[f"training.{key}"] = value
-    return flat
 
 
 def begun(
@@ -867,7 +821,7 @@ def versions() -> dict[str, str]:
     return dict(_installed())
 
 
-@functools.cache
+@cache
 def _installed() -> tuple[tuple[str, str], ...]:
     """The same, read once a process: metadata are files, and a table asks for each of its runs."""
     by_package = {"python": platform.python_version()}
@@ -911,35 +865,10 @@ def read_json(path: Path, kind: str, root: Path | None = None) -> dict[str, Any]
         elif kind == "run" and (path.parent / "transcript").exists():
             why = TRAINED
         raise BadInput(f"{path.parent} holds no {path.name}: give the folder of a finished {kind}{why}")
-    value = json_in(path, root)
-    if not isinstance(value, dict) or value.get("schema") != f"secure-fedgraph/{kind}/1":
-        written_as = value.get("schema") if isinstance(value, dict) else None
-        article = "an" if kind[0] in "aeiou" else "a"
-        raise BadInput(
-            f"{path} has schema {repr(written_as)[:60]}, "
-            f"not secure-fedgraph/{kind}/1: give the folder of {article} {kind}, or write it again"
-        )
+    value = schema.of_kind(path, kind, lambda: files.read(path, root=root))
     if kind in schema.RESULTS:
         schema.read(schema.RESULTS[kind], value, path)
     return value
-
-
-def json_in(path: Path, root: Path | None = None) -> Any:
-    """What a JSON file holds.
-
-    Raises:
-        BadInput: for a file that cannot be read, or holds no JSON.
-    """
-    try:
-        return json.loads(files.read(path, root=root))
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, BadInput):
-            raise
-        raise BadInput(
-            f"{path} is not JSON, so it is damaged: put a copy back, or write it again with --overwrite"
-        ) from None
-    except OSError as error:
-        raise BadInput(f"{path} cannot be read ({error.strerror}): put a copy back") from None
 
 
 def fresh_folder(out: Path, overwrite: bool) -> Path:
@@ -1032,7 +961,7 @@ def _stood_on(out: Path) -> list[Path]:
                 folders += [out / f"seed-{seed}" for seed in begun_seeds if type(seed) is int]
     for name in WRITTEN:
         with suppress(BadInput):  # a file that cannot be read names no folders
-            old = json_in(out / name)
+            old = schema.json_in(out / name, partial(files.read, out / name))
             named = [str(one.get("name")) for one in _objects(old, "points")]
             folders += [out / "runs" / place for place in named if _is_name(place)]
             seeds = [one.get("seed") for one in _objects(old, "seeds")]

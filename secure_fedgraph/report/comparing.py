@@ -37,6 +37,19 @@ def alone_of(ran: Sequence[Point], key: str) -> float | None:
     return own if own is not None else next((row.alone[name] for row in ran if name in row.alone), None)
 
 
+def beside_it(row: Point, ran: Sequence[Point], key: str) -> dict[str, float | None]:
+    """What the score of a point with a budget stands beside, by name; None where there is none."""
+    bare = (one for one in ran if one.kind == "no privacy" and one.algorithm == row.algorithm)
+    return {
+        "same budget, no graph": score_of(row.without_graph, key) if row.without_graph else None,
+        "no privacy": next((score_of(one, key) for one in bare), None),
+        "alone": alone_of(ran, key),
+        "commonest class": row.commonest_class if key in ("accuracy", "global", "local") else None,
+        "personal models": row.accuracy.get("personal"),
+        "own only": row.accuracy.get("own"),
+    }
+
+
 def title_of(key: str) -> str:
     """A score in words."""
     return TITLES.get(key, f"{key} score")

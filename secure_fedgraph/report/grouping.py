@@ -71,18 +71,6 @@ def at_least(low: float | None, surely_at_least: float | None) -> float | None:
     return low if surely_at_least is None else surely_at_least
 
 
-def by_place(
-    guesses: Sequence[Reconstruction], fit: Callable[[Reconstruction], bool]
-) -> list[Reconstruction]:
-    """One guess a policy, adversary and aim: as configured, or else of the first control that fits."""
-    kept: dict[tuple[str, ...], Reconstruction] = {}
-    for record in sorted(guesses, key=lambda r: r.variant != AS_CONFIGURED):
-        place = (record.policy, record.adversary, record.aim)
-        if place not in kept and fit(record):
-            kept[place] = record
-    return list(kept.values())
-
-
 def alike(
     records: Sequence[Reconstruction], same: Callable[[Reconstruction, Reconstruction], bool]
 ) -> list[Alike]:
@@ -131,7 +119,9 @@ def beside(group: Alike) -> str:
 
 def stem(code: str, policy: str, record: Reconstruction) -> str:
     """A picture's name, whatever the policy is called."""
-    return file_stem(code, policy, record.adversary, "each" if record.aim == SINGLE_OWNERS else "union")
+    aim = "each" if record.aim == SINGLE_OWNERS else "union"
+    control = [] if record.variant == AS_CONFIGURED else ["control"]
+    return file_stem(code, policy, record.adversary, aim, *control)
 
 
 def file_stem(*parts: str) -> str:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
-from pydantic import JsonValue
-
-from secure_fedgraph.experiment.schema.audit import Cell, CellClaim
+from secure_fedgraph.experiment.schema.audit import Cell
 from secure_fedgraph.experiment.schema.score_verdict import (
     RESIDUAL,
     SINGLE_OWNERS,
@@ -227,7 +224,7 @@ def _place(cells: Sequence[Cell], policy: str) -> dict[str, object]:
     outcomes = {str(c.outcome) for c in cells}
     outcome = outcomes.pop() if len(outcomes) == 1 else "mixed"
     scored = [c for c in cells if c.score is not None]
-    score = _mean(c.score for c in scored)
+    score = words.mean(c.score for c in scored)
     return {
         "policy": policy,
         "state": _state(cells, outcome),
@@ -235,13 +232,13 @@ def _place(cells: Sequence[Cell], policy: str) -> dict[str, object]:
         "score": score,
         "low": _least(c.low for c in scored),
         "high": _most(c.high for c in scored),
-        "baseline": _mean(c.baseline for c in scored),
+        "baseline": words.mean(c.baseline for c in scored),
         "metric": scored[0].metric if scored else None,
         "verdicts": list(dict.fromkeys(without_owners(c.verdict) for c in cells)),
         "nodes": _nodes(scored),
         "reasons": list(dict.fromkeys(c.reason for c in cells if c.reason)),
         "bar": _bar(scored, score),
-        "seeds": [_numbers(c) for c in cells],
+        "cells": cells,
     }
 
 
@@ -277,7 +274,7 @@ def _nodes(cells: Sequence[Cell]) -> str | None:
     """How many distinct nodes recovered rows are: many rows may be few nodes."""
 
     def mean(key: str) -> float | None:
-        return _mean(c.details.get(key) for c in cells)
+        return words.mean(c.details.get(key) for c in cells)
 
     if (graphs := mean("graphs_read")) is not None:
         part = words.percent(mean("share_of_graphs"))
@@ -287,34 +284,12 @@ def _nodes(cells: Sequence[Cell]) -> str | None:
     return None
 
 
-def _numbers(cell: Cell) -> dict[str, object]:
-    """One cell in full, for whoever opens it."""
-    return {
-        "seed": cell.seed,
-        "score": cell.score,
-        "low": cell.low,
-        "high": cell.high,
-        "baselines": list(cell.baselines.items()),
-        "details": [(name.replace("_", " "), _plain(value)) for name, value in cell.details.items()],
-        "messages": cell.messages,
-        "seconds": cell.seconds,
-        "ceiling": cell.ceiling,
-        "claim": _claimed(cell.claim) if cell.claim else "",
-    }
-
-
-def _claimed(claim: CellClaim) -> str:
-    """The claim behind a ceiling, in words."""
-    whose = f"{claim.units} of them together" if claim.units > 1 else "each of them"
-    return f"ε = {words.epsilon(claim.epsilon)} for {words.named(words.UNITS, claim.unit)}, {whose}"
-
-
 def _bar(scored: Sequence[Cell], score: float | None) -> dict[str, float] | None:
     """Where score, interval and trivial guess lie on a line from 0 to 1, in percent."""
     if score is None:
         return None
     low, high = _least(c.low for c in scored), _most(c.high for c in scored)
-    base = _mean(c.baseline for c in scored)
+    base = words.mean(c.baseline for c in scored)
     bar = {"at": _hundred(score)}
     if low is not None and high is not None:
         bar |= {"low": _hundred(low), "width": round(_hundred(high) - _hundred(low), 2)}
@@ -329,28 +304,14 @@ def _bar(scored: Sequence[Cell], score: float | None) -> dict[str, float] | None
 def _changes(by_policy: ByPolicy) -> str:
     settings = next(iter(by_policy.values()))[0].settings
     told = {key: value for key, value in settings.others().items() if value is not None}
-    parts = [f"{key} = {_plain(value)}" for key, value in told.items() if key not in LIMITS]
+    parts = [f"{key} = {words.plain(value)}" for key, value in told.items() if key not in LIMITS]
     if (settings.variant or AS_CONFIGURED) == AS_CONFIGURED:  # once for all rows of an attack
-        parts += [phrase.format(_plain(told[key])) for key, phrase in LIMITS.items() if key in told]
+        parts += [phrase.format(words.plain(told[key])) for key, phrase in LIMITS.items() if key in told]
     return ", ".join(parts)
-
-
-def _plain(value: JsonValue) -> str:
-    number = words.real(value)
-    if number is None:
-        return words.MISSING if value is None else str(value)
-    if number == round(number):
-        return f"{number:,.0f}"
-    return f"{number:,.1f}" if abs(number) >= 1000 else f"{number:.4g}"
 
 
 def _hundred(value: float) -> float:
     return round(100 * min(1.0, max(0.0, value)), 2)
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    numbers = [value for value in values if value is not None]
-    return fmean(numbers) if numbers else None
 
 
 def _least(values: Iterable[float | None]) -> float | None:

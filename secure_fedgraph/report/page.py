@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
+from functools import partial
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, TemplateError
 
 from secure_fedgraph.core import files
 from secure_fedgraph.core.errors import BadInput
-from secure_fedgraph.experiment.schema import AuditResult, CompareResult, DemoResult, RunResult, read
+from secure_fedgraph.experiment.schema import AuditResult, CompareResult, DemoResult, RunResult, of_kind, read
 from secure_fedgraph.report import text
 from secure_fedgraph.report.figures.svg import Picture
 from secure_fedgraph.report.first_screens.key_figure import factor
@@ -19,7 +19,6 @@ from secure_fedgraph.report.sections.demo_page import demo_story
 from secure_fedgraph.report.sections.parts import Story
 from secure_fedgraph.report.sections.run_page import run_story
 
-SCHEMA = "secure-fedgraph/"
 Result = RunResult | AuditResult | CompareResult | DemoResult
 # The first file found is what the folder is about: an audit of a finished run leaves both.
 KINDS: dict[str, tuple[str, type[Result]]] = {
@@ -100,24 +99,8 @@ def _story(result: Result, folder: Path) -> Story:
 def _load(folder: Path) -> Result:
     """What the folder is about, checked against its model: blanks would look like a result."""
     for kind, (name, model) in KINDS.items():
-        path = folder / name
-        if not path.exists():
-            continue
-        try:
-            value = json.loads(files.read(path))
-        except OSError as error:
-            raise BadInput(f"{path} cannot be read ({error.strerror}): put a copy back") from None
-        except (ValueError, RecursionError) as error:
-            if isinstance(error, BadInput):
-                raise
-            raise BadInput(f"{path} is not JSON: write it again with 'secure-fedgraph {kind}'") from None
-        written_as = value.get("schema") if isinstance(value, dict) else None
-        if written_as != f"{SCHEMA}{kind}/1":
-            raise BadInput(
-                f"{path} has schema {repr(written_as)[:60]}, not '{SCHEMA}{kind}/1': write it again with "
-                "this version"
-            )
-        return read(model, value, path)
+        if (path := folder / name).exists():
+            return read(model, of_kind(path, kind, partial(files.read, path)), path)
     names = ", no ".join(name for name, _ in KINDS.values())
     raise BadInput(f"{folder} holds no {names}: give the folder of a finished run, audit, comparison or demo")
 
@@ -130,9 +113,11 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for tell in (text.percent, text.share, text.count, text.size, text.seconds, text.epsilon):
+    tellers = (text.percent, text.share, text.count, text.size, text.seconds, text.epsilon, text.sentence)
+    for tell in (*tellers, text.spread, text.plain, text.scientific):
         environment.filters[tell.__name__] = tell
-    environment.filters["scientific"] = text.scientific
+    for name in ("UNITS", "READERS", "REVEALS", "DOMAINS", "DATA"):
+        environment.filters[name.lower()] = partial(text.named, getattr(text, name))
     environment.filters["factor"] = factor
     environment.tests["bounded"] = text.bounded
     return environment

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median
 
 from secure_fedgraph.core.guarantee import Reader, Relation, Unit
 from secure_fedgraph.experiment.schema.run import Claim
@@ -109,6 +109,12 @@ def real(value: object) -> float | None:
     return float(value)
 
 
+def mean(values: Iterable[float | None]) -> float | None:
+    """The mean of what is there; None where nothing is."""
+    numbers = [value for value in values if value is not None]
+    return fmean(numbers) if numbers else None
+
+
 def percent(value: object, places: int = 1) -> str:
     r"""A share as a percentage.
 
@@ -144,6 +150,20 @@ def count(value: object) -> str:
     if number is None:
         return MISSING
     return f"{number:,.0f}" if number == round(number) else f"{number:,.1f}"
+
+
+def plain(value: object) -> str:
+    """A setting or a detail: a number in few digits, anything else as it is.
+
+    >>> plain(1200.0), plain(0.12345), plain("sgd"), plain(None)
+    ('1,200', '0.1235', 'sgd', '–')
+    """
+    number = real(value)
+    if number is None:
+        return MISSING if value is None else str(value)
+    if number == round(number):
+        return f"{number:,.0f}"
+    return f"{number:,.1f}" if abs(number) >= 1000 else f"{number:.4g}"
 
 
 def size(value: object) -> str:

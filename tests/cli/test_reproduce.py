@@ -88,46 +88,16 @@ def test_a_new_setting_keeps_a_result_and_another_value_makes_it_again(
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        {"accuracy": {"global": 2.0}},
-        {"accuracy": {"global": 0.5, "best_by_validation": {"global": True}}},
-        {"accuracy": {"global": 0.5, "best_on_test": "good"}},
-        {"accuracy": {"global": 10**400}},
-        {"versions": {"torch": "1.0"}},
-        {"config": {"unheard_of": 1}},
-    ],
-    ids=["above one", "yes", "a word", "huge", "other torch", "other settings"],
+    "change", [{"versions": {"torch": "1.0"}}, {"config": {"unheard_of": 1}}, {"seed": 3}], ids=str
 )
-def test_a_result_that_cannot_be_is_not_taken(
-    table: str, tmp_path: Path, change: dict[str, dict[str, object]]
+def test_a_result_of_other_settings_is_not_taken(
+    table: str, tmp_path: Path, change: dict[str, dict[str, object] | int]
 ) -> None:
     called(table, "--seeds", "1", "--only", "fine", "--out", str(tmp_path))
     path = tmp_path / "runs" / "fine" / "seed-0" / "result.json"
     result = json.loads(path.read_text())
     for key, value in change.items():
-        result[key] = {**result[key], **value}
-    path.write_text(json.dumps(result))
-    looked = called(table, "--finished", "--seeds", "1", "--out", str(tmp_path))
-    assert looked.exit_code == 0 and json.loads(looked.output)["marks"]["to run"] == 2
-
-
-@pytest.mark.parametrize("change", ["best", "last", "fewer rounds", "no rounds", "another seed"])
-def test_a_result_that_contradicts_its_rounds_is_not_taken(table: str, tmp_path: Path, change: str) -> None:
-    called(table, "--seeds", "1", "--only", "fine", "--out", str(tmp_path))
-    path = tmp_path / "runs" / "fine" / "seed-0" / "result.json"
-    result = json.loads(path.read_text())
-    if change == "best":
-        result["accuracy"]["best_on_test"]["global"] = 0.99
-    elif change == "last":
-        result["accuracy"]["global"] = 0.01
-    elif change == "fewer rounds":
-        del result["rounds"][1:]
-        result["rounds"][0]["accuracy"]["global"] = 0.123
-    elif change == "no rounds":
-        del result["rounds"]
-    else:
-        result["seed"] = 3
+        result[key] = {**result[key], **value} if isinstance(value, dict) else value
     path.write_text(json.dumps(result))
     looked = called(table, "--finished", "--seeds", "1", "--out", str(tmp_path))
     assert looked.exit_code == 0 and json.loads(looked.output)["marks"]["to run"] == 2

@@ -191,13 +191,11 @@ def test_runs_are_logged_each_under_its_own_name(tmp_path, monkeypatch):
         "    globals()[name] = _note(name)\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    for name in ("mlflow", "secure_fedgraph.experiment.run_logs.mlflow_log"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.delitem(sys.modules, "mlflow", raising=False)
     try:
         done = call(tmp_path / "out", "--log", "mlflow:here", "--seeds", "2")
     finally:
         sys.modules.pop("mlflow", None)
-        sys.modules.pop("secure_fedgraph.experiment.run_logs.mlflow_log", None)
     assert done.exit_code == 0, done.output
     notes = [json.loads(line) for line in (tmp_path / "notes").read_text().splitlines()]
     started = sorted(re.findall(r"'run_name': '(.*?)'", " ".join(n[2] for n in notes if n[0] == "start_run")))
@@ -209,7 +207,6 @@ def test_runs_are_logged_each_under_its_own_name(tmp_path, monkeypatch):
 
 def test_a_log_whose_package_is_not_there_is_said_before_work(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "mlflow", None)
-    monkeypatch.delitem(sys.modules, "secure_fedgraph.experiment.run_logs.mlflow_log", raising=False)
     done = call(tmp_path / "out", "--log", "mlflow:here")
     assert done.exit_code == 2 and "pip install 'secure-fedgraph[mlflow]'" in done.output
     assert not (tmp_path / "out").exists()

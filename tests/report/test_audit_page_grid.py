@@ -16,7 +16,6 @@ from secure_fedgraph.report.page import write_report
 from secure_fedgraph.report.sections import trained
 from secure_fedgraph.report.sections.conformance import conformance_section, left_out
 from secure_fedgraph.report.sections.learning import accuracy
-from secure_fedgraph.report.sections.ledger import ledger
 
 EACH, LEFT = "each owner", "what the defence leaves"
 
@@ -171,19 +170,6 @@ def test_an_audit_without_any_of_it_is_still_a_page(tmp_path: Path):
     assert 'id="left-out"' not in page and 'id="conformance"' not in page and "broken</span>" not in page
 
 
-def test_the_ledger_says_what_is_left(tmp_path: Path):
-    result = {
-        "channels": [{"name": "update", "reveal": "sum", "unit": "client", "epsilon_unit": "client",
-                      "epsilon_by_reader": {"server": 3.0, "peers": 3.0, "outsider": "inf"}},
-                     {"name": "silent", "reveal": "sum", "unit": "client", "epsilon_by_reader": {}}],
-        "budget": {"epsilon": 4.0, "delta": 1e-5, "spent": 3.0, "unit": "client", "against": "server"},
-    }  # fmt: skip
-    (group,) = ledger([result_parts.trained("local_dp", [result])])
-    assert [c["readers"] for c in group["channels"]] == [[3.0, 3.0, "inf"]]
-    assert (group["budget"]["left"], group["budget"]["share"]) == ("1", 75.0)
-    assert ledger([result_parts.trained("plaintext", [{"channels": []}])]) == []
-
-
 def test_what_algorithms_of_a_grid_share_and_what_not():
     graphs, nodes = {"clients": 10, "partition": "random"}, {"clients": 3, "partition": "louvain"}
     configs = [{**nodes, "algorithm": "fedsage"}, {**nodes, "algorithm": "fedsage+"}]
@@ -194,8 +180,9 @@ def test_what_algorithms_of_a_grid_share_and_what_not():
     )
     cut = {"name": "random", "graphs": 5, "sizes": [2, 3]}
     run = result_parts.trained("plaintext", [{"seed": 0, "data": {"data": "proteins", "partition": cut}}])
-    (found,) = trained.partition([run])
-    assert (found["data"], found["owners"], found["of"], found["sizes"]) == ("PROTEINS", 2, "graphs", [2, 3])
+    again = result_parts.trained("masked", [{"seed": 0, "data": {"data": "proteins", "partition": cut}}])
+    ((seed, found),) = trained.partition([run, again])
+    assert (seed, found.data, found.partition.sizes) == (0, "proteins", [2, 3])
 
 
 def test_a_loss_that_nobody_has_is_not_drawn():

@@ -1,19 +1,19 @@
-"""Guessed links as graphs and guessed rows as heat strips: right, missed and invented are told apart."""
+"""Guesses drawn over the truth: right, missed and invented differ, and what is the same is drawn once."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from result_parts import guess, guesses
+from result_parts import guesses
 
 from secure_fedgraph.audits.empirical_dp.neighbourhoods import MOST, around, best
 from secure_fedgraph.audits.judgement import Judgement
 from secure_fedgraph.audits.scoring import Score, ScoreKind
-from secure_fedgraph.experiment.schema.audit import Target
-from secure_fedgraph.report.figures import ego_graphs, feature_heatmaps
+from secure_fedgraph.report.figures import ego_graphs
 from secure_fedgraph.report.sections.reconstructed import reconstructed
 
 
@@ -83,24 +83,17 @@ def test_right_missed_and_invented_links_differ_by_dash_as_well_as_by_colour() -
     found = guesses([record("plaintext", target), record("masked", target)])
     (section,) = reconstructed(found, ["plaintext", "masked"])
     (drawn,) = section.drawn
-    assert drawn.caption == "plaintext and masked: links that the server reads, around a random node"
+    assert drawn.caption == "plaintext and masked: what the server wrote down"
     assert drawn.table.rows == [
-        ["owner-0 (3 more neighbours not drawn)", "A\u2013C", "5\u20137", "right"],
-        ["owner-0 (3 more neighbours not drawn)", "A\u2013B", "5\u20132", "missed"],
-        ["owner-0 (3 more neighbours not drawn)", "A\u2013D", "5\u20139", "invented"],
+        ["link A\u2013C (nodes 5 and 7)", "yes", "yes"],
+        ["link B\u2013A (nodes 2 and 5)", "yes", "no"],
+        ["link A\u2013D (nodes 5 and 9)", "no", "yes"],
     ]
     picture = drawn.picture
-    assert "owner-0: 1 right, 1 missed, 1 invented of 2 true" in picture.alt
-    dashes = {look["linestyle"] for look in ego_graphs.LOOKS.values() if look is not ego_graphs.LOOKS["true"]}
-    assert (
-        len(dashes) == 3 and picture.svg.count("stroke-dasharray") >= 4
-    )  # two on the right, two in the legend
+    assert "1 of 2 read, 1 invented; 3 more neighbours not drawn" in picture.alt
+    assert len({look["linestyle"] for look in ego_graphs.LOOKS.values()}) == 3
+    assert picture.svg.count("stroke-dasharray") >= 4  # two in the graph, two in the legend
     assert all(f">{letter}<" in picture.svg for letter in "ABCD")
-
-
-def test_both_sides_have_the_same_places() -> None:
-    sample = ego_graphs.Sample(Target(owner="o", true=[], guess=[], graph=GRAPH))
-    assert sample.places() == sample.places() and set(sample.places()) == {2, 5, 7, 9}
 
 
 def test_a_graph_that_cannot_be_read_is_not_drawn() -> None:
@@ -110,25 +103,23 @@ def test_a_graph_that_cannot_be_read_is_not_drawn() -> None:
     assert reconstructed(guesses(record("plaintext", b) for b in broken), ["plaintext"]) == []
 
 
-def test_rows_are_strips_and_alike_policies_share_one() -> None:
+def test_policies_under_which_the_same_was_written_share_a_picture_and_their_search_is_named() -> None:
     rng = np.random.default_rng(0)
     true = rng.normal(size=(2, 100)).round(3)
     exact = {"owner": "owner-1", "true": true.tolist(), "guess": true.tolist()}
-    off = {**exact, "guess": (-true).tolist()}
-    kind = "rows of another owner"
+    near, off = {**exact, "guess": (true + 1e-6).tolist()}, {**exact, "guess": (-true).tolist()}
+    kind, stopped = "rows of another owner", "search stopped after 20 s: a lower bound"
     found = [
-        record("plaintext", exact, kind), record("masked", {**exact, "guess": (true + 1e-6).tolist()}, kind),
+        record("plaintext", exact, kind, stopped=stopped), record("masked", near, kind),
         record("local_dp", off, kind),
     ]  # fmt: skip
     (section,) = reconstructed(guesses(found), ["plaintext", "masked", "local_dp"])
-    assert [drawn.caption.split(":")[0] for drawn in section.drawn] == ["plaintext and masked", "local_dp"]
     first, second = section.drawn
-    assert "cosine 1.000" in first.picture.alt and "cosine -1.000" in second.picture.alt
-    assert "the 48 largest of 100 values" in first.picture.svg
-    heads, rows = first.table.heads, first.table.rows
-    assert heads == ["row", "value", "true", "guessed"] and len(rows) == 2 * feature_heatmaps.MOST_LISTED
-    told = true[0, int(rows[0][1]) - 1]  # the place in the whole row, from 1
-    assert rows[0][2:] == [f"{told:.3g}"] * 2
+    assert first.caption == f"plaintext and masked: what the server wrote down; {stopped}"
+    assert second.caption.startswith("local_dp:")
+    assert "24 of 24 values read right" in first.picture.alt and "0 of 24" in second.picture.alt
+    what, told, read = first.table.rows[0]
+    assert told == read == f"{true[0, int(str(what).split()[-1]) - 1]:.4g}"  # the place in the whole row
 
 
 def test_what_the_defence_leaves_is_drawn_once_where_it_says_the_same() -> None:
@@ -152,17 +143,10 @@ def test_what_the_defence_leaves_is_drawn_once_where_it_says_the_same() -> None:
     assert drawn.caption == "local_dp: what the server wrote down, and from what the defence leaves"
 
 
-def test_what_is_no_grid_of_numbers_is_no_strip() -> None:
-    for true, guessed in (
-        ([["a"]], [["b"]]),
-        ([[1, 2]], [[1, 2, 3]]),
-        ([], []),
-        ([[1.0], [2.0]], [[1.0], [2.0]]),
-    ):
-        assert (
-            feature_heatmaps.rows_of(guess({"targets": [{"owner": "o", "true": true, "guess": guessed}]}))
-            == []
-        )
-    missing = {"targets": [{"owner": "o", "true": [None, 1.0], "guess": [0.5, None]}]}
-    (row,) = feature_heatmaps.rows_of(guess(missing))
-    assert row.true.tolist() == [0, 1] and row.guess.tolist() == [0.5, 0]
+@pytest.mark.parametrize(
+    ("true", "guessed"),
+    [([["a"]], [["b"]]), ([[1, 2]], [[1, 2, 3]]), ([], []), ([[0.0], [0.0]], [[1.0], [1.0]])],
+)
+def test_what_is_no_grid_of_numbers_is_not_drawn(true: Any, guessed: Any) -> None:
+    target = {"owner": "o", "true": true, "guess": guessed}
+    assert reconstructed(guesses([record("plaintext", target, "rows of another owner")]), []) == []

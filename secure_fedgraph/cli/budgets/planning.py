@@ -12,7 +12,15 @@ import click
 from rich.table import Table
 
 from secure_fedgraph.cli.options import AUTO, protection_in
-from secure_fedgraph.cli.screen import PlainConsole, plain_warnings, said_later, to_a_pipe, visible
+from secure_fedgraph.cli.screen import (
+    Cells,
+    PlainConsole,
+    plain_warnings,
+    said_later,
+    table_of,
+    to_a_pipe,
+    visible,
+)
 from secure_fedgraph.core.guarantee import Reader
 from secure_fedgraph.experiment.config import TRUSTED, Experiment, read_values
 from secure_fedgraph.experiment.planner import Candidate, Choice, asked_experiment, choose
@@ -24,7 +32,7 @@ DIGITS = 4
 """Significant ones of what is printed."""
 
 
-def plan(policy: str | None, assignments: tuple[str, ...], as_json: bool, debug: bool, **given: Any) -> None:
+def plan(policy: str | None, assignments: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Prints every candidate with its noise, and what the planner takes."""
     values = read_values(None, given, assignments)
     if policy in TRUSTED:
@@ -77,18 +85,15 @@ def _taken(chosen: Candidate) -> str:
 
 def _table(choice: Choice) -> Table:
     asked = choice.experiment
-    table = Table(
-        title=f"{asked.data}, {asked.clients} clients, epsilon {asked.epsilon:g} for one {asked.unit}"
-    )
-    for column in ("algorithm", "form", "noise", "noise-to-signal", "chosen, or why not"):
-        table.add_column(column, overflow="fold")
+    rows: list[Cells] = []
     compared = [one for one in choice.candidates if one.noise_to_signal is not None]
     for one in sorted(compared, key=lambda one: (one is not choice.least, one.noise_to_signal)):
         noise = (_short(one.noise_multiplier), _short(one.noise_to_signal))
         taken = choice.learns and one is choice.least
         form = one.form.replace("training.", "") or AS_CONFIGURED
-        table.add_row(one.algorithm, form, *noise, "chosen" if taken else one.why)
-    return table
+        rows.append([one.algorithm, form, *noise, "chosen" if taken else one.why])
+    title = f"{asked.data}, {asked.clients} clients, epsilon {asked.epsilon:g} for one {asked.unit}"
+    return table_of(title, ("algorithm", "form", "noise", "noise-to-signal", "chosen, or why not"), rows)
 
 
 def _recommended(choice: Choice, assignments: Sequence[str]) -> list[str]:
@@ -143,15 +148,7 @@ def _described(choice: Choice) -> dict[str, Any]:
 
 
 def _row(one: Candidate) -> dict[str, Any]:
-    return {
-        "algorithm": one.algorithm,
-        "policy": one.policy,
-        "form": one.form,
-        "noise_multiplier": one.noise_multiplier,
-        "noise_to_signal": one.noise_to_signal,
-        "weights": one.weights,
-        "why": one.why,
-    }
+    return {key: value for key, value in vars(one).items() if key != "runs_as"}
 
 
 def _short(number: float | None) -> str:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from secure_fedgraph.cli.options import experiment_options, known
-from secure_fedgraph.cli.screen import loading
+from secure_fedgraph.cli.options import OF_RUNS, options, work
 
 AUDIT_EXAMPLES = """
 \b
@@ -23,7 +21,7 @@ Examples:
 
 @click.command(epilog=AUDIT_EXAMPLES)
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
-@click.option("--policy", callback=known("policies"), help="Policies, separated by commas.")
+@options("policy", policy={"help": "Policies, separated by commas."})
 @click.option("--attack", default="all", show_default=True, help="Ids, slugs, families, or all; by commas.")
 @click.option(
     "--adversary", help="Who attacks, by commas: server, client, malicious-client, ... All by default."
@@ -40,9 +38,7 @@ Examples:
     metavar="SECONDS",
     help="Processor seconds that one search of an attack may take; the attack's own limit by default.",
 )
-@click.option(
-    "--workers", type=click.IntRange(1), help="Processes; two by default, one where memory or work is short."
-)
+@options("workers", workers={"help": "Processes; two by default, one where memory or work is short."})
 @click.option(
     "--budget-minutes",
     type=click.FloatRange(0, min_open=True),
@@ -56,10 +52,7 @@ Examples:
     metavar="N",
     help="Put about N canaries into runs of their own under each noised policy: a lower bound on epsilon.",
 )
-@experiment_options
-def audit(**given: Any) -> None:
+@options(*OF_RUNS)
+@work("auditing")
+def audit() -> None:
     """Measure what an adversary learns, attack by attack and policy by policy."""
-    loading(given)
-    from secure_fedgraph.cli import auditing
-
-    auditing.audit(**given)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
+
+from secure_fedgraph.cli.options import options
 
 EXAMPLES = """
 \b
@@ -23,7 +27,9 @@ RELATIONS = ("zero-out", "add-remove", "replace")
     "--noise-multiplier", type=float, help="Standard deviation of the noise on the sum, over the clip."
 )
 @click.option("--epsilon", type=float, help="A budget: prints the noise that it needs.")
-@click.option("--sampling-rate", type=float, default=1.0, show_default=True, help="Poisson rate of a step.")
+@click.option(
+    "--sampling-rate", "rate", type=float, default=1.0, show_default=True, help="Poisson rate of a step."
+)
 @click.option("--steps", type=int, required=True, help="How many steps.")
 @click.option("--delta", type=float, default=1e-5, show_default=True, help="The failure probability.")
 @click.option(
@@ -43,24 +49,11 @@ RELATIONS = ("zero-out", "add-remove", "replace")
 )
 @click.option("--records", type=int, help="How many records there are; warns of a delta that is too large.")
 @click.option("--accountant", help="Accountants, by commas: pld, rdp, prv. All by default.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
-@click.option("--debug", is_flag=True, help="Show a traceback with an error.")
+@options("as_json", "debug")
 def budget(
-    noise_multiplier: float | None,
-    epsilon: float | None,
-    sampling_rate: float,
-    steps: int,
-    delta: float,
-    unit: str,
-    relation: str,
-    occurrences: int | None,
-    records: int | None,
-    accountant: str | None,
-    as_json: bool,
-    debug: bool,
+    noise_multiplier: float | None, epsilon: float | None, accountant: str | None, as_json: bool, **asked: Any
 ) -> None:
     """Print what DP-SGD with this noise costs, or the noise that a budget needs."""
     from secure_fedgraph.cli.budgets import budgeting
 
-    training = budgeting.Training(sampling_rate, steps, delta, unit, relation, occurrences, records)
-    budgeting.budget(training, noise_multiplier, epsilon, accountant, as_json)
+    budgeting.budget(budgeting.Training(**asked), noise_multiplier, epsilon, accountant, as_json)

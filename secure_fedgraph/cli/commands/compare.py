@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
-
 import click
 
-from secure_fedgraph.cli.options import experiment_options, known
-from secure_fedgraph.cli.screen import loading
+from secure_fedgraph.cli.options import OF_RUNS, options, work
 
 COMPARE_EXAMPLES = """
 \b
@@ -20,20 +16,12 @@ Examples:
 
 
 @click.command(epilog=COMPARE_EXAMPLES)
-@click.option(
-    "--policy",
-    callback=known("policies"),
-    help="Policies, by commas; distributed_dp with a budget, else strictest.",
-)
+@options("policy", policy={"help": "Policies, by commas; distributed_dp with a budget, else strictest."})
 @click.option("--attack", help="Attacks to run under each point, by commas; none by default.")
 @click.option(
     "--skip-without-graph", is_flag=True, help="Do not run each budget once more where nothing reads a link."
 )
-@click.option("--workers", type=click.IntRange(1), help="Processes; one a core by default.")
-@partial(experiment_options, epsilon=str)
-def compare(**given: Any) -> None:
+@options("workers", *OF_RUNS, epsilon={"type": str})
+@work("comparing")
+def compare() -> None:
     """Accuracy under privacy, side by side: algorithms, policies, budgets, seeds; resumable."""
-    loading(given)
-    from secure_fedgraph.cli import comparing
-
-    comparing.compare(**given)

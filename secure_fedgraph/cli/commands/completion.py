@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
+from secure_fedgraph.cli.options import option
+
 PROGRAM = "secure-fedgraph"
 EXAMPLES = """
 \b
@@ -17,8 +19,8 @@ Examples:
 
 @click.command(epilog=EXAMPLES)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-@click.option("--debug", is_flag=True, hidden=True)
-def completion(shell: str, debug: bool) -> None:
+@option("debug", hidden=True)
+def completion(shell: str) -> None:
     """Print the script that lets a shell complete commands and options."""
     made = get_completion_class(shell)
     assert made is not None  # click has all three

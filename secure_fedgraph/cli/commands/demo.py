@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from secure_fedgraph.cli.options import known
+from secure_fedgraph.cli.options import options, work
 
 EXAMPLES = """
 \b
@@ -17,17 +16,13 @@ Example:
 
 
 @click.command(epilog=EXAMPLES)
-@click.option(
-    "--data", default="cora", callback=known("datasets"), help="Nodes with words as features (cora)."
+@options(
+    *("data", "seed", "out", "overwrite", "quiet", "as_json", "debug"),
+    data={"default": "cora", "help": "Nodes with words as features (cora)."},
+    seed={"type": click.IntRange(0), "default": 0, "help": "Of data, models and attacks."},
+    out={"default": Path("demo"), "help": "A folder for the page."},
+    overwrite={"help": "Replace what the folder holds."},
 )
-@click.option("--seed", type=click.IntRange(0), default=0, help="Of data, models and attacks.")
-@click.option("--out", type=click.Path(path_type=Path), default=Path("demo"), help="A folder for the page.")
-@click.option("--overwrite", is_flag=True, help="Replace what the folder holds.")
-@click.option("--quiet", is_flag=True, help="Print nothing but warnings and errors.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
-@click.option("--debug", is_flag=True, help="Show a traceback with an error.")
-def demo(**given: Any) -> None:
+@work("demonstration.showing", quietly=True)
+def demo() -> None:
     """See a leak, see it stop, and see what that costs: real data, three owners, half a minute."""
-    from secure_fedgraph.cli.demonstration import showing
-
-    showing.demo(**given)

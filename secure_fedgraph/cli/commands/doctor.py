@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
+
+from secure_fedgraph.cli.options import options, work
 
 EXAMPLES = """
 \b
@@ -15,13 +15,10 @@ Examples:
 
 
 @click.command(epilog=EXAMPLES)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
-@click.option("--debug", is_flag=True, hidden=True)
-def doctor(**given: Any) -> None:
+@options("as_json", "debug", debug={"hidden": True})
+@work("doctor.looking", quietly=True)
+def doctor() -> None:
     """Look at packages, data, cores, memory and folders; status 1 where a run would fail.
 
     Nothing is installed, downloaded, changed or sent.
     """
-    from secure_fedgraph.cli.doctor import looking
-
-    looking.doctor(**given)

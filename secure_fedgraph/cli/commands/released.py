@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from secure_fedgraph.cli.screen import loading
+from secure_fedgraph.cli.options import options, work
 
 EXPORT_EXAMPLES = """
 \b
@@ -31,25 +30,23 @@ Examples:
     "--to", "form", type=click.Choice(["state_dict", "torchscript", "onnx"]), default="state_dict",
     show_default=True, help="Plain tensors by name, or a program that torch alone runs, or any ONNX runtime.",
 )  # fmt: skip
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="The file to write.")
-@click.option("--algorithm", help="Your own algorithm as module:Class, where the run is of one.")
-@click.option("--ledger", type=click.Path(path_type=Path), help="The ledger that the run shared with others.")
-@click.option("--overwrite", is_flag=True, help="Replace earlier files.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
-@click.option("--debug", is_flag=True, help="Show a traceback with an error.")
-def export(**given: Any) -> None:
+@options(
+    *("out", "algorithm", "ledger", "overwrite", "as_json", "debug"),
+    out={"required": True, "help": "The file to write."},
+    algorithm={"callback": None, "help": "Your own algorithm as module:Class, where the run is of one."},
+    ledger={"help": "The ledger that the run shared with others."},
+    overwrite={"help": "Replace earlier files."},
+)
+@work("exporting.exporting")
+def export() -> None:
     """Write the released model of a finished run for other programs, and a model card beside it."""
-    loading(given)
-    from secure_fedgraph.cli.exporting import exporting
-
-    exporting.export(**given)
 
 
 @click.command(epilog=PREDICT_EXAMPLES)
 @click.argument("model", metavar="RUN-OR-MODEL", type=click.Path(path_type=Path))
 @click.argument("nodes", metavar="NODES.csv")
 @click.argument("edges", metavar="[EDGES.csv]", required=False)
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="The CSV file to write.")
+@options("out", out={"required": True, "help": "The CSV file to write."})
 @click.option(
     "--schema", type=click.Path(path_type=Path), metavar="FILE",
     help="The schema.toml that the model learned by, where it does not hold it.",
@@ -58,13 +55,11 @@ def export(**given: Any) -> None:
     "--threshold", metavar="NUMBER|best",
     help="From which probability on the positive class is named; best: as the run chose on validation nodes.",
 )  # fmt: skip
-@click.option("--algorithm", help="Your own algorithm as module:Class, where the model is of one.")
-@click.option("--overwrite", is_flag=True, help="Replace an earlier file.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
-@click.option("--debug", is_flag=True, help="Show a traceback with an error.")
-def predict(**given: Any) -> None:
+@options(
+    *("algorithm", "overwrite", "as_json", "debug"),
+    algorithm={"callback": None, "help": "Your own algorithm as module:Class, where the model is of one."},
+    overwrite={"help": "Replace an earlier file."},
+)
+@work("predicting.predicting")
+def predict() -> None:
     """Score a table by a released model: a row a node, with what is predicted and a score a class."""
-    loading(given)
-    from secure_fedgraph.cli.predicting import predicting
-
-    predicting.predict(**given)

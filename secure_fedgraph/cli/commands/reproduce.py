@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
 from secure_fedgraph.cli.names import check_names
-from secure_fedgraph.cli.screen import loading
+from secure_fedgraph.cli.options import options, work
 
 EXAMPLES = """
 \b
@@ -32,21 +31,16 @@ def _known(context: click.Context, argument: click.Argument, value: str) -> str:
 @click.option("--quick", is_flag=True, help="A rough version: one seed, few rounds, small columns.")
 @click.option("--only", multiple=True, metavar="WORD", help="Cells whose row or column holds it; repeatable.")
 @click.option("--finished", is_flag=True, help="Print what earlier calls finished, and run nothing.")
-@click.option("--workers", type=click.IntRange(1), help="Processes; one a core by default.")
-@click.option(
-    "--out", type=click.Path(path_type=Path), default=Path("runs/reproduce"), show_default=True,
-    help="The folder of all tables' runs.",
-)  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
-@click.option("--quiet", is_flag=True, help="Print errors only.")
-@click.option("--debug", is_flag=True, hidden=True)
-def reproduce(**given: Any) -> None:
+@options(
+    *("workers", "out", "as_json", "quiet", "debug"),
+    out={"default": Path("runs/reproduce"), "show_default": True, "help": "The folder of all tables' runs."},
+    quiet={"help": "Print errors only."},
+    debug={"hidden": True},
+)
+@work("reproducing")
+def reproduce() -> None:
     """Make a table of a paper, and print ours beside the paper's; resumable.
 
     Nothing protects these runs: they are the papers' own figures. TABLE.json in the folder has every cell
     with its seeds, standard error, tolerance and configuration.
     """
-    loading(given)
-    from secure_fedgraph.cli import reproducing
-
-    reproducing.reproduce(**given)

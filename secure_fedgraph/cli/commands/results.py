@@ -11,6 +11,7 @@ from pydantic import JsonValue
 
 from secure_fedgraph.arguments import unknown_name
 from secure_fedgraph.cli import names, tables
+from secure_fedgraph.cli.options import options
 from secure_fedgraph.cli.screen import PlainConsole, to_a_pipe, warn
 from secure_fedgraph.core.errors import BadInput
 
@@ -27,10 +28,13 @@ SAYS_WHAT_IT_IS = ("id", "name", "summary", "target", "family", "paper", "packag
 @click.option(
     "--about", "words", multiple=True, metavar="WORD", help="Only what is about this word; repeatable."
 )
-@click.option("--verbose", "-v", is_flag=True, help="All that is known of each.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
-@click.option("--debug", is_flag=True, hidden=True)
-def list_names(what: str, words: tuple[str, ...], verbose: bool, as_json: bool, debug: bool) -> None:
+@options(
+    *("verbose", "as_json", "debug"),
+    verbose={"help": "All that is known of each."},
+    as_json={"help": "One JSON object on stdout."},
+    debug={"hidden": True},
+)
+def list_names(what: str, words: tuple[str, ...], verbose: bool, as_json: bool) -> None:
     """Print what works today: algorithms, policies, attacks, datasets or tables."""
     what = what.lower()
     if what not in names.KINDS:
@@ -56,9 +60,12 @@ def _is_about(row: Mapping[str, JsonValue], words: Sequence[str]) -> bool:
 
 @click.command(epilog="\b\nExample:\n  secure-fedgraph report runs/masked")
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--ledger", type=click.Path(path_type=Path), help="The ledger that the run shared with others.")
-@click.option("--debug", is_flag=True, hidden=True)
-def report(folder: Path, ledger: Path | None, debug: bool) -> None:
+@options(
+    *("ledger", "debug"),
+    ledger={"help": "The ledger that the run shared with others."},
+    debug={"hidden": True},
+)
+def report(folder: Path, ledger: Path | None) -> None:
     """Rebuild report.html from the JSON in a folder."""
     from secure_fedgraph.audits.conformance.printed import check_printed
     from secure_fedgraph.report.page import write_report

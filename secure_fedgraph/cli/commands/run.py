@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from secure_fedgraph.cli.options import experiment_options, known, silo_option
-from secure_fedgraph.cli.screen import loading
+from secure_fedgraph.cli.options import OF_RUNS, options, work
 
 RUN_EXAMPLES = """
 \b
@@ -22,38 +20,25 @@ Examples:
 
 @click.command(epilog=RUN_EXAMPLES)
 @click.argument("experiment_file", required=False, type=click.Path(path_type=Path))
-@click.option("--policy", callback=known("policies"), help="How uploads are protected; see 'list policies'.")
-@experiment_options
-@click.option("--verbose", "-v", is_flag=True, help="All tables: metrics, privacy, noise, channels.")
+@options("policy", *OF_RUNS, "verbose")
 @click.option("--anyway", is_flag=True, help="Run although a budget's noise leaves nothing to learn.")
-def run(**given: Any) -> None:
+@work("running")
+def run() -> None:
     """Train under a policy and write result.json, report.html and the privacy ledger."""
-    loading(given)
-    from secure_fedgraph.cli import running
-
-    running.run(**given)
 
 
 @click.command(epilog="\b\nExample:\n  secure-fedgraph resume runs/masked")
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--epsilon", type=float, help="A larger budget; a round that is done again is paid again.")
-@click.option(
-    "--ledger",
-    type=click.Path(path_type=Path),
-    help="The ledger that the run shares, where it was begun with one.",
+@options(
+    *("epsilon", "ledger", "device", "logging", "algorithm", "data", "silos", "quiet", "verbose", "as_json"),
+    "debug",
+    epsilon={"help": "A larger budget; a round that is done again is paid again."},
+    ledger={"help": "The ledger that the run shares, where it was begun with one."},
+    device={"help": "Where it goes on, cpu or cuda; as it was begun by default."},
+    logging={"help": "The log that the run was begun with."},
+    algorithm={"callback": None, "help": "Your own algorithm as module:Class, where the run is of one."},
+    data={"callback": None, "metavar": "PLACE", "help": "Your own data, where the run is of them."},
 )
-@click.option("--device", help="Where it goes on, cpu or cuda; as it was begun by default.")
-@click.option("--log", "logging", help="The log that the run was begun with.")
-@click.option("--algorithm", help="Your own algorithm as module:Class, where the run is of one.")
-@click.option("--data", metavar="PLACE", help="Your own data, where the run is of them.")
-@silo_option
-@click.option("--quiet", is_flag=True, help="Print nothing but warnings and errors.")
-@click.option("--verbose", "-v", is_flag=True, help="All tables: metrics, privacy, noise, channels.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
-@click.option("--debug", is_flag=True, help="Show a traceback with an error.")
-def resume(**given: Any) -> None:
+@work("running")
+def resume() -> None:
     """Go on with a run that was killed, or stopped by its budget, after its last whole round."""
-    loading(given)
-    from secure_fedgraph.cli import running
-
-    running.resume(**given)

@@ -6,6 +6,7 @@ import json
 
 import click
 
+from secure_fedgraph.cli.options import option
 from secure_fedgraph.experiment.schema import FILES, json_schema
 
 EXAMPLES = """
@@ -18,7 +19,7 @@ Examples:
 
 @click.command(epilog=EXAMPLES)
 @click.argument("file", type=click.Choice(list(FILES)))
-@click.option("--debug", is_flag=True, hidden=True)
-def schema(file: str, debug: bool) -> None:
+@option("debug", hidden=True)
+def schema(file: str) -> None:
     """Print the JSON Schema of result.json, audit.json, compare.json, or a line of ledger.jsonl."""
     click.echo(json.dumps(json_schema(FILES[file]), indent=1))

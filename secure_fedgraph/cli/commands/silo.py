@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from secure_fedgraph.cli.options import schema_option
-from secure_fedgraph.cli.screen import loading
+from secure_fedgraph.cli.options import option, options, work
 
 _PATH = click.Path(path_type=Path)
 _FOLDER = click.argument("folder", type=_PATH)
@@ -19,7 +17,7 @@ _DATA = click.option(
     metavar="PLACE",
     help="Your own data: a folder, NODES.csv,EDGES.csv, a .pt file or module:function.",
 )
-debug = click.option("--debug", is_flag=True, help="Show a traceback with an error.")
+ON_STDOUT = {"help": "One JSON object on stdout."}
 
 EXAMPLES = """
 \b
@@ -57,13 +55,10 @@ def silo() -> None:
 @click.option("--task", help="What is learned: classes, labels, number, links or link-classes.")
 @click.option("--positive", metavar="CLASS", help="Of two classes, the one that scores are of.")
 @click.option("--id", "ident", metavar="NAME", help="The column that names rows; 'id' by default.")
-@debug
-def describe(**given: Any) -> None:
+@option("debug")
+@work("siloing")
+def describe() -> None:
     """Draft a schema from your own tables: what each column means, and what publishing that gives away."""
-    loading(given)
-    from secure_fedgraph.cli import siloing
-
-    siloing.describe(**given)
 
 
 @silo.command("keygen")
@@ -71,33 +66,24 @@ def describe(**given: Any) -> None:
 @click.option("--name", required=True, help="The silo's name: letters, digits, '-', '_' and '.'.")
 @_DATA
 @click.option("--rows", help="For columns of the same rows as other silos: the column of row names.")
-@schema_option
-@debug
-def keygen(**given: Any) -> None:
+@options("tables", "debug")
+@work("siloing")
+def keygen() -> None:
     """Make this silo's keys, and card.toml for the operator: public keys and what the data are like."""
-    loading(given)
-    from secure_fedgraph.cli import siloing
-
-    siloing.keygen(**given)
 
 
 @silo.command("check", epilog=CHECK_EXAMPLES)
 @_FOLDER
 @click.argument("file", type=_PATH, required=False)
 @click.option("--data", metavar="PLACE", help="Your own data, as 'silo keygen' had them.")
-@schema_option
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
-@debug
-def check(**given: Any) -> None:
+@options("tables", "as_json", "debug", as_json=ON_STDOUT)
+@work("siloing")
+def check() -> None:
     """Print what would leave under a federation's FILE, for whom, at which epsilon. Nothing is sent.
 
     Where the file has a schema, your tables are held to it, a line a column. Without a FILE, the folder (or
     NODES.csv,EDGES.csv) is held to --schema.
     """
-    loading(given)
-    from secure_fedgraph.cli import siloing
-
-    siloing.check(**given)
 
 
 @silo.command("approve")
@@ -106,60 +92,43 @@ def check(**given: Any) -> None:
 @click.option(
     "--digest", help="The digest that the operator told you by another way; it has to be the file's."
 )
-@debug
-def approve(**given: Any) -> None:
+@option("debug")
+@work("siloing")
+def approve() -> None:
     """Take part under a federation's file, and under no other."""
-    loading(given)
-    from secure_fedgraph.cli import siloing
-
-    siloing.approve(**given)
 
 
 @silo.command("start")
 @_FOLDER
 @_DATA
-@debug
-def start(**given: Any) -> None:
+@option("debug")
+@work("siloing")
+def start() -> None:
     """Answer the federation's server until you end it. Keys, ledger and memory stay in the folder."""
-    loading(given)
-    from secure_fedgraph.cli import siloing
-
-    siloing.start(**given)
 
 
 @silo.command("align")
 @_FOLDER
 @_DATA
-@debug
-def align(**given: Any) -> None:
+@option("debug")
+@work("siloing")
+def align() -> None:
     """Agree with the other silos on the common rows, without showing any other (vertical federations)."""
-    loading(given)
-    from secure_fedgraph.cli import siloing
-
-    siloing.align(**given)
 
 
 @silo.command("status")
 @_FOLDER
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
-@debug
-def status(**given: Any) -> None:
+@options("as_json", "debug", as_json=ON_STDOUT)
+@work("siloing")
+def status() -> None:
     """Print who this silo is, what it approved, and how far it came."""
-    loading(given)
-    from secure_fedgraph.cli import siloing
-
-    siloing.status(**given)
 
 
 @silo.command("ledger")
 @_FOLDER
 @click.option("--delta", type=float, default=1e-5, show_default=True, help="Of the epsilons.")
 @click.option("--page", type=_PATH, help="Also write a page for people: an HTML file.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
-@debug
-def ledger(**given: Any) -> None:
+@options("as_json", "debug", as_json=ON_STDOUT)
+@work("siloing")
+def ledger() -> None:
     """Print what this silo spent, run by run, from its own ledger."""
-    loading(given)
-    from secure_fedgraph.cli import siloing
-
-    siloing.ledger(**given)

@@ -18,7 +18,7 @@ WIDEST = 110
 COLOURS = {Verdict.OK: "green", Verdict.NOTE: "yellow", Verdict.PROBLEM: "red"}
 
 
-def doctor(as_json: bool, debug: bool) -> None:
+def doctor(as_json: bool) -> None:
     """Prints what is there and what is missing.
 
     Raises:

@@ -9,10 +9,9 @@ from pathlib import Path
 import click
 from torch import nn
 
-from secure_fedgraph.algorithms.plugins import check_own_name
 from secure_fedgraph.audits.conformance.printed import check_printed
 from secure_fedgraph.cli.exporting.card import card
-from secure_fedgraph.cli.exporting.model import as_state_dict, as_torchscript, rebuilt
+from secure_fedgraph.cli.exporting.model import as_state_dict, as_torchscript, of_run, rebuilt
 from secure_fedgraph.cli.exporting.onnx_file import as_onnx
 from secure_fedgraph.cli.screen import visible, warn
 from secure_fedgraph.core import files
@@ -36,7 +35,6 @@ def export(
     ledger: Path | None,
     overwrite: bool,
     as_json: bool,
-    debug: bool,
 ) -> None:
     """Writes the released model of a finished run, and its card beside it.
 
@@ -46,26 +44,11 @@ def export(
         BadInput: where the folder holds no finished run with a model, something stands in the way, or the
             model cannot be had in this form.
     """
-    run = as_read(RunResult, read_json(folder / "result.json", "run"))
-    name = run.config.get("algorithm")
-    check_own_name(name, algorithm, folder)
-    if not isinstance(name, str):
-        raise BadInput(f"{folder / 'result.json'} names no algorithm: put a copy back")
+    run, name, kept = of_run(folder, algorithm)
     unchecked = []
     if not_compared := check_printed(folder, ledger):
         unchecked.append(f"the epsilons are compared with no ledger: {not_compared}")
-    digest = run.released if isinstance(run.released, str) else None
-    if (
-        digest is None
-        and "released" in run.model_fields_set
-        and files.size_of(folder / released.NAME) is not None
-    ):
-        raise BadInput(
-            f"{folder / 'result.json'} says that the run released no model, and {released.NAME} lies beside "
-            "it: put copies of both back that are of one run"
-        )
-    kept = released.read(folder, name, digest)
-    if digest is None:
+    if not isinstance(run.released, str):
         unchecked.append(f"the model may be another run's: result.json names no digest of {released.NAME}")
     beside = out.with_name(out.name + CARD)
     for path in (out, beside):

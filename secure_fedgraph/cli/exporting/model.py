@@ -5,15 +5,19 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from secure_fedgraph.algorithm import Algorithm
-from secure_fedgraph.algorithms.plugins import algorithm_named
+from secure_fedgraph.algorithms.plugins import algorithm_named, check_own_name
+from secure_fedgraph.core import files
 from secure_fedgraph.core.errors import BadInput, HostileMessage
-from secure_fedgraph.experiment.released import Released
+from secure_fedgraph.experiment.released import NAME, Released, read
+from secure_fedgraph.experiment.results import read_json
+from secure_fedgraph.experiment.schema import RunResult, as_read
 from secure_fedgraph.graph.kinds import GraphDataset
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.finite import is_finite
@@ -22,6 +26,30 @@ from secure_fedgraph.models.parameters import load
 SIZES = ((7, 12), (23, 61), (5, 0))
 """Nodes and links of the graphs on which a converted model has to answer as the model does."""
 CLOSE = 1e-5
+
+
+def of_run(folder: Path, algorithm: str | None) -> tuple[RunResult, str, Released]:
+    """A finished run's result, its algorithm's name, and the model that it released.
+
+    Args:
+        algorithm: the own algorithm that the user named, where the run is of one.
+
+    Raises:
+        BadInput: where the folder holds no finished run, or no model of it.
+    """
+    run = as_read(RunResult, read_json(folder / "result.json", "run"))
+    name = run.config.get("algorithm")
+    check_own_name(name, algorithm, folder)
+    if not isinstance(name, str):
+        raise BadInput(f"{folder / 'result.json'} names no algorithm: put a copy back")
+    digest = run.released if isinstance(run.released, str) else None
+    none = digest is None and "released" in run.model_fields_set
+    if none and files.size_of(folder / NAME) is not None:
+        raise BadInput(
+            f"{folder / 'result.json'} says that the run released no model, and {NAME} lies beside it: put "
+            "copies of both back that are of one run"
+        )
+    return run, name, read(folder, name, digest)
 
 
 def rebuilt(name: str, released: Released) -> nn.Module:

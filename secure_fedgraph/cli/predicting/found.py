@@ -9,15 +9,13 @@ from typing import Any
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms.plugins import check_own_name
-from secure_fedgraph.cli.exporting.model import fitting
+from secure_fedgraph.cli.exporting.model import fitting, of_run
 from secure_fedgraph.core import files
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.deployment.silo_folder import MODEL, RUNS, SiloFolder
 from secure_fedgraph.deployment.terms import terms_in
 from secure_fedgraph.experiment import released
 from secure_fedgraph.experiment.released import Released
-from secure_fedgraph.experiment.results import read_json
-from secure_fedgraph.experiment.schema import RunResult, as_read
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.graph.silos.reading import saved_weights
 from secure_fedgraph.graph.tables.schema import NAME as SCHEMA
@@ -83,12 +81,7 @@ def found(place: Path, algorithm: str | None, schema: Path | None) -> Found:
 
 
 def _of_run(folder: Path, algorithm: str | None, schema: Path | None) -> Found:
-    run = as_read(RunResult, read_json(folder / "result.json", "run"))
-    name = run.config.get("algorithm")
-    check_own_name(name, algorithm, folder)
-    if not isinstance(name, str):
-        raise BadInput(f"{folder / 'result.json'} names no algorithm: put a copy back")
-    kept = released.read(folder, name, run.released if isinstance(run.released, str) else None)
+    run, name, kept = of_run(folder, algorithm)
     if kept.algorithm and kept.algorithm != name:
         raise BadInput(
             f"{folder / released.NAME} is of {kept.algorithm[:60]!r}, and the result beside it of "

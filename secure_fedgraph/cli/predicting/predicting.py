@@ -45,7 +45,6 @@ def predict(
     algorithm: str | None,
     overwrite: bool,
     as_json: bool,
-    debug: bool,
 ) -> None:
     """Scores a table by a released model, and writes a row a node, for its user alone.
 

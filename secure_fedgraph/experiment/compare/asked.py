@@ -7,7 +7,7 @@ from secure_fedgraph.core.errors import BadInput, check_number, check_whole, wro
 from secure_fedgraph.experiment.compare.points import Point, points
 from secure_fedgraph.experiment.compare.runner import make_all
 from secure_fedgraph.experiment.config import Experiment
-from secure_fedgraph.experiment.run_logs.opening import check_log
+from secure_fedgraph.experiment.run_logs import check_log
 
 
 def checked_points(

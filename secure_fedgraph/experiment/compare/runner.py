@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from secure_fedgraph.core.errors import BadInput, Refused
 from secure_fedgraph.experiment.compare.eta import Job, Remaining, Traffic, kind_of
@@ -16,6 +16,7 @@ from secure_fedgraph.experiment.compare.summary import RAN, Failure, beside_link
 from secure_fedgraph.experiment.compare.without_graph import Reference, added
 from secure_fedgraph.experiment.results import write_json
 
+Task = TypeVar("Task")
 Told = Callable[[str, float | None], None]
 """Called with a job that ended, and the seconds that all others still need, where that is known."""
 
@@ -57,6 +58,18 @@ class Leaks(Protocol):
         ...
 
 
+def ended(pool: Pool, waiting: list[Task], start: Callable[[Task], None]) -> Iterator[tuple[Any, Any]]:
+    """Starts tasks as processes are free, and gives the name and the result of each that ends.
+
+    Args:
+        waiting: what is not started yet; it gets shorter.
+    """
+    while waiting or pool.working:
+        while waiting and pool.free:
+            start(waiting.pop(0))
+        yield from pool.finished()
+
+
 def unfinished(chosen: Iterable[Point], seeds: Sequence[int], out: Path) -> list[Point]:
     """The points of which a run is still to be made."""
     return [
@@ -87,15 +100,15 @@ def check(
     Raises:
         BadInput: naming the point, as its run would.
     """
-    waiting, wrong = list(chosen), dict[str, str]()
-    while waiting or pool.working:
-        while waiting and pool.free:
-            point = waiting.pop(0)
-            pool.start(point.name, check_point_can_start, point.experiment(seed).model_dump(mode="json"))
-        for name, failure in pool.finished():
-            if failure is not None and failure.kind == BadInput.__name__:  # others: see its run
-                wrong[name] = failure.reason
-            progress(name)
+    wrong = dict[str, str]()
+
+    def start(point: Point) -> None:
+        pool.start(point.name, check_point_can_start, point.experiment(seed).model_dump(mode="json"))
+
+    for name, failure in ended(pool, list(chosen), start):
+        if failure is not None and failure.kind == BadInput.__name__:  # others: see its run
+            wrong[name] = failure.reason
+        progress(name)
     for point in chosen:
         if point.name in wrong:
             raise BadInput(f"{point.name}: {wrong[point.name]}")
@@ -188,18 +201,18 @@ class _Call:
                 self.outcomes[job] = outcome
                 progress(job.name, None)
         todo, foreseen = list(waiting), False
-        while waiting or pool.working:
-            while waiting and pool.free:
-                job = waiting.pop(0)
-                remaining.started(job)
-                self._start(pool, job)
-            for job, outcome in pool.finished():
-                remaining.ended(job, self._take(job, outcome), self._sent(job))
-                left = remaining.left(waiting)
-                if not foreseen and waiting and left is not None and remaining.knows(todo):
-                    foreseen = True
-                    foresee(len(waiting), left, remaining.traffic(j for j in todo if j not in self.outcomes))
-                progress(job.name, left)
+
+        def start(job: Job) -> None:
+            remaining.started(job)
+            self._start(pool, job)
+
+        for job, outcome in ended(pool, waiting, start):
+            remaining.ended(job, self._take(job, outcome), self._sent(job))
+            left = remaining.left(waiting)
+            if not foreseen and waiting and left is not None and remaining.knows(todo):
+                foreseen = True
+                foresee(len(waiting), left, remaining.traffic(j for j in todo if j not in self.outcomes))
+            progress(job.name, left)
 
     def _start(self, pool: Pool, job: Job) -> None:
         if job.seed is not None:

@@ -26,7 +26,7 @@ from secure_fedgraph.experiment.results import (
     versions,
     write_json,
 )
-from secure_fedgraph.experiment.run_logs.opening import logged
+from secure_fedgraph.experiment.run_logs import logged
 from secure_fedgraph.experiment.schema.run import RunResult
 
 KEY, RESULT, REFUSED = "key.json", "result.json", "refused.json"

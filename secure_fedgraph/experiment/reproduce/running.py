@@ -12,20 +12,17 @@ from typing import Any
 from secure_fedgraph.core import files
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment.code_digest import of_rooms
-from secure_fedgraph.experiment.compare.runner import Pool
+from secure_fedgraph.experiment.compare.runner import Pool, ended
 from secure_fedgraph.experiment.compare.runs import kept, readable, run_point
 from secure_fedgraph.experiment.config import Experiment, load
-from secure_fedgraph.experiment.reproduce.outcome import SELECTIONS, Results, wanted
+from secure_fedgraph.experiment.reproduce.outcome import Results, wanted
 from secure_fedgraph.experiment.reproduce.tables import Case, PaperTable
 from secure_fedgraph.experiment.results import check_can_start, versions
-from secure_fedgraph.running.run import scores_of
 
 CODE = "code.json"
 """Beside a result: a digest of the code that made it."""
 CALCULATE = ("numpy", "torch", "torch-geometric")
 """Packages whose versions decide a figure."""
-LARGEST_ERROR = 1e6
-"""The largest mean absolute error that is believed."""
 Say = Callable[[str, float | None], None]
 """Called with a run that ended, and the seconds that all others still need, where that is known."""
 
@@ -57,15 +54,14 @@ def run_key(case: Case, seed: int) -> str:
 
 
 def is_of(result: Mapping[str, Any], case: Case, seed: int) -> bool:
-    """Whether a result was made with today's settings and packages, and holds scores that can be.
+    """Whether a result was made with today's settings and packages.
 
-    A setting that it does not name counts as its default. Scores must be those of the rounds beside them,
-    of which a packed result has the last alone.
+    A setting that it does not name counts as its default.
     """
     installed, with_which = versions(), result.get("versions")
     if not isinstance(with_which, dict) or any(with_which.get(one) != installed[one] for one in CALCULATE):
         return False
-    if result.get("seed") != seed or not _can_be(result["accuracy"]) or not _is_of_its_rounds(result):
+    if result.get("seed") != seed:
         return False
     made = experiment_of(case, seed)
     usual = load(None, {key: case.config[key] for key in ("algorithm", "data")}, [])
@@ -75,33 +71,6 @@ def is_of(result: Mapping[str, Any], case: Case, seed: int) -> bool:
 def _settings(experiment: Experiment) -> dict[str, Any]:
     training = experiment.make_algorithm().settings.model_dump(mode="json")
     return {**experiment.model_dump(mode="json", exclude={"logging", "training"}), "training": training}
-
-
-def _can_be(accuracy: Mapping[str, object]) -> bool:
-    """Whether scores are shares, or errors of at least 0: a file may hold anything."""
-    for key, value in accuracy.items():
-        if key in SELECTIONS:
-            if not (isinstance(value, dict) and _can_be(value)):
-                return False
-            continue
-        if key == "round" or not isinstance(value, int | float):
-            continue
-        if isinstance(value, bool) or not 0 <= value <= (LARGEST_ERROR if key.startswith("mae") else 1):
-            return False
-    return True
-
-
-def _is_of_its_rounds(result: Mapping[str, Any]) -> bool:
-    """Whether the scores follow from the rounds, or from the last one where a packed result has no other."""
-    try:
-        rounds, scores = list(result["rounds"]), result["accuracy"]
-        last = {key: value for key, value in rounds[-1]["accuracy"].items() if key != "validation"}
-        if {key: value for key, value in scores.items() if key not in SELECTIONS} != last:
-            return False
-        every = [one["round"] for one in rounds] == list(range(1, len(rounds) + 1))
-        return not every or scores_of(rounds, str(result["metric"])) == scores
-    except (KeyError, TypeError, IndexError, AttributeError, ValueError):  # a file may hold anything
-        return False
 
 
 def _agree(old: Mapping[str, Any], new: Mapping[str, Any], usual: Mapping[str, Any]) -> bool:
@@ -171,16 +140,12 @@ class Reproduction:
     def run(self, left: Sequence[tuple[Case, int]], pool: Pool, workers: int, say: Say) -> None:
         """Makes the runs that are left. Where one fails, its cells say so, and the others go on."""
         waiting = list(left)
-        while waiting or pool.working:
-            while waiting and pool.free:
-                case, seed = waiting.pop(0)
-                pool.start((case, seed), _run, case, seed, self.out)
-            for (case, seed), made in pool.finished():
-                if not isinstance(made, float):
-                    self.failures.setdefault(case.name, made.reason)
-                elif not self._take(case, seed):
-                    self.failures.setdefault(case.name, "the run ended and left no result")
-                say(f"{case.name}, seed {seed}", self.estimate(waiting, workers) if waiting else None)
+        for (case, seed), made in ended(pool, waiting, lambda one: pool.start(one, _run, *one, self.out)):
+            if not isinstance(made, float):
+                self.failures.setdefault(case.name, made.reason)
+            elif not self._take(case, seed):
+                self.failures.setdefault(case.name, "the run ended and left no result")
+            say(f"{case.name}, seed {seed}", self.estimate(waiting, workers) if waiting else None)
 
     def finished(self) -> Results:
         """A case's name -> seed -> its result."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from secure_fedgraph.core.errors import BadInput
@@ -105,16 +105,8 @@ class PaperTable:
 
     def quick(self) -> PaperTable:
         """A rough version: one seed, few rounds, the columns that are small."""
-        return PaperTable(
-            self.name,
-            self.title,
-            self.paper,
-            1,
-            self.selection,
-            tuple(self._rough(cell) for cell in self.cells if cell.column in self.quick_columns),
-            self.quick_rounds,
-            self.quick_columns,
-        )
+        cells = tuple(self._rough(cell) for cell in self.cells if cell.column in self.quick_columns)
+        return replace(self, seeds=1, cells=cells)
 
     def only(self, words: tuple[str, ...]) -> PaperTable:
         """The cells whose row or column holds one of the words; all where there are none.
@@ -133,10 +125,7 @@ class PaperTable:
                     f"{', '.join(self.rows)}, its columns {', '.join(self.columns)}"
                 )
             chosen |= holding
-        about = (self.name, self.title, self.paper, self.seeds, self.selection)
-        return PaperTable(
-            *about, tuple(self.cells[i] for i in sorted(chosen)), self.quick_rounds, self.quick_columns
-        )
+        return replace(self, cells=tuple(self.cells[i] for i in sorted(chosen)))
 
     def _rough(self, cell: Cell) -> Cell:
         def shorter(case: Case | None) -> Case | None:
@@ -145,5 +134,4 @@ class PaperTable:
             rounds = min(int(case.config.get("rounds", self.quick_rounds)), self.quick_rounds)
             return Case(f"{case.name} quick {rounds}", {**case.config, "rounds": rounds}, case.minutes / 10)
 
-        about = (cell.row, cell.column, cell.paper, cell.tolerance, cell.measure)
-        return Cell(*about, shorter(cell.case), shorter(cell.alone), cell.why_not, cell.source)
+        return replace(cell, case=shorter(cell.case), alone=shorter(cell.alone))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,29 +17,14 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from secure_fedgraph.core.errors import BadInput
-from secure_fedgraph.core.spending.ledger_line import LedgerLine
+from secure_fedgraph.core.spending.ledger_line import LedgerLine as LedgerLine
 from secure_fedgraph.core.text import printable
-from secure_fedgraph.experiment.schema.audit import AuditResult
-from secure_fedgraph.experiment.schema.compare import CompareResult
-from secure_fedgraph.experiment.schema.demo import DemoResult
+from secure_fedgraph.experiment.schema.audit import AuditResult as AuditResult
+from secure_fedgraph.experiment.schema.compare import CompareResult as CompareResult
+from secure_fedgraph.experiment.schema.demo import DemoResult as DemoResult
 from secure_fedgraph.experiment.schema.part import Part, departures
-from secure_fedgraph.experiment.schema.run import ChannelReport, RunResult
-
-__all__ = [
-    "FILES",
-    "RESULTS",
-    "AuditResult",
-    "ChannelReport",
-    "CompareResult",
-    "DemoResult",
-    "LedgerLine",
-    "RunResult",
-    "SchemaWarning",
-    "as_read",
-    "checked",
-    "json_schema",
-    "read",
-]
+from secure_fedgraph.experiment.schema.run import ChannelReport as ChannelReport
+from secure_fedgraph.experiment.schema.run import RunResult as RunResult
 
 RESULTS: Mapping[str, type[Part]] = {
     "run": RunResult,
@@ -85,6 +70,48 @@ def read(model: type[Model], value: object, path: Path) -> Model:
         raise BadInput(
             f"{path}: {_place(first['loc'])} is {str(first['input'])[:40]!r} ({first['msg']}): {mend}"
         ) from None
+
+
+def of_kind(path: Path, kind: str, content: Callable[[], bytes]) -> dict[str, Any]:
+    """What a result file of a kind holds, before it is read as the kind's model.
+
+    Args:
+        content: reads the file.
+
+    Raises:
+        BadInput: as :func:`json_in`, and for a file of another kind.
+    """
+    value = json_in(path, content)
+    if not isinstance(value, dict) or value.get("schema") != f"secure-fedgraph/{kind}/1":
+        written_as = value.get("schema") if isinstance(value, dict) else None
+        article = "an" if kind[0] in "aeiou" else "a"
+        raise BadInput(
+            f"{path} has schema {repr(written_as)[:60]}, "
+            f"not secure-fedgraph/{kind}/1: give the folder of {article} {kind}, or write it again"
+        )
+    return value
+
+
+def json_in(path: Path, content: Callable[[], bytes]) -> Any:
+    """What a JSON file holds.
+
+    Args:
+        path: for messages.
+        content: reads the file.
+
+    Raises:
+        BadInput: for a file that cannot be read, or holds no JSON.
+    """
+    try:
+        return json.loads(content())
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, BadInput):
+            raise
+        raise BadInput(
+            f"{path} is not JSON, so it is damaged: put a copy back, or write it again with --overwrite"
+        ) from None
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read ({error.strerror}): put a copy back") from None
 
 
 def as_read(model: type[Model], value: Mapping[str, Any]) -> Model:

@@ -257,13 +257,14 @@ class Links:
         return f"{len(self.sample.of(RIGHT))} of {links} read{more}"
 
     def said(self) -> str:
-        return f"{self.title}: {self._counted()}."
+        more = f"; {self.sample.left_out} more neighbours not drawn" if self.sample.left_out else ""
+        return f"{self.title}: {self._counted()}{more}."
 
     def rows(self) -> list[list[object]]:
-        kinds = (RIGHT, MISSED, INVENTED)
+        kinds, names = (RIGHT, MISSED, INVENTED), self.sample.names
         told = ((a, b, kind) for kind in kinds for a, b in sorted(self.sample.of(kind)))
         return [
-            [f"link {a}–{b}", "no" if kind == INVENTED else "yes",
+            [f"link {names[a]}–{names[b]} (nodes {a} and {b})", "no" if kind == INVENTED else "yes",
              "–" if not self.read else "no" if kind == MISSED else "yes"]
             for a, b, kind in told
             if self.read or kind != INVENTED

@@ -56,7 +56,7 @@ def audit_opening(audit: AuditResult, policies: Sequence[str]) -> AuditOpening:
     under = read_under(audit.cells, policies)
     before, after = _beside_each_other(under)
     about = after or before
-    heroes = before_and_after(audit, before, after, _names(audit))
+    heroes = before_and_after(audit, before, after, names_of(audit))
     if about is not None and (before is None or not heroes):
         heroes = [*_scores(audit.cells, about), *heroes]
     return AuditOpening(
@@ -239,7 +239,7 @@ def _attacked(subject: str, cells: Sequence[Cell]) -> Attacked:
     return Attacked(subject, worst.score, worst.baseline, worst.leaks)
 
 
-def _names(audit: AuditResult) -> Names:
+def names_of(audit: AuditResult) -> Names:
     """Of features and classes, where the data have them."""
     for run in audit.runs:
         facts = run.result.data

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from secure_fedgraph.experiment.schema.compare import NOT_WORTH, UNDECIDED, WORTH, Point
 from secure_fedgraph.report import text
-from secure_fedgraph.report.comparing import alone_of, bound, lines_of, name_of, score_of, title_of
+from secure_fedgraph.report.comparing import alone_of, beside_it, bound, lines_of, name_of, score_of, title_of
 from secure_fedgraph.report.figures.budget_curve import (
     NO_GRAPH,
     PERSONAL,
@@ -25,6 +25,13 @@ NUMBERS = ("auc", "mae")
 """Scores that are no percentages."""
 SAID = {WORTH: "worth spending", NOT_WORTH: "not worth spending"}
 """A verdict in a sentence."""
+TOLD = {
+    "no privacy": "without privacy",
+    "alone": "owners alone",
+    "same budget, no graph": "same ε, without a graph",
+    "commonest class": "always the commonest class",
+}
+"""What a score stands beside, in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -111,15 +118,10 @@ def _verdict(row: Point, key: str) -> str:
     return WORTH if gain.interval[0] > 0 else UNDECIDED if gain.mean > 0 else NOT_WORTH
 
 
-def _bare(ran: Sequence[Point], algorithm: str, key: str) -> float | None:
-    rows = (row for row in ran if row.kind == "no privacy" and row.algorithm == algorithm)
-    return next((score_of(row, key) for row in rows), None)
-
-
 def _sentence(ran: Sequence[Point], choice: Choice, key: str, whose: str) -> str:
     """The verdict with what it rests on, then the scores of the shared model."""
-    row, alone = choice.point, alone_of(ran, key)
-    score, bare = score_of(row, key) or 0.0, _bare(ran, row.algorithm, key)
+    row, others = choice.point, beside_it(choice.point, ran, key)
+    score, alone, bare = score_of(row, key) or 0.0, others["alone"], others["no privacy"]
     budget = f"{name_of(row.algorithm)} at ε = {float(row.epsilon):g} for {whose}"
     parts = [f"scores {_write(score, key)} ({title_of(key)})"]
     parts += [] if alone is None else [f"owners alone score {_write(alone, key)}"]
@@ -218,18 +220,13 @@ def _levels(ran: Sequence[Point], key: str) -> list[Level]:
 
 def _scored(ran: Sequence[Point], choice: Choice, key: str) -> KeyFigure:
     row = choice.point
-    beside = [
-        (_bare(ran, row.algorithm, key), "without privacy"),
-        (alone_of(ran, key), "owners alone"),
-        (score_of(row.without_graph, key) if row.without_graph else None, "same ε, without a graph"),
-        (row.commonest_class if key in ("global", "local") else None, "always the commonest class"),
-    ]
+    others = beside_it(row, ran, key)
     return KeyFigure(
         f"{name_of(row.algorithm)}: {title_of(key)}",
         _write(score_of(row, key), key),
         f"mean of {row.seeds} seeds" if row.seeds > 1 else "one seed",
         "nothing" if choice.verdict == WORTH else "plain",
-        [f"{_write(score, key)} {what}" for score, what in beside if score is not None],
+        [f"{_write(others[name], key)} {told}" for name, told in TOLD.items() if others[name] is not None],
     )
 
 
@@ -264,7 +261,8 @@ def _briefly(larger: Sequence[str]) -> list[str]:
 def _price(ran: Sequence[Point], choice: Choice, key: str) -> KeyFigure:
     """What joining brought, and what noise took."""
     row = choice.point
-    score, alone, bare = score_of(row, key), alone_of(ran, key), _bare(ran, row.algorithm, key)
+    others = beside_it(row, ran, key)
+    score, alone, bare = score_of(row, key), others["alone"], others["no privacy"]
     lines = []
     if bare is not None and score is not None:
         lines.append(f"{_points_of(score - bare, key)} against no privacy.")

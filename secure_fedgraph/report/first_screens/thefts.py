@@ -12,7 +12,7 @@ from secure_fedgraph.experiment.schema.audit import AuditResult, Cell, Reconstru
 from secure_fedgraph.experiment.schema.score_verdict import RESIDUAL, SINGLE_OWNERS
 from secure_fedgraph.report import text
 from secure_fedgraph.report.figures.drawn import Drawn, Table
-from secure_fedgraph.report.figures.ego_graphs import samples_of
+from secure_fedgraph.report.figures.ego_graphs import Sample
 from secure_fedgraph.report.figures.stolen import Bars, Links, Order, Panel, Words, stolen
 from secure_fedgraph.report.first_screens.readers import ReadUnder
 from secure_fedgraph.report.guess_kinds import (
@@ -306,10 +306,11 @@ def _rows(record: Reconstruction, names: Names, theft: Theft | None, nothing: bo
 
 
 def _links(record: Reconstruction, names: Names, theft: Theft | None, nothing: bool) -> Panel | None:
-    samples = samples_of(record)
-    if not samples or not samples[0].true:
+    target = next((one for one in record.targets if one.graph), None)
+    sample = None if target is None else Sample(target)
+    if sample is None or not sample.true:
         return None
-    return Links(f"Links of a node of {samples[0].owner}", samples[0], not nothing)
+    return Links(f"Links of a node of {sample.owner}", sample, not nothing)
 
 
 _MAKERS: dict[str, Callable[[Reconstruction, Names, Theft | None, bool], Panel | None]] = {

@@ -8,20 +8,19 @@ from dataclasses import dataclass, replace
 from secure_fedgraph.experiment.schema import AuditResult, RunResult
 from secure_fedgraph.experiment.schema.audit import AuditedRun, Cell
 from secure_fedgraph.experiment.schema.part import JsonTable
+from secure_fedgraph.experiment.schema.run import DataFacts
 from secure_fedgraph.report import text
 from secure_fedgraph.report.figures.heat import heat_map
-from secure_fedgraph.report.first_screens.audit import audit_opening
+from secure_fedgraph.report.first_screens.audit import audit_opening, names_of
 from secure_fedgraph.report.grouping import AS_CONFIGURED
 from secure_fedgraph.report.outcomes import Verdict, outcome_table, verdicts
 from secure_fedgraph.report.sections import learning, trained
 from secure_fedgraph.report.sections.conformance import conformance_section, left_out
 from secure_fedgraph.report.sections.empirical import empirical
-from secure_fedgraph.report.sections.leak_curves import leak_curves
 from secure_fedgraph.report.sections.learning import Learning
-from secure_fedgraph.report.sections.ledger import ledger
 from secure_fedgraph.report.sections.parts import Section, Story
 from secure_fedgraph.report.sections.reconstructed import reconstructed
-from secure_fedgraph.report.sections.trained import Source, Trained
+from secure_fedgraph.report.sections.trained import Trained
 
 NOUNS = {"client": "owner", "last client": "owner", "coalition": "coalition of owners"}
 SUMMARY = {
@@ -33,7 +32,6 @@ SUMMARY = {
     "absent": "Not run under {}.",
 }
 """What is said of the policies in one state, worst first."""
-LOWER_BOUND = "; a lower bound where a search was stopped"
 
 
 @dataclass(frozen=True)
@@ -70,17 +68,17 @@ def audit_story(audit: AuditResult) -> Story:
     subjects = text.listed(text.named(text.ALGORITHMS, name) for name in algorithms)
     subject = subjects or text.named(text.ALGORITHMS, config.get("algorithm"))
     where = text.listed(dict.fromkeys(trained.data_name(c.get("data")) for c in audit.configs))
-    data = trained.source(runs[0].results[0].data) if runs else Source(trained.data_name(config.get("data")))
+    data = runs[0].results[0].data if runs else DataFacts(data=str(config.get("data") or ""))
     adversary = _adversaries(cells)
     opening = audit_opening(audit, policies)
     told: dict[str, object] = {
         "kind": "audit",
-        "title": f"{subject} on {where or data.name}: what leaks",
+        "title": f"{subject} on {where or trained.data_name(data.data)}: what leaks",
         "adversaries": adversary,
         "article": "an" if adversary[:1] in "aeio" or adversary.startswith("hon") else "a",
         "command": audit.command,
         "owned": trained.owners(audit.configs or [config]),
-        "source": Source(where) if several else data,
+        "source": DataFacts(data=where) if several else data,
         "seed": audit.seed,
         "seconds": audit.seconds,
         "rounds": None if several else (runs[0].results[0].config if runs else config).get("rounds"),
@@ -101,8 +99,7 @@ def audit_story(audit: AuditResult) -> Story:
         "finals": learning.finals(runs),
         "traffic": trained.traffic(runs),
         "privacy": trained.privacy(runs),
-        "ledger": ledger(runs),
-        "seen": trained.seen(runs),
+        "runs": runs,
         "partition": trained.partition(runs),
         "facts": trained.facts(_settled(runs, audit), audit.versions),
     }
@@ -150,7 +147,7 @@ def _chapter(name: str, audit: AuditResult, policies: list[str], several: bool) 
         state=summary[0]["state"] if summary else "absent",
         summary=summary,
         outcomes=outcome_table(cells, policies),
-        compared=[*_curves_with_limits(cells, policies), *reconstructed(guesses, labels)],
+        compared=reconstructed(guesses, labels, names_of(audit)),
     )
 
 
@@ -167,17 +164,6 @@ def _learnings(runs: list[Trained], several: bool) -> list[Learning]:
         if part := learning.accuracy(short, f"-{number}"):
             parts.append(replace(part, heading=name))
     return parts
-
-
-def _curves_with_limits(cells: Sequence[Cell], policies: list[str]) -> list[Section]:
-    """The curves, with a word where a point is a lower bound because its search was stopped."""
-    sections = leak_curves(cells, policies)
-    if not any(cell.details.get("searches_stopped") for cell in cells):
-        return sections
-    return [
-        replace(section, drawn=[replace(d, caption=f"{d.caption}{LOWER_BOUND}") for d in section.drawn])
-        for section in sections
-    ]
 
 
 def _settled(runs: list[Trained], audit: AuditResult) -> JsonTable:

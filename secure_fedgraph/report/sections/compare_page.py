@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from itertools import takewhile
 
 from secure_fedgraph.experiment.schema import CompareResult
 from secure_fedgraph.experiment.schema.compare import Point
+from secure_fedgraph.experiment.schema.run import DataFacts
 from secure_fedgraph.experiment.schema.score_verdict import exact_of_too_few
 from secure_fedgraph.report import beside
 from secure_fedgraph.report import text as words
-from secure_fedgraph.report.comparing import alone_of, bound, key_of, lines_of, name_of, score_of, title_of
+from secure_fedgraph.report.comparing import beside_it, bound, key_of, lines_of, name_of, score_of, title_of
 from secure_fedgraph.report.figures.drawn import Table
 from secure_fedgraph.report.first_screens.comparison import compare_opening
 from secure_fedgraph.report.left_out import left_out_of
 from secure_fedgraph.report.sections import trained
 from secure_fedgraph.report.sections.parts import Story
-from secure_fedgraph.report.sections.trained import Source
 
 BASELINES = ("no privacy", "no collaboration")
-
-TITLES_OF = {"mae": "error (mean absolute)", "auc": "area under the ROC curve", "r2": "R2"}
-"""Metrics that are no accuracy, in headings."""
 
 
 def compare_story(value: CompareResult) -> Story:
@@ -37,18 +33,14 @@ def compare_story(value: CompareResult) -> Story:
     told: dict[str, object] = {
         "kind": "compare",
         "title": f"{_subjects(points)} on {data}: accuracy under privacy",
-        "measure": {"mae": "error (mean absolute)", "auc": "area under the ROC curve", "r2": "R2"}.get(
-            key, "accuracy"
-        ),
         "command": value.command,
         "owned": trained.owners([config]),
-        "source": Source(data),
+        "source": DataFacts(data=data),
         "rounds": config.get("rounds"),
         "seed": value.seeds,
         "seconds": value.seconds,
         "accuracy": None,
         "unit": unit,
-        "verdicts": _verdicts(ran, key, unit),
         "opening": opening,
         "numbers": _numbers(ran, key),
         "every": _every(ran, key, unit, best),
@@ -126,28 +118,11 @@ def _beside(ran: Sequence[Point], key: str) -> Table | None:
     rows = [row for row in ran if row.kind == "budget"]
     if not rows:
         return None
-    alone = alone_of(ran, key)
-    bare = {row.algorithm: score_of(row, key) for row in ran if row.kind == "no privacy"}
-    heads = ["point", "ε", "shared model", "same budget, no graph", "no privacy", "alone", "commonest class"]
-    heads += ["personal models", "own only"]
+    beside_each = [beside_it(row, ran, key) for row in rows]
+    heads = ["point", "ε", "shared model", *beside_each[0]]
     cells = [
-        [
-            _label(row),
-            f"{float(row.epsilon):g}",
-            *map(
-                _number,
-                [
-                    score_of(row, key),
-                    score_of(row.without_graph, key) if row.without_graph else None,
-                    bare.get(row.algorithm),
-                    alone,
-                    row.commonest_class if key in ("accuracy", "global", "local") else None,
-                    row.accuracy.get("personal"),
-                    row.accuracy.get("own"),
-                ],
-            ),
-        ]
-        for row in rows
+        [_label(row), f"{float(row.epsilon):g}", *map(_number, [score_of(row, key), *others.values()])]
+        for row, others in zip(rows, beside_each, strict=True)
     ]
     kept = [i for i, _ in enumerate(heads) if any(row[i] for row in cells)]
     return Table([heads[i] for i in kept], [[row[i] for i in kept] for row in cells])
@@ -182,45 +157,3 @@ def _leak(row: Point, attack: str) -> str:
         else "no better"
     )
     return f"{value:.3f} {'leaks' if leak.leaks else few} (guess {leak.baseline:.3f})"
-
-
-def _worth(row: Point, key: str) -> bool:
-    """Whether a row beats local training, beyond the interval of the differences where there is one."""
-    gain = row.over_alone.get(key)
-    return gain is not None and (gain.interval or [gain.mean])[0] > 0
-
-
-def _on_own_tests(row: Point, alone: Point, key: str) -> str:
-    """The scores on owners' own test data, where local training may be better."""
-    mine, alone_score = row.accuracy.get("local"), alone.accuracy.get("local")
-    if key == "local" or mine is None or alone_score is None:
-        return ""
-    return f" On owners' own test data it has {mine:.3f}, and local training {alone_score:.3f}."
-
-
-def _verdicts(ran: Sequence[Point], key: str, unit: str) -> list[str]:
-    """One sentence a line: the smallest budget that is worth more than local training."""
-    sentences = []
-    alone = [r for r in ran if r.kind == "no collaboration" and score_of(r, key) is not None]
-    seeds = max((r.seeds for r in ran), default=1)
-    how = "seed by seed, beyond the 95 % interval of the difference" if seeds > 1 else "in this one seed"
-    for (algorithm, policy), rows in lines_of(ran).items():
-        name = words.named(words.ALGORITHMS, algorithm)
-        no_privacy = (r for r in ran if r.kind == "no privacy" and r.algorithm == algorithm)
-        without_privacy = next((score_of(r, key) for r in no_privacy), None)
-        last = rows[-1]
-        text = f"{name} under policy {policy}: {score_of(last, key):.3f} at epsilon {float(last.epsilon):g} "
-        text += f"for one {unit}"
-        text += f", {without_privacy:.3f} without privacy." if without_privacy is not None else "."
-        if alone:
-            worth = list(takewhile(lambda r: _worth(r, key), reversed(rows)))
-            text += (
-                f" From epsilon {float(worth[-1].epsilon):g} on it is worth more than local training "
-                if worth
-                else " At the largest budget tried it is not worth more than local training "
-            ) + f"({score_of(alone[0], key):.3f}), {how}."
-            text += _on_own_tests(last, alone[0], key)
-        sentences.append(text)
-    if not ran:
-        return ["No point ran: below stands why."]
-    return sentences or ["No point has a budget: the table shows each policy as configured."]

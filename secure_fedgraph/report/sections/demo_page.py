@@ -40,14 +40,10 @@ def demo_story(result: DemoResult) -> Story:
             "result": result,
             "sentence": sentence(result),
             "drawn": drawn,
-            "price_rows": [
-                [one.name, text.epsilon(one.epsilon), text.percent(one.everybody), text.percent(one.own)]
-                for one in result.prices
-            ],
             "private": private,
             "alone": alone,
             "free": free,
-            "scenes": [_told(name, scene, state) for name, scene, state in scenes],
+            "scenes": scenes,
             "reads": _reads(result.protected),
         },
         [one.picture for one in drawn],
@@ -85,21 +81,6 @@ def _under_budget(result: DemoResult) -> str:
 
 def _epsilon(value: float | str) -> str:
     return "inf" if isinstance(value, str) else f"{value:.3g}"
-
-
-def _told(name: str, scene: Scene, state: str) -> dict[str, object]:
-    exact = sum(one.read == one.true for one in scene.labels)
-    return {
-        "name": name,
-        "state": state,
-        "policy": scene.policy,
-        "epsilon": scene.epsilon,
-        "uploads": f"{scene.readable} of {scene.uploads}",
-        "labels": f"{exact} of {len(scene.labels)}",
-        "named": scene.named,
-        "right": scene.right,
-        "reasons": scene.reasons,
-    }
 
 
 def _picture(name: str, caption: str, scene: Scene, node: NodeRead | None, words: int) -> Drawn:

@@ -8,7 +8,6 @@ from secure_fedgraph.experiment.schema.audit import Empirical
 from secure_fedgraph.report import text
 
 ORDER = ("broken", "not audited", "too few trials", "holds")
-STATES = {"broken": "leaks", "holds": "bound"}
 
 
 def empirical(rows: Sequence[Empirical], several: bool) -> dict[str, object] | None:
@@ -32,8 +31,8 @@ def empirical(rows: Sequence[Empirical], several: bool) -> dict[str, object] | N
     if held + broken < len(worst):
         sentence += f"; {len(worst) - held - broken} could not be judged"
     return {
-        "rows": [_table_row(row, several) for row in worst],
-        "unseen": list(dict.fromkeys((_kind(row), _confidence(row), row.unseen) for row in worst)),
+        "rows": [(_label(row, several), row) for row in worst],
+        "unseen": list(dict.fromkeys((_kind(row), row.confidence, row.unseen) for row in worst)),
         "reasons": list(dict.fromkeys(row.reason for row in worst if row.reason)),
         "sentence": sentence + ".",
         "broken": broken,
@@ -46,27 +45,8 @@ def _place(row: Empirical) -> tuple[int, float]:
     return ORDER.index(row.outcome), slack
 
 
-def _table_row(row: Empirical, several: bool) -> dict[str, object]:
-    name = text.named(text.ALGORITHMS, row.algorithm)
-    share = None if not row.claim or row.lower is None else min(100.0, 100 * row.lower / row.claim)
-    return {
-        "label": f"{name}, {row.policy}" if several else row.policy,
-        "noise": row.noise,
-        "of": row.of,
-        "unit": text.named(text.UNITS, row.unit),
-        "reader": text.named(text.READERS, row.reader),
-        "claim": text.epsilon(row.claim),
-        "lower": text.epsilon(row.lower),
-        "share": None if share is None else round(share, 1),
-        "power": text.epsilon(row.ceiling),
-        "trials": text.MISSING if row.trials is None else f"{row.trials:,}",
-        "outcome": row.outcome,
-        "state": STATES.get(row.outcome, "unbound"),
-    }
-
-
-def _confidence(row: Empirical) -> str:
-    return "" if row.confidence is None else f"{100 * row.confidence:g} %"
+def _label(row: Empirical, several: bool) -> str:
+    return f"{text.named(text.ALGORITHMS, row.algorithm)}, {row.policy}" if several else row.policy
 
 
 def _kind(row: Empirical) -> str:

@@ -14,7 +14,7 @@ from secure_fedgraph.report.figures import plots
 from secure_fedgraph.report.figures.plots import Curve, Line
 from secure_fedgraph.report.figures.svg import Picture
 from secure_fedgraph.report.measures import Measure, followed, measure_of
-from secure_fedgraph.report.sections.trained import Trained, mean
+from secure_fedgraph.report.sections.trained import Trained
 
 
 @dataclass(frozen=True)
@@ -78,14 +78,14 @@ def finals(runs: Sequence[Trained]) -> list[dict[str, object]]:
                 "local": text.percent(_mean(scores, "local")),
                 "validation": head.write(_mean([s.best_by_validation for s in scores], head.key)),
                 "test": head.write(_mean([s.best_on_test for s in scores], head.key)),
-                "seconds": mean(result.seconds for result in run.results),
+                "seconds": text.mean(result.seconds for result in run.results),
             }
         )
     return rows
 
 
 def _mean(several: Sequence[Scores | None], key: str) -> float | None:
-    return mean(scores.get(key) for scores in several if scores is not None)
+    return text.mean(scores.get(key) for scores in several if scores is not None)
 
 
 def _lines(run: Trained, read: Callable[[RoundReport], float | None]) -> list[Line]:

@@ -6,7 +6,7 @@ from statistics import median
 
 from secure_fedgraph.report import text
 from secure_fedgraph.report.measures import AT_HOME, measure_of, of_owners
-from secure_fedgraph.report.sections.trained import Trained, mean
+from secure_fedgraph.report.sections.trained import Trained
 
 FEW = 8
 
@@ -20,7 +20,7 @@ def each_owner(run: Trained) -> dict[str, object] | None:
     """
     last = [history[-1].owners for history in run.histories if history]
     names = list(dict.fromkeys(name for scores in last for name in scores))
-    means = {name: mean(scores.get(name) for scores in last) for name in names}
+    means = {name: text.mean(scores.get(name) for scores in last) for name in names}
     scores = {name: value for name, value in means.items() if value is not None}
     if not scores:
         return None

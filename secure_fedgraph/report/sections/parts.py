@@ -15,12 +15,12 @@ class Section:
     Args:
         code: the attack's, as in ``A1``.
         subject: what it guesses, in a few words.
-        seed: the one that is shown; None where several are.
+        seed: the one that is shown.
     """
 
     code: str
     subject: str
-    seed: int | None
+    seed: int
     drawn: list[Drawn]
 
 

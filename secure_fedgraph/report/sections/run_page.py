@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 from secure_fedgraph.core import files
 from secure_fedgraph.experiment.schema import RunResult, read
 from secure_fedgraph.experiment.schema.part import Scores
-from secure_fedgraph.experiment.schema.run import BudgetReport, PlanRow, RoundReport
+from secure_fedgraph.experiment.schema.run import RoundReport
 from secure_fedgraph.report import text
 from secure_fedgraph.report.first_screens.run import CAPTION, bars, first_screen
 from secure_fedgraph.report.left_out import left_out
 from secure_fedgraph.report.measures import measure_of, others
 from secure_fedgraph.report.sections import learning, trained
-from secure_fedgraph.report.sections.ledger import ledger
 from secure_fedgraph.report.sections.owners import each_owner
 from secure_fedgraph.report.sections.parts import Story
 from secure_fedgraph.report.sections.trained import Trained
@@ -32,18 +30,20 @@ def run_story(result: RunResult, folder: Path) -> Story:
     shown = Trained(policy, [result], _histories(result, folder))
     each = Trained(policy, [result.of_seed(seed) for seed in seeds] or [result], shown.histories)
     by_round = learning.accuracy([each if len(shown.histories) > 1 else shown])
-    algorithm = text.named(text.ALGORITHMS, config.get("algorithm"))
-    data = trained.source(result.data)
+    algorithm, data = (
+        text.named(text.ALGORITHMS, config.get("algorithm")),
+        trained.data_name(result.data.data),
+    )
     brought = bars(result)
     told: dict[str, object] = {
         "kind": "run",
-        "title": f"{algorithm} on {data.name or text.MISSING} under policy {policy}",
+        "title": f"{algorithm} on {data or text.MISSING} under policy {policy}",
         "first": first_screen(result, algorithm),
         "brought": brought,
         "caption": CAPTION,
         "command": result.command,
         "owned": trained.owners([config]),
-        "source": data,
+        "source": result.data,
         "seed": result.seed,
         "seconds": result.seconds,
         "federated": result.federated,
@@ -61,38 +61,16 @@ def run_story(result: RunResult, folder: Path) -> Story:
         "finals": learning.finals([shown]),
         "owners": each_owner(each),
         "only_seed": seeds[0].seed if seeds and len(shown.histories) == 1 else None,
-        "budget": _budget(result.budget, result.plan or []) if result.budget else None,
+        "budget": result.budget,
+        "plan": result.plan or [],
         "traffic": trained.traffic([shown]),
         "privacy": trained.privacy([shown]),
         "released": [one.split(":")[0] for one in result.released_exactly],
-        "ledger": ledger([shown]),
-        "seen": trained.seen([shown]),
+        "runs": [shown],
         "partition": trained.partition([each]),
         "facts": trained.facts(config, result.versions),
     }
     return Story(told, [*([brought] if brought else []), *(by_round.pictures if by_round else [])])
-
-
-def _budget(budget: BudgetReport, plan: Sequence[PlanRow]) -> dict[str, object]:
-    """What was asked for, how it is split and what is left."""
-    asked, spent = budget.epsilon, budget.spent
-    left = "" if spent == "inf" else f", {max(asked - spent, 0.0):.4g} left"
-    unit, against = text.named(text.UNITS, budget.unit), text.named(text.READERS, budget.against)
-    return {
-        "asked": f"ε = {asked:g} at δ = {text.scientific(budget.delta)} for {unit}, against {against}",
-        "spent": f"{spent}{left}",
-        "planned": budget.planned,
-        "rows": [
-            [
-                row.channel,
-                text.named(text.UNITS, row.unit),
-                text.MISSING if row.multiplier is None else f"{row.multiplier:.4g}",
-                row.uses,
-                text.epsilon(row.epsilon),
-            ]
-            for row in plan
-        ],
-    }
 
 
 def _histories(result: RunResult, folder: Path) -> list[list[RoundReport]]:

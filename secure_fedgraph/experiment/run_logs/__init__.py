@@ -1,1 +1,0 @@
-"""Where a run's scores go besides its folder: MLflow or TensorBoard, both optional extras, off by default."""
