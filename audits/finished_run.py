@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from secure_fedgraph.algorithm import Algorithm, State
 from secure_fedgraph.arguments import unknown_name
@@ -13,6 +13,10 @@ from secure_fedgraph.federation import Federation
 from secure_fedgraph.privacy.policy import BoundPolicy
 from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.running.run import Run
+
+Made = TypeVar("Made")
+_MADE: dict[tuple[Any, ...], Any] = {}
+_MOST = 12
 
 
 @dataclass(frozen=True)
@@ -55,3 +59,13 @@ class FinishedRun:
         if adversary not in known:
             raise unknown_name("adversary", adversary, known)
         return known[adversary]
+
+
+def once(key: tuple[Any, ...], finished: FinishedRun, make: Callable[[], Made]) -> Made:
+    """What was already made for the same run: both aims of an attack, and several attacks, need the same."""
+    if key not in _MADE:
+        while len(_MADE) >= _MOST:
+            del _MADE[next(iter(_MADE))]
+        _MADE[key] = (make(), finished)  # the run is kept, so that no other gets its id
+    made: Made = _MADE[key][0]
+    return made

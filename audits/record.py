@@ -9,6 +9,7 @@ from functools import cached_property
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.message import ANSWER, CARRIER, Message
 from secure_fedgraph.core.protection.bound import Bound
+from secure_fedgraph.core.protection.clip import Clip
 from secure_fedgraph.core.protection.gaussian import Gaussian
 from secure_fedgraph.core.spending.ledger import Charge
 from secure_fedgraph.core.wire import Tree
@@ -80,6 +81,11 @@ class Record:
     def charged(self) -> Iterator[Charge]:
         """What this run charged for uploads."""
         return (c for c in self.run.charges if c.channel in self.run.policy.bounds)
+
+
+def norm_of(bound: Bound) -> float:
+    """The length that a protection clips to; 1 without a clip."""
+    return next((float(stage.norm) for stage in bound.stages if isinstance(stage, Clip)), 1.0)
 
 
 def noise_of(bound: Bound | None) -> Gaussian | None:

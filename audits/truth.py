@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 import torch
 from torch_geometric.data import Data
@@ -22,6 +24,21 @@ def label_counts(federation: Federation) -> dict[str, np.ndarray]:
         name: torch.bincount(graph.y[graph.train_mask], minlength=classes).numpy().astype(np.float64)
         for name, graph in federation.owners.items()
     }
+
+
+def mean_shares(
+    counts: Mapping[str, np.ndarray], targets: Mapping[str, Sequence[str]]
+) -> tuple[dict[str, np.ndarray], bool]:
+    """What a guess about several owners' labels is held against: the mean of their shares, of all labels.
+
+    Returns:
+        Target -> that, and whether every target is one owner, whose numbers are whole.
+    """
+    true = {}
+    for target, owners in targets.items():
+        mine = [counts[owner] for owner in owners]
+        true[target] = sum(one.sum() for one in mine) * np.mean([one / one.sum() for one in mine], axis=0)
+    return true, all(len(owners) == 1 for owners in targets.values())
 
 
 def node_features(federation: Federation) -> dict[str, np.ndarray]:

@@ -29,9 +29,8 @@ import numpy as np
 import torch
 
 import secure_fedgraph as sfg
-from secure_fedgraph.audits.conformance.rows import FAILED, conformance_rows
+from secure_fedgraph.audits.conformance.rows import FAILED, conformance_rows, probe_rows
 from secure_fedgraph.audits.empirical_dp.empirical import BROKEN, empirical_or_why_not
-from secure_fedgraph.audits.probes.rows import probe_rows
 from secure_fedgraph.client import Client
 from secure_fedgraph.core.channel import Channel, Reveal, UnitContribution
 from secure_fedgraph.core.errors import Refused

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from secure_fedgraph.arguments import several_seeds
-from secure_fedgraph.audits.grid.pool import Pool, tried
 from secure_fedgraph.core.errors import BadInput, wrong_type
 from secure_fedgraph.experiment import compare as points_side_by_side
 from secure_fedgraph.experiment.config import Experiment
+from secure_fedgraph.experiment.pool import Pool, tried
 
 
 def compare(

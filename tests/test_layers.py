@@ -75,7 +75,7 @@ RULES: dict[str, Rule] = {
     "client":      Rule(may=("core", "protocol", "privacy"),
                         types=("algorithm", "seams", "graph", "storage")),
     # what is kept between rounds: a party's own memory, and the run's
-    "storage":     Rule(may=(*SPEECH, "protocol", "core.files"), outside=("filelock",)),
+    "storage":     Rule(may=(*SPEECH, "protocol", "core.files", "core.crypto"), outside=("filelock",)),
     # the referee, handing a graph out to owners, and the one loop
     "evaluation":  Rule(may=(*SPEECH, "protocol", "algorithm", "graph", "models", "metrics"),
                         types=("round", "client")),
@@ -94,7 +94,8 @@ RULES: dict[str, Rule] = {
     "experiment":  Rule(may=("registry", "algorithms", "algorithm", "privacy", "core", "protocol",
                              "graph", "metrics", "models", "forms", "federation", "running", "round",
                              "evaluation", "storage")),
-    "comparison":  Rule(may=("experiment", "audits")),     # compare(), which gives it processes
+    "experiment.pool": Rule(may=("registry", "running", "backends"), outside=("torch",)),
+    "comparison":  Rule(may=("experiment",)),              # compare(), which gives it processes
     "experiment.code_digest": Rule(outside=()),
     # what files hold, light enough for a command that prints it
     "experiment.schema":      Rule(may=("core.guarantee", "core.text",
@@ -131,12 +132,11 @@ FORBIDDEN_CALLS = re.compile(
     r"|torch_geometric\.(seed\.)?seed_everything|torch\.load|torch\.serialization\.load)"
 )
 # PyG's own processed files, and an owner's own file: tensors alone (weights_only).
-# A probe puts every global generator back where it was, so that a seed's noise would show.
 EXCUSED_CALLS = {
     ("graph.data.datasets", "torch.load"),
     ("graph.silos.reading", "torch.load"),
-    *(("audits.rng_state", f"numpy.random.{name}") for name in ("get_state", "set_state")),
-    *(("audits.rng_state", f"random.{name}") for name in ("getstate", "setstate")),
+    # two copies of a process share every generator, this one too
+    *(("audits.conformance.twins", f"random.{name}") for name in ("getstate", "setstate")),
     # a user's model may draw by them: each record's draws follow from no other's
     *(("models.per_record", f"numpy.random.{name}") for name in ("get_state", "seed", "set_state")),
     *(("models.per_record", f"random.{name}") for name in ("getstate", "seed", "setstate")),

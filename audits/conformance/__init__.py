@@ -1,1 +1,1 @@
-"""Does a run do what its declaration says? One check a module."""
+"""Does a run do what its declaration says? Checks of its record, and of its code on a small federation."""

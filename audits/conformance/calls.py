@@ -1,39 +1,28 @@
-"""Conformance by calling the code: a bound protection, noisy steps, or a small federation under watch.
-
-:mod:`~secure_fedgraph.audits.conformance.checks` reads the record of a run. The checks here call the code:
-twice with the same seeds, with a stage that reads the ledger, or with gradients that note which records were
-asked for.
-"""
+"""Checks that put something of their own into a small federation: a stage that reads the ledger before an
+upload leaves, or training that notes which records were asked for."""
 
 from __future__ import annotations
 
-import math
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import torch
-from scipy.stats import binom
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms.training.private_training import neighbours_of
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
-from secure_fedgraph.audits.empirical_dp.mechanisms import view
-from secure_fedgraph.audits.empirical_dp.worst_cases import Neighbours
-from secure_fedgraph.audits.record import LEVEL, Finding
-from secure_fedgraph.audits.rehearsal import watched
+from secure_fedgraph.audits.record import Finding
 from secure_fedgraph.backends.in_process import InProcess
 from secure_fedgraph.client import Client
 from secure_fedgraph.core.accounting.events import Event
 from secure_fedgraph.core.channel import Channel, Domain
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.protection.binding import Protection
-from secure_fedgraph.core.protection.bound import Bound
 from secure_fedgraph.core.protection.contracts import BindContext, Scope, Sensitivity, Stage
 from secure_fedgraph.core.spending.ledger import Ledger, read_ledger
 from secure_fedgraph.federation import Federation
@@ -43,41 +32,9 @@ from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.protocol.courier import Courier
 from secure_fedgraph.round import Round, set_up
 from secure_fedgraph.running.loop import train
-from secure_fedgraph.seams import ClientContext
 
 NODES = 60
 """How many nodes of a client are zeroed out one by one, those in most records first."""
-
-
-SameSeeds = Callable[[], AbstractContextManager[None]]
-"""Sets every global generator (torch, numpy, random) to the same state. The caller gives it: no module here
-touches global state."""
-
-
-def noise_of_a_seed(
-    bound: Bound, neighbours: Neighbours, reader: str, same_seeds: SameSeeds
-) -> list[Finding]:
-    """That no seed reproduces what a reader sees, and that it differs from exchange to exchange.
-
-    Args:
-        bound: a protection with noise against that reader.
-        neighbours: any two worlds, of some 32 values or more.
-        reader: whose view is compared.
-        same_seeds: sets the global generators.
-    """
-    name, findings = bound.channel.name, []
-    seen = []
-    for _ in range(2):
-        see = view(bound, neighbours, reader)
-        with same_seeds():
-            seen.append(see(neighbours.present))
-    if np.mean(seen[0] == seen[1]) > 0.2:
-        findings.append(Finding("seeded noise", name, f"the {reader} sees the same after the same seeds"))
-    see = view(bound, neighbours, reader)
-    first, second = see(neighbours.present), see(neighbours.present)
-    if np.mean(first == second) > 0.2:
-        findings.append(Finding("repeated noise", name, f"the {reader} sees the same in two exchanges"))
-    return findings
 
 
 class _ChargeCheck(Stage):
@@ -135,41 +92,6 @@ def written_ahead(algorithm: Algorithm, federation: Federation, policy: Policy) 
         Finding("written ahead", channel, f"exchange {exchange} was sealed before it was charged")
         for channel, exchange in sorted(late)
     ]
-
-
-def own_links(algorithm: Algorithm, federation: Federation, policy: Policy) -> list[Finding]:
-    """That clients with randomised links train on those: only so many of them are links of their own.
-
-    Where clients divide the links, each answers about its own part only.
-    """
-    counts: dict[str, tuple[int, int]] = {}
-    strange: dict[str, int] = {}
-    (links,) = (one for one in policy.randomizers if one.kind == "links")
-    names = sorted(federation.names)
-
-    def look(client: ClientContext) -> None:
-        own = _pairs(federation.owners[client.name].edge_index)
-        used = _pairs(client.graph.edge_index)
-        counts[client.name] = len(own & used), len(own)
-        if links.divided:
-            strange[client.name] = sum((a + b) % len(names) != names.index(client.name) for a, b in used)
-
-    with watched(algorithm, look) as shown:
-        train(shown, federation, policy, rounds=1, allow_plaintext=True)
-    kept, all_own = (sum(pair[i] for pair in counts.values()) for i in (0, 1))
-    truth = 1 / (1 + math.exp(-links.epsilon))
-    p = float(binom.sf(kept - 1, all_own, truth))
-    if p < LEVEL:
-        return [Finding("own links", "links", f"{kept} of {all_own} own links are trained on (p = {p:.1g})")]
-    for name, count in strange.items():
-        if count:
-            text = f"{name} answers about {count} pairs that are another client's part, and pays for none"
-            return [Finding("own links", "links", text)]
-    return []
-
-
-def _pairs(edge_index: torch.Tensor) -> set[tuple[int, int]]:
-    return {(min(a, b), max(a, b)) for a, b in edge_index.T.tolist() if a != b}
 
 
 @dataclass

@@ -1,115 +1,208 @@
-"""Conformance of noisy training steps and of the accountants: coins, grid, width, and floors of epsilon."""
+"""Noisy steps on records with known gradients: what is left of each is noise, and coins say who was in it.
+
+Steps are called on a model's real parameters, and on a small one for as many steps as its coins need.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-import dp_accounting as dp
 import numpy as np
 import torch
-from scipy.optimize import brentq
 from scipy.stats import binom, chi2, norm
 
-from secure_fedgraph.audits.conformance.calls import SameSeeds
+from secure_fedgraph.audits.conformance.added_noise import Noise, likenesses, widths
+from secure_fedgraph.audits.empirical_dp.worst_cases import in_tensors
 from secure_fedgraph.audits.record import LEVEL, Finding
-from secure_fedgraph.core.accounting import epsilon
-from secure_fedgraph.core.accounting.events import (
-    DiscreteRelease,
-    Event,
-    GaussianRelease,
-    OccurringGaussian,
-    PureRelease,
-    SampledGaussian,
-)
+from secure_fedgraph.core.accounting.events import SampledGaussian
 from secure_fedgraph.core.channel import UnitContributionSampled
 from secure_fedgraph.core.protection.bound import Bound
 from secure_fedgraph.privacy.dp_sgd import SIGMA, PrivateSteps, Training
 
-RECORDS, WIDTH, STEPS = 200, 64, 400
+Shapes = Mapping[str, tuple[int, ...]]
+VALUES = 1_500_000
+"""Values of noise, about, and of gradients that are held at a time."""
+FEWEST, MOST = 16, 200
+"""Steps."""
+DRAWN = 8
+"""Records in a step, about."""
+RECORDS, STEPS, SMALL = 200, 400, {"weights": (64,)}
+"""How many records and steps coins are looked at in, and the parameters that take them."""
 
 
-class _GradientRecorder(torch.optim.SGD):
-    """Notes every gradient that it is handed."""
+class _Moving(torch.optim.SGD):
+    """Plain steps with learning rate 1 that note how far they really went."""
 
-    def __init__(self, parameter: torch.nn.Parameter) -> None:
-        super().__init__([parameter], lr=1.0)
-        self.noted: list[np.ndarray] = []
+    def __init__(self, parameters: Mapping[str, torch.nn.Parameter]) -> None:
+        super().__init__(list(parameters.values()), lr=1.0)
+        self.named, self.moved = parameters, list[np.ndarray]()
 
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """Notes one more gradient."""
-        self.noted.append(self.param_groups[0]["params"][0].grad.numpy().copy())
+        """Takes one step and notes it."""
+        before = self._flat()
+        super().step()
+        self.moved.append(before - self._flat())
+
+    def _flat(self) -> np.ndarray:
+        return torch.cat([p.detach().reshape(-1) for p in self.named.values()]).numpy().copy()
 
 
-def _watched(private_steps: PrivateSteps, steps: int) -> tuple[np.ndarray, list[set[int]]]:
-    """Noisy gradients ``[steps, WIDTH]`` of records without any, and which records each step asked for."""
-    asked: list[set[int]] = []
-    p = torch.nn.Parameter(torch.zeros(WIDTH, dtype=torch.float64))
-    recorder = _GradientRecorder(p)
-
-    def nowhere(chosen: torch.Tensor) -> dict[str, torch.Tensor]:
-        asked[-1] |= set(chosen.tolist())
-        return {"p": torch.zeros(len(chosen), WIDTH)}
-
-    training = Training(replace(private_steps, steps=1), "zero-out")
-    for _ in range(steps):
-        asked.append(set())
-        training.run(recorder, {"p": p}, RECORDS, nowhere)
-    return np.array(recorder.noted), asked
+def _direction(width: int, record: int) -> np.ndarray:
+    return np.random.default_rng([7, record]).standard_normal(width).astype(np.float32)
 
 
-def steps(
-    private_steps: PrivateSteps,
-    same_seeds: SameSeeds | None = None,
-    charged: float | None = None,
-    level: float = LEVEL,
-) -> list[Finding]:
-    """Checks noisy steps on records whose gradients are zero: only noise and coins are left.
+_kept = lru_cache(maxsize=RECORDS)(_direction)
+"""Of narrow gradients, which are asked for again and again."""
+
+
+@dataclass
+class Pulling:
+    """Records whose gradients are known: half of them within the clip, half far beyond it.
 
     Args:
-        private_steps: the steps.
-        same_seeds: sets the global generators; without it seeds are not checked.
-        charged: the rate that is charged; by default the one of the events.
-        level: of all tests together.
+        shapes: of the parameters, by their names.
+        number: records.
+        clip: of one gradient.
     """
-    noted, asked = _watched(private_steps, STEPS)
+
+    shapes: Shapes
+    number: int
+    clip: float
+    asked: list[list[int]] = field(default_factory=list)
+
+    @property
+    def width(self) -> int:
+        """Values of a gradient."""
+        return sum(math.prod(shape) for shape in self.shapes.values())
+
+    def row(self, record: int) -> np.ndarray:
+        """One record's gradient."""
+        row = (_kept if self.width * RECORDS < VALUES // 10 else _direction)(self.width, record)
+        size = self.clip * (0.5 if record % 2 else 10.0)
+        return np.asarray(row * (size / max(float(np.linalg.norm(row)), 1e-30)), dtype=np.float32)
+
+    def clipped_sum(self, records: list[int]) -> np.ndarray:
+        """The sum of clipped gradients that a step may have."""
+        total = np.zeros(self.width)
+        for record in records:
+            row = self.row(record).astype(np.float64)
+            total += row * min(1.0, self.clip / max(float(np.linalg.norm(row)), 1e-30))
+        return total
+
+    def gradients(self, chosen: torch.Tensor) -> dict[str, torch.Tensor]:
+        """As training asks for them."""
+        self.asked[-1] += chosen.tolist()
+        return in_tensors(torch.from_numpy(np.stack([self.row(int(i)) for i in chosen])), self.shapes)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Steps that were watched.
+
+    Args:
+        noise: what each left beside its records' clipped sum, over the claimed deviation.
+        drawn: how many records each step asked for, ``[rounds, steps]``.
+        number: how many records a client has.
+        asked: which records were asked for, ``[all steps, records]``.
+        moved: how far the parameters went, ``[all steps, values]``.
+    """
+
+    noise: Noise
+    drawn: np.ndarray
+    number: int
+    asked: np.ndarray
+    moved: np.ndarray
+
+
+def taken(private_steps: PrivateSteps, shapes: Shapes, number: int = 0, steps: int = 0) -> Steps:
+    """Runs rounds of noisy steps on records with known gradients.
+
+    Args:
+        private_steps: the steps; a round has as many as it says, up to what there is time for.
+        shapes: of the parameters, by their names, in order.
+        number, steps: records and steps; by default as many as there is time for.
+    """
+    width = sum(math.prod(shape) for shape in shapes.values())
+    number = number or max(1, round(min(DRAWN / private_steps.rate, 2_000)))
+    steps = steps or min(max(VALUES // max(width, 1), FEWEST), MOST)
+    each = min(private_steps.steps, max(steps // 2, 2))
+    pulling = Pulling(shapes, number, private_steps.clip)
+    expected = max(private_steps.rate * number, 1.0)
+    rows: list[np.ndarray] = []
+    chosen: list[np.ndarray] = []
+    went: list[np.ndarray] = []
+    for _ in range(math.ceil(steps / each)):
+        parameters = {
+            name: torch.nn.Parameter(torch.zeros(shape, dtype=torch.float64))
+            for name, shape in shapes.items()
+        }
+        moving = _Moving(parameters)
+        training = Training(
+            PrivateSteps(
+                private_steps.noise, private_steps.clip, private_steps.rate, each, private_steps.unit
+            ),
+            "zero-out",
+        )
+        asked = _asked_by_step(training, moving, pulling, parameters)
+        for moved, records in zip(moving.moved, asked, strict=True):
+            left = moved * expected - pulling.clipped_sum(records)
+            rows.append(left / (private_steps.noise * private_steps.clip))
+            went.append(moved)
+            chosen.append(np.isin(np.arange(number), records))
+    names, start = [], 0
+    for name, shape in shapes.items():
+        names.append((name, start, start + math.prod(shape)))
+        start += math.prod(shape)
+    noise = Noise("steps", "a client's training", np.array(rows), tuple(names))
+    who = np.array(chosen)
+    return Steps(noise, who.sum(1).reshape(-1, each), number, who, np.array(went))
+
+
+def _asked_by_step(
+    training: Training, moving: _Moving, pulling: Pulling, parameters: dict[str, torch.nn.Parameter]
+) -> list[list[int]]:
+    """Which records each step asked for; a step that draws nobody asks for none."""
+    by_step: list[list[int]] = []
+
+    def gradients(chosen: torch.Tensor) -> dict[str, torch.Tensor]:
+        while len(by_step) <= len(moving.moved):
+            by_step.append([])
+            pulling.asked.append(by_step[-1])
+        return pulling.gradients(chosen)
+
+    training.run(moving, parameters, pulling.number, gradients)
+    return by_step + [[] for _ in range(len(moving.moved) - len(by_step))]
+
+
+def steps_of(
+    private_steps: PrivateSteps, shapes: Shapes, charged: float | None = None, level: float = LEVEL
+) -> list[Finding]:
+    """That steps move a model by their records' clipped sum and by noise, in every parameter, on coins.
+
+    Args:
+        charged: the rate that is charged; by default the one of the events.
+        level: the probability that chance accuses right steps' noise, and that it accuses right coins.
+    """
     if charged is None:
-        charged = next(e.rate for e in private_steps.events(1, "zero-out", WIDTH) if hasattr(e, "rate"))
-    alpha = level / 8
-    findings = [*_grid(private_steps, noted, asked), *_coins(asked, charged, alpha)]
-    whole = noted * max(private_steps.rate * RECORDS, 1.0) / (private_steps.noise * private_steps.clip)
-    total = float(np.square(whole).sum())
-    low, high = chi2.ppf([alpha, 1 - alpha], noted.size)
-    if not low <= total <= high:
-        findings.append(
-            Finding("noise", "steps", f"{math.sqrt(total / noted.size):.4g} of the noise that is claimed")
-        )
-    apart = float(np.square(np.diff(whole, axis=0)).sum(axis=1).min())
-    if apart < 2 * chi2.ppf(alpha / STEPS, WIDTH):
-        findings.append(Finding("repeated noise", "steps", "two steps carry nearly the same noise"))
-    return findings + (seeded(private_steps, same_seeds) if same_seeds is not None else [])
-
-
-def seeded(private_steps: PrivateSteps, same_seeds: SameSeeds) -> list[Finding]:
-    """That no seed repeats a step's noise or coins."""
-    twice = []
-    for _ in range(2):
-        with same_seeds():
-            twice.append(_watched(private_steps, 4))
-    findings = []
-    if np.mean(twice[0][0] == twice[1][0]) > 0.2:
-        findings.append(Finding("seeded noise", "steps", "the same seeds, the same noise"))
-    if private_steps.rate < 1 and twice[0][1] == twice[1][1]:
-        findings.append(
-            Finding("seeded coins", "steps", "the same seeds, the same batches: no amplification")
-        )
+        charged = next(e.rate for e in private_steps.events(1, "zero-out", 1) if hasattr(e, "rate"))
+    part, small = level / 8, taken(private_steps, SMALL, RECORDS, STEPS)
+    findings = [*_grid(private_steps, small), *_coins(small.asked, charged, part)]
+    for watched in (small, taken(private_steps, shapes)):
+        findings += widths(watched.noise, part) + likenesses([watched.noise], part)
+        squares = np.square(watched.noise.values)
+        if float(squares.sum()) > chi2.isf(part, squares.size):
+            rms = math.sqrt(float(squares.mean()))
+            what = f"a step moves by more than its clipped sum and noise: {rms:.3g} of the noise is left"
+            findings.append(Finding("pull", "steps", what))
+        findings += _rates(private_steps, watched, part)
     return findings
 
 
-def _grid(private_steps: PrivateSteps, noted: np.ndarray, asked: list[set[int]]) -> Iterator[Finding]:
+def _grid(private_steps: PrivateSteps, watched: Steps) -> Iterator[Finding]:
     """In every step the noise is on the grid, divided by the public number of records."""
     step = private_steps.noise * private_steps.clip / SIGMA
 
@@ -117,13 +210,30 @@ def _grid(private_steps: PrivateSteps, noted: np.ndarray, asked: list[set[int]])
         scaled = rows * over / step
         return bool(np.abs(scaled - np.rint(scaled)).max() < 1e-3)
 
-    wrong = [i for i, rows in enumerate(noted) if not whole(rows, max(private_steps.rate * RECORDS, 1.0))]
-    if wrong and all(whole(noted[i], max(len(asked[i]), 1)) for i in wrong):
-        yield Finding(
-            "denominator", "steps", "a step is divided by how many records were drawn, which is secret"
-        )
+    expected = max(private_steps.rate * watched.number, 1.0)
+    wrong = [i for i, rows in enumerate(watched.moved) if not whole(rows, expected)]
+    if wrong and all(whole(watched.moved[i], max(watched.asked[i].sum(), 1)) for i in wrong):
+        what = "a step is divided by how many records were drawn, which is secret"
+        yield Finding("denominator", "steps", what)
     elif wrong:
         yield Finding("grid", "steps", "noise off the grid: the last bits of floating point leak")
+
+
+def _rates(private_steps: PrivateSteps, watched: Steps, level: float) -> list[Finding]:
+    """That each step of a round draws as many records as its rate says."""
+    by_place = watched.drawn.sum(0)
+    trials = len(watched.drawn) * watched.number
+    low, high = binom.interval(1 - level / len(by_place), trials, private_steps.rate)
+    wrong = np.flatnonzero((by_place < low) | (by_place > high))
+    return [
+        Finding(
+            "rate",
+            "steps",
+            f"step {place + 1} of a round draws {by_place[place] / trials:.3g} of the records, "
+            f"{private_steps.rate:.3g} are charged",
+        )
+        for place in wrong[:1]
+    ]
 
 
 def coins_of(bound: Bound, alpha: float) -> list[Finding]:
@@ -131,18 +241,16 @@ def coins_of(bound: Bound, alpha: float) -> list[Finding]:
     contribution = bound.channel.unit_contribution
     if not isinstance(contribution, UnitContributionSampled):
         return []
-    asked = [set(bound.coins(RECORDS).tolist()) for _ in range(STEPS)]
+    asked = np.array([np.isin(np.arange(RECORDS), bound.coins(RECORDS)) for _ in range(STEPS)])
     charged = {
         one.rate for events in bound.releases().values() for one in events if isinstance(one, SampledGaussian)
     } or {contribution.rate}
     return [finding for rate in charged for finding in _coins(asked, rate, alpha)]
 
 
-def _coins(asked: list[set[int]], rate: float, alpha: float) -> Iterator[Finding]:
-    """Each record is drawn in each step by a coin of its own."""
-    rounds, table = len(asked), np.zeros((len(asked), RECORDS))
-    for row, chosen in zip(table, asked, strict=True):
-        row[list(chosen)] = 1
+def _coins(asked: np.ndarray, rate: float, alpha: float) -> Iterator[Finding]:
+    """Each record is drawn in each step by a coin of its own: ``asked`` is ``[steps, records]``."""
+    table, (rounds, records) = asked.astype(float), asked.shape
     low, high = binom.interval(1 - 2 * alpha, table.size, rate)
     if not low <= table.sum() <= high:
         yield Finding("rate", "coins", f"{table.mean():.4g} of the records a step, {rate:.4g} are charged")
@@ -150,7 +258,7 @@ def _coins(asked: list[set[int]], rate: float, alpha: float) -> Iterator[Finding
     if rate == 1:
         return
     variance = rate * (1 - rate)
-    for what, axis, parts in (("a step's number", 1, rounds), ("a record's number", 0, RECORDS)):
+    for what, axis, parts in (("a step's number", 1, rounds), ("a record's number", 0, records)):
         other = table.size // parts
         spread = float(np.square(table.sum(axis) - other * rate).sum() / (other * variance))
         # the sum of squares is a chi-square one nearly: a factor of slack for the binomial's fourth moment
@@ -159,102 +267,9 @@ def _coins(asked: list[set[int]], rate: float, alpha: float) -> Iterator[Finding
                 "coins", "coins", f"{what} of draws varies {spread / parts:.3g} times as much as coins do"
             )
     both = float((table[1:] * table[:-1]).sum())
-    pairs = (rounds - 1) * RECORDS
+    pairs = (rounds - 1) * records
     wide = norm.isf(alpha) * math.sqrt(pairs * rate**2 * (1 - rate**2) * 2)
     if abs(both - pairs * rate**2) > wide:
         yield Finding(
             "coins", "coins", f"steps in a row share {both:.0f} records, {pairs * rate**2:.0f} by chance"
         )
-
-
-# --- floors: epsilons that no right accountant is below, computed by other means
-
-
-def floors() -> Iterator[tuple[str, list[Event], float, float]]:
-    """(what, events, delta, an epsilon that they cannot be below)."""
-    for multiplier, delta in ((0.06, 0.01), (0.3, 1e-5), (1.0, 1e-5), (5.0, 1e-6)):
-        yield "a Gaussian release", [GaussianRelease(multiplier)], delta, _gaussian(1 / multiplier, delta)
-    yield "four Gaussian releases", [GaussianRelease(2.0)] * 4, 1e-5, _gaussian(1.0, 1e-5)
-    for sigma, far in ((2.0, 1), (2.0, 2), (3.0, 3)):
-        release = DiscreteRelease(sigma / far, sigma=sigma, width=1)
-        yield "discrete noise", [release], 1e-5, _discrete(sigma, far, 1e-5)
-    for noise, rate, many in ((1.0, 0.01, 1000), (2.0, 0.1, 200)):
-        yield (
-            "sampled steps",
-            [SampledGaussian(noise, rate, many, "zero-out")],
-            1e-5,
-            _sampled(noise, rate, many),
-        )
-    for noise, rate, many in ((4.0, 0.2, 5), (10.0, 0.05, 43)):
-        one = OccurringGaussian(noise, rate, 1, many)
-        yield "a step with several records a unit", [one], 1e-5, _mirrored(noise, rate, many, 1e-5)
-    yield "pure releases", [PureRelease(1.0)], 1e-9, 1.0 - 1e-6
-
-
-def accountants(about: str = "") -> list[Finding]:
-    """That no accountant reports less than the floors.
-
-    Each of these mistakes is below one of them: a continuous Gaussian's curve for discrete noise, the
-    classical formula, the central limit (Opacus' ``GaussianAccountant``), one record in place of several.
-
-    Args:
-        about: only floors whose name has this in it.
-    """
-    findings = []
-    for what, events, delta, floor in floors():
-        if about not in what:
-            continue
-        reported = epsilon.epsilon(events, delta).epsilon
-        if reported < floor * (1 - 1e-4):
-            findings.append(
-                Finding(
-                    "accountants", what, f"epsilon {reported:.4g} is reported, at least {floor:.4g} is spent"
-                )
-            )
-    return findings
-
-
-def _root(profile: Callable[[float], float], delta: float) -> float:
-    """The epsilon at which a hockey-stick curve falls to delta."""
-    return float(brentq(lambda e: profile(e) - delta, 0.0, 600.0, xtol=1e-10)) if profile(0) > delta else 0.0
-
-
-def _gaussian(mu: float, delta: float) -> float:
-    """Balle and Wang's curve, in logarithms."""
-
-    def profile(e: float) -> float:
-        return float(norm.cdf(mu / 2 - e / mu) - math.exp(min(e + norm.logcdf(-mu / 2 - e / mu), 700)))
-
-    return _root(profile, delta)
-
-
-@lru_cache
-def _discrete(sigma: float, far: int, delta: float) -> float:
-    """The exact epsilon of a discrete Gaussian and its shift by whole steps, summed up."""
-    k = np.arange(-80 * int(sigma) - far, 80 * int(sigma) + far + 1)
-    weight = np.exp(-(k.astype(float) ** 2) / (2 * sigma**2))
-    p, q = weight / weight.sum(), np.exp(-((k - far).astype(float) ** 2) / (2 * sigma**2)) / weight.sum()
-    return _root(lambda e: float(np.maximum(p - math.exp(e) * q, 0).sum()), delta)
-
-
-@lru_cache
-def _sampled(noise: float, rate: float, many: int) -> float:
-    """dp-accounting's optimistic estimate: a lower bound on the true one."""
-    optimistic = dp.pld.privacy_loss_distribution.from_gaussian_mechanism(
-        noise,
-        sampling_prob=rate,
-        value_discretization_interval=1e-4,
-        pessimistic_estimate=False,
-        use_connect_dots=False,
-    )
-    return float(optimistic.self_compose(many).get_epsilon_for_delta(1e-5))
-
-
-@lru_cache
-def _mirrored(noise: float, rate: float, many: int, delta: float) -> float:
-    """One step of the mirrored pair, by the half-lines that are its best tests."""
-    j = np.arange(many + 1)
-    weight = binom.pmf(j, many, rate)
-    t = np.linspace(-10 * noise - many, 10 * noise + many, 40_001)[:, None]
-    p, q = (norm.sf((t - sign * j) / noise) @ weight for sign in (1, -1))
-    return _root(lambda e: float((p - math.exp(e) * q).max()), delta)

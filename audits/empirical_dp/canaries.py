@@ -31,8 +31,8 @@ import numpy as np
 import torch
 
 from secure_fedgraph.algorithm import Algorithm
-from secure_fedgraph.audits.empirical_dp.worst_cases import BEYOND
-from secure_fedgraph.audits.record import noise_of
+from secure_fedgraph.audits.empirical_dp.worst_cases import BEYOND, in_tensors
+from secure_fedgraph.audits.record import noise_of, norm_of
 from secure_fedgraph.client import Client
 from secure_fedgraph.core.accounting.events import Event
 from secure_fedgraph.core.channel import (
@@ -41,7 +41,6 @@ from secure_fedgraph.core.channel import (
 )
 from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.protection.bound import Bound
-from secure_fedgraph.core.protection.clip import Clip
 from secure_fedgraph.core.protection.pooling import first
 from secure_fedgraph.core.upload import (
     CLASSES,
@@ -158,7 +157,7 @@ class Planting:
             direction = self.direction((client, 0), made.size)
             if direction is None:
                 return Upload(_shaped(torch.zeros(made.size), made.values))
-            size = BEYOND * _norm(bound) * self.sign((client, 0), opposite)
+            size = BEYOND * norm_of(bound) * self.sign((client, 0), opposite)
             return Upload(_shaped(size * direction, made.values))
         contribution = bound.channel.unit_contribution
         assert contribution is not None
@@ -171,12 +170,8 @@ class Planting:
             flat[row, room[number]] = BEYOND * contribution.norm * self.sign((client, number), opposite)
         table = first(made.places.bool().numpy(), contribution.rows).astype(np.float64)
         self._places.setdefault((bound.channel.name, round), {})[client] = table, rows
-        names, sizes = list(made.values), [math.prod(v.shape[1:]) for v in made.values.values()]
-        parts = torch.split(flat, sizes, dim=1)
-        values = {
-            name: part.reshape(made.values[name].shape) for name, part in zip(names, parts, strict=True)
-        }
-        return type(made)(values, made.places)
+        shapes = {name: value.shape[1:] for name, value in made.values.items()}
+        return type(made)(in_tensors(flat, shapes), made.places)
 
     def _sampled(self, bound: Bound, client: str, made: ContributionSample, units: int) -> ContributionSample:
         """Units with a coordinate each; the client's coins take those that are sent."""
@@ -187,12 +182,7 @@ class Planting:
         for number, place in enumerate(room):
             flat[number, place] = BEYOND * contribution.norm * self.sign((client, number), opposite)
         shapes = {name: value.shape[1:] for name, value in made.values.items()}
-        parts = torch.split(flat, [math.prod(shape) for shape in shapes.values()], dim=1)
-        values = {
-            name: part.reshape(len(room), *shape)
-            for (name, shape), part in zip(shapes.items(), parts, strict=True)
-        }
-        return ContributionSample(values, torch.arange(len(room)))
+        return ContributionSample(in_tensors(flat, shapes), torch.arange(len(room)))
 
     def _sampled_room(self, client: str, width: int, units: int = 0) -> range:
         """The coordinates of a client's units; as many as it has, which the first call says."""
@@ -245,11 +235,7 @@ class Planting:
                 pull = pulls[record // occurrences] if record // occurrences < groups else None
                 if pull is not None:
                     flat[at] = BEYOND * steps.clip * pull
-            parts = torch.split(flat, [p.numel() for p in parameters.values()], dim=1)
-            return {
-                name: part.reshape(len(chosen), *p.shape)
-                for (name, p), part in zip(parameters.items(), parts, strict=True)
-            }
+            return in_tensors(flat, {name: tuple(p.shape) for name, p in parameters.items()})
 
         return of
 
@@ -285,7 +271,7 @@ class Planting:
             for client in seen.clients:
                 direction = self.direction((client, 0), len(flat))
                 if direction is not None:
-                    halfway = 0.0 if opposite else _norm(bound) / 2
+                    halfway = 0.0 if opposite else norm_of(bound) / 2
                     yield (client, 0), float(flat @ direction.double()), halfway
             return
         if isinstance(contribution, UnitContributionMoments):
@@ -355,10 +341,6 @@ class _PlantedTraining(Training):
     def paid(self) -> None:
         """As the real one's."""
         self._real.paid()
-
-
-def _norm(bound: Bound) -> float:
-    return next((float(stage.norm) for stage in bound.stages if isinstance(stage, Clip)), 1.0)
 
 
 def _shaped(flat: torch.Tensor, like: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -25,11 +25,10 @@ from secure_fedgraph.audits.empirical_dp.worst_cases import (
     sums_apart,
     surely_taken,
 )
-from secure_fedgraph.audits.record import noise_of
+from secure_fedgraph.audits.record import noise_of, norm_of
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.protection.bound import Bound
-from secure_fedgraph.core.protection.clip import Clip
 from secure_fedgraph.core.protection.gaussian import Gaussian
 from secure_fedgraph.core.spending.ledger import events_of
 from secure_fedgraph.privacy.input_dp.features import MultiBitFeatures
@@ -63,10 +62,20 @@ def empirical_or_why_not(run: Run, delta: float) -> list[dict[str, Any]]:
         return [not_audited(f"{type(error).__name__}: {error}")]
 
 
-def not_audited(reason: str) -> dict[str, Any]:
-    """The row of a run whose noise was not measured at all."""
-    about = {"noise": "all noise", "of": "the run", "unit": "", "relation": "", "reader": SERVER}
-    return {**about, "outcome": UNAUDITED, "reason": reason, "unseen": ""}
+def not_audited(reason: str, row: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The row of noise that was not measured; by default of all of a run's."""
+    return {**(row or about("all noise", "the run", "", "", "")), "outcome": UNAUDITED, "reason": reason}
+
+
+def about(noise: str, of: str, unit: str, relation: str, unseen: str, reader: str = SERVER) -> dict[str, Any]:
+    """A row before anything was measured.
+
+    Args:
+        noise, of: which noise, and how much of it.
+        unseen: what such an audit cannot see.
+    """
+    row = {"noise": noise, "of": of, "unit": str(unit), "relation": relation, "reader": reader}
+    return {**row, "unseen": unseen}
 
 
 def empirical_rows(
@@ -88,12 +97,13 @@ def empirical_rows(
     return [*rows, *(_randomised(run, one, trials, confidence) for one in run.policy.randomizers)]
 
 
-def _row(
-    about: dict[str, Any], claim: float, lower: Lower, broken: bool, confidence: float
+def measured(
+    row: dict[str, Any], claim: float, lower: Lower, broken: bool, confidence: float
 ) -> dict[str, Any]:
+    """A row with its lower bound."""
     outcome = BROKEN if broken else WEAK if lower.ceiling <= claim else HOLDS
     return {
-        **about,
+        **row,
         "claim": claim,
         "delta": lower.delta,
         "lower": lower.epsilon,
@@ -115,14 +125,8 @@ def _uploads(run: Run, delta: float, trials: int, confidence: float) -> Iterator
         if stage is None or bound.channel.to == REFEREE:
             continue
         reader = "outsider" if stage.by == "server" else "server"
-        about = {
-            "noise": f"channel {name}",
-            "of": "one upload, the unit in it" if bound.samples else "one upload",
-            "unit": bound.unit.value,
-            "relation": bound.relation,
-            "reader": reader,
-            "unseen": UPLOAD,
-        }
+        of = "one upload, the unit in it" if bound.samples else "one upload"
+        row = about(f"channel {name}", of, bound.unit.value, bound.relation, UPLOAD, reader)
         if math.isinf(claims(bound, delta).get(reader, math.inf)):
             continue  # the noise protects nobody, and the ledger says so
         try:
@@ -139,10 +143,10 @@ def _uploads(run: Run, delta: float, trials: int, confidence: float) -> Iterator
                 claim=claims(surely_taken(bound), delta)[reader],
             )
         except BadInput as error:
-            yield {**about, "outcome": UNAUDITED, "reason": str(error)}
+            yield not_audited(str(error), row)
             continue
         best = max((audited.lower, audited.any_noise), key=lambda lower: lower.epsilon)
-        yield _row(about, audited.claim, best, audited.broken, confidence)
+        yield measured(row, audited.claim, best, audited.broken, confidence)
 
 
 def worst_case(bound: Bound, stage: Gaussian) -> tuple[Neighbours, tuple[str, ...]]:
@@ -160,7 +164,7 @@ def worst_case(bound: Bound, stage: Gaussian) -> tuple[Neighbours, tuple[str, ..
         return sums_apart(bound, answering=answering), colluders
     if bound.channel.unit is not Unit.CLIENT:
         raise BadInput(f"channel {bound.channel.name!r} has rows of {bound.channel.unit.value}s, not sums")
-    norm = next((float(s.norm) for s in bound.stages if isinstance(s, Clip)), 1.0)
+    norm = norm_of(bound)
     return client_rows(bound, norm, answering=answering), colluders
 
 
@@ -187,14 +191,7 @@ def _all_sums(run: Run, delta: float, trials: int, confidence: float) -> Iterato
     events = events_of(costs, unit, SERVER, run.federation.holders)
     if events is None:  # something is sent without noise
         return
-    about = {
-        "noise": "all sums",
-        "of": f"all {many} sums of the run",
-        "unit": unit,
-        "relation": run.policy.policy.relation,
-        "reader": "server",
-        "unseen": UPLOAD,
-    }
+    row = about("all sums", f"all {many} sums of the run", unit, run.policy.policy.relation, UPLOAD)
     used = {name: uses[name] for name in sent if uses[name]}
     fitting = min(trials, max(LEAST, DRAWS // (many * len(run.federation.names))))
     audited = audit_run(
@@ -203,7 +200,7 @@ def _all_sums(run: Run, delta: float, trials: int, confidence: float) -> Iterato
     )  # fmt: skip
     best = max((audited.lower, audited.any_noise), key=lambda lower: lower.epsilon)
     if math.isfinite(audited.claim):
-        yield _row(about, audited.claim, best, audited.broken, confidence)
+        yield measured(row, audited.claim, best, audited.broken, confidence)
 
 
 # --- noisy steps
@@ -217,17 +214,10 @@ def _steps(run: Run, delta: float, trials: int, confidence: float) -> Iterator[d
         return
     times = max(getattr(event, "occurrences", 1) for _, event in stepped)
     most = max(_total(stepped).values())
-    about = {
-        "noise": "noisy steps",
-        "of": f"all {most} steps" + (f", {times} records a {how.unit}" if times > 1 else ""),
-        "unit": how.unit,
-        "relation": run.policy.policy.relation,
-        "reader": "server",
-        "unseen": STEPS,
-    }
+    of = f"all {most} steps" + (f", {times} records a {how.unit}" if times > 1 else "")
+    row = about("noisy steps", of, how.unit, run.policy.policy.relation, STEPS)
     if run.policy.policy.relation != "zero-out":
-        reason = f"no worst case of steps is known under {run.policy.policy.relation}"
-        yield {**about, "outcome": UNAUDITED, "reason": reason}
+        yield not_audited(f"no worst case of steps is known under {run.policy.policy.relation}", row)
         return
     audited = audit_steps(
         replace(how, steps=most),
@@ -240,9 +230,9 @@ def _steps(run: Run, delta: float, trials: int, confidence: float) -> Iterator[d
     if math.isinf(audited.claim):
         return  # the noise protects nobody, and the ledger says so
     if audited.any_noise.refutes(audited.one_step):
-        yield _row({**about, "of": "one step"}, audited.one_step, audited.any_noise, True, confidence)
+        yield measured({**row, "of": "one step"}, audited.one_step, audited.any_noise, True, confidence)
     else:
-        yield _row(about, audited.claim, audited.lower, audited.broken, confidence)
+        yield measured(row, audited.claim, audited.lower, audited.broken, confidence)
 
 
 def _total(stepped: list[tuple[str, Any]]) -> Counter[str]:
@@ -263,16 +253,9 @@ def _randomised(run: Run, randomizer: InputRandomizer, trials: int, confidence: 
         RandomisedLabels: lambda labels: audit_labels(labels, schema.classes, trials, confidence),
         MultiBitFeatures: lambda features: audit_features(features, schema.features, trials, confidence),
     }
-    about = {
-        "noise": f"{randomizer.kind} randomised",
-        "of": "the one drawing",
-        "unit": randomizer.unit,
-        "relation": run.policy.policy.relation,
-        "reader": "server",
-        "unseen": DRAWN,
-    }
+    relation = run.policy.policy.relation
+    row = about(f"{randomizer.kind} randomised", "the one drawing", randomizer.unit, relation, DRAWN)
     if type(randomizer) not in audits:
-        reason = f"no worst case is known for {type(randomizer).__name__}"
-        return {**about, "outcome": UNAUDITED, "reason": reason}
+        return not_audited(f"no worst case is known for {type(randomizer).__name__}", row)
     lower = audits[type(randomizer)](randomizer)
-    return _row(about, randomizer.epsilon, lower, lower.refutes(randomizer.epsilon), confidence)
+    return measured(row, randomizer.epsilon, lower, lower.refutes(randomizer.epsilon), confidence)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from secure_fedgraph.audits.empirical_dp.canaries import Planting
-from secure_fedgraph.audits.empirical_dp.empirical import BROKEN, HOLDS, UNAUDITED, WEAK
+from secure_fedgraph.audits.empirical_dp.empirical import about, measured, not_audited
 from secure_fedgraph.audits.empirical_dp.epsilon import Lower, gaussian, one_run, one_run_gaussian
 from secure_fedgraph.core.errors import BadInput, SecureFedGraphError
 from secure_fedgraph.core.guarantee import Unit
@@ -53,39 +53,21 @@ def one_run_rows(
     rounds = min(experiment.rounds or ROUNDS, ROUNDS)
     # a ledger that others share is not charged for canaries, which are nobody's data
     short = experiment.model_copy(update={"rounds": rounds, "ledger": None})
-    about = {
-        "noise": "the whole run",
-        "of": f"all {rounds} rounds",
-        "unit": experiment.unit,
-        "relation": experiment.relation,
-        "reader": SERVER,
-        "unseen": UNSEEN,
-    }
+    row = about("the whole run", f"all {rounds} rounds", experiment.unit, experiment.relation, UNSEEN)
     try:
         played = _canary_runs(short, canaries)
     except SecureFedGraphError as error:
-        return [{**about, "outcome": UNAUDITED, "reason": str(error)}]
-    about |= {"unit": played[0].unit, "relation": played[0].relation}
-    about["of"] += f", {len(played)} run{'s' * (len(played) > 1)}"
+        return [not_audited(str(error), row)]
+    row |= {"unit": played[0].unit, "relation": played[0].relation}
+    row["of"] += f", {len(played)} run{'s' * (len(played) > 1)}"
     claim = max(one.claim for one in played)
     ins, outs = (np.concatenate([getattr(one, key) for one in played]) for key in ("ins", "outs"))
     if min(len(ins), len(outs)) < 2:
         reason = f"only {len(ins) + len(outs)} canaries fit into {len(played)} runs: too few for a bound"
-        return [{**about, "outcome": UNAUDITED, "reason": reason}]
+        return [not_audited(reason, row)]
     lower = _bound(short, ins, outs, confidence)
-    broken = lower.refutes(claim)
-    figures = {
-        "claim": claim,
-        "delta": experiment.delta,
-        "lower": lower.epsilon,
-        "ceiling": lower.ceiling,
-        "trials": len(ins) + len(outs),
-        "method": lower.method,
-        "confidence": confidence,
-        "outcome": BROKEN if broken else WEAK if lower.ceiling <= claim else HOLDS,
-        "reason": "",
-    }
-    return [{**about, **figures}]
+    row = measured(row, claim, lower, lower.refutes(claim), confidence)
+    return [{**row, "trials": len(ins) + len(outs)}]
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,19 @@ BEYOND = 10.0
 Uploads = Mapping[str, AnyUpload]
 
 
+def in_tensors(rows: torch.Tensor, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, torch.Tensor]:
+    """Rows of values ``[rows, values]`` as tensors of these shapes by name, one a row in each.
+
+    >>> {k: tuple(v.shape) for k, v in in_tensors(torch.zeros(3, 7), {"w": (2, 3), "b": (1,)}).items()}
+    {'w': (3, 2, 3), 'b': (3, 1)}
+    """
+    parts = rows.split([math.prod(shape) for shape in shapes.values()], dim=1)
+    return {
+        name: part.reshape(len(rows), *shape)
+        for (name, shape), part in zip(shapes.items(), parts, strict=True)
+    }
+
+
 @dataclass(frozen=True)
 class Neighbours:
     """Two worlds that differ in one unit, as the uploads of everybody who answers.
@@ -48,6 +61,25 @@ class Neighbours:
     trials: int = 1
 
 
+def _one_unit(
+    bound: Bound,
+    answering: int,
+    unit: Callable[[float], AnyUpload],
+    sizes: tuple[float, float, float],
+    trials: int = 1,
+) -> Neighbours:
+    """Worlds that differ in the first client's upload.
+
+    Args:
+        unit: an upload by its size.
+        sizes: of that upload in the one world and in the other, and of everybody else's.
+    """
+    first, *others = bound.bind_context.clients[: answering or None]
+    present, absent, beside = sizes
+    around = {name: unit(beside) for name in others}
+    return Neighbours(first, {first: unit(present), **around}, {first: unit(absent), **around}, trials)
+
+
 def client_rows(
     bound: Bound, norm: float, tensors: int = 4, width: int = 2, answering: int = 0
 ) -> Neighbours:
@@ -61,17 +93,13 @@ def client_rows(
     """
     if bound.channel.unit is not Unit.CLIENT:
         raise BadInput(f"channel {bound.channel.name!r} has no client units")
-    clients = bound.bind_context.clients[: answering or None]
 
     def filled(size: float) -> Upload:
         row = torch.tensor([size] + [0.0] * (width - 1))
         return Upload({f"layer{i}": row for i in range(tensors)})
 
-    others = {name: filled(0.1 * norm / math.sqrt(tensors)) for name in clients[1:]}
     far = -BEYOND * norm if bound.bind_context.relation == "replace" else 0.0
-    return Neighbours(
-        clients[0], {clients[0]: filled(BEYOND * norm), **others}, {clients[0]: filled(far), **others}
-    )
+    return _one_unit(bound, answering, filled, (BEYOND * norm, far, 0.1 * norm / math.sqrt(tensors)))
 
 
 def pooled_parts(bound: Bound, trials: int = 100, width: int = 2, answering: int = 0) -> Neighbours:
@@ -90,7 +118,6 @@ def pooled_parts(bound: Bound, trials: int = 100, width: int = 2, answering: int
     contribution = bound.channel.unit_contribution
     if contribution is None:
         raise BadInput(f"channel {bound.channel.name!r} declares no sums over units")
-    clients = bound.bind_context.clients[: answering or None]
     places = torch.block_diag(*torch.ones(trials, 1, 3 * contribution.rows)).bool()
 
     def parts(size: float) -> ContributionRows:
@@ -98,14 +125,10 @@ def pooled_parts(bound: Bound, trials: int = 100, width: int = 2, answering: int
             {"rows": torch.tensor([[size] + [0.0] * (width - 1)]).repeat(trials, 1)}, places
         )
 
-    others = {name: parts(0.1 * contribution.norm) for name in clients[1:]}
     opposite = bound.bind_context.relation == "replace" or contribution.removal_may_replace
     far = -BEYOND * contribution.norm if opposite else 0.0
-    return Neighbours(
-        clients[0],
-        {clients[0]: parts(BEYOND * contribution.norm), **others},
-        {clients[0]: parts(far), **others},
-        trials,
+    return _one_unit(
+        bound, answering, parts, (BEYOND * contribution.norm, far, 0.1 * contribution.norm), trials
     )
 
 
@@ -172,7 +195,6 @@ def sampled_part(bound: Bound, width: int = 4, answering: int = 0) -> Neighbours
     contribution = bound.channel.unit_contribution
     if not isinstance(contribution, UnitContributionSampled):
         raise BadInput(f"channel {bound.channel.name!r} samples no units")
-    clients = bound.bind_context.clients[: answering or None]
 
     def parts(size: float) -> ContributionSample:
         row = torch.zeros(2, width - 1)
@@ -181,9 +203,7 @@ def sampled_part(bound: Bound, width: int = 4, answering: int = 0) -> Neighbours
         return ContributionSample({"rows": row, "last": last}, torch.tensor([3, 8]))
 
     far = -BEYOND * contribution.norm if bound.bind_context.relation == "replace" else 0.0
-    others = {name: parts(0.1 * contribution.norm) for name in clients[1:]}
-    present = parts(BEYOND * contribution.norm)
-    return Neighbours(clients[0], {clients[0]: present, **others}, {clients[0]: parts(far), **others})
+    return _one_unit(bound, answering, parts, (BEYOND * contribution.norm, far, 0.1 * contribution.norm))
 
 
 def surely_taken(bound: Bound) -> Bound:

@@ -10,20 +10,20 @@ from typing import Any
 
 from secure_fedgraph.attacks import Attack
 from secure_fedgraph.attacks.sparse_rows import one_thread
-from secure_fedgraph.audits.conformance.rows import conformance_rows
+from secure_fedgraph.audits.conformance.rows import conformance_rows, probe_rows
 from secure_fedgraph.audits.dp_bounds import Claims
 from secure_fedgraph.audits.empirical_dp.empirical import empirical_or_why_not
 from secure_fedgraph.audits.empirical_dp.one_run import one_run_rows
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid.cells import Audit, blank_cell, cells, limits
 from secure_fedgraph.audits.grid.planned_runs import PlannedRun
-from secure_fedgraph.audits.grid.pool import in_words
-from secure_fedgraph.audits.probes.rows import probe_rows
 from secure_fedgraph.core import files
 from secure_fedgraph.core.errors import Refused, SecureFedGraphError
+from secure_fedgraph.experiment.pool import in_words
 from secure_fedgraph.experiment.results import execute, run_result, write_json
 from secure_fedgraph.experiment.schema.score_verdict import SINGLE_OWNERS
 from secure_fedgraph.protocol.transcript import Keep as KeepMessage
+from secure_fedgraph.storage import manifest
 
 LARGE = 200_000_000
 """Bytes sent up in a run beyond which its messages are dropped once it was attacked."""
@@ -121,6 +121,7 @@ def _one_run(audit: Audit, planned: PlannedRun, out: Path | None) -> None:
         write_json(folder / "result.json", result)
         if experiment.transcript != "full" and run.transcript.traffic()["up"] > LARGE:
             files.remove_folder(folder / "transcript", out)
+        manifest.write(folder, experiment.ledger)
 
 
 def _about(planned: PlannedRun) -> dict[str, Any]:

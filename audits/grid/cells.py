@@ -10,12 +10,12 @@ from typing import Any
 from secure_fedgraph.attacks import Attack, Blind, Guess
 from secure_fedgraph.audits.dp_bounds import Claims
 from secure_fedgraph.audits.finished_run import FinishedRun
-from secure_fedgraph.audits.grid.choices import AS_CONFIGURED, Variant, at
-from secure_fedgraph.audits.grid.pool import in_words
+from secure_fedgraph.audits.grid.choices import AS_CONFIGURED, Variant, at, unscored
 from secure_fedgraph.audits.judgement import Judgement
 from secure_fedgraph.audits.surfaces import rounds
 from secure_fedgraph.audits.surfaces.registry import judge_of, knowledge
 from secure_fedgraph.experiment.config import Experiment
+from secure_fedgraph.experiment.pool import in_words
 from secure_fedgraph.experiment.schema.score_verdict import (
     RESIDUAL,
     SINGLE_OWNERS,
@@ -107,9 +107,7 @@ def _cell(
     except Exception as error:  # an attack and its judge are anybody's code, and cost their own cell alone
         audit.not_run.append(
             {
-                **{key: blank[key] for key in ("algorithm", "policy", "seed", "attack", "title", "subject")},
-                "adversary": blank["adversary"],
-                "variant": blank["settings"]["variant"],
+                **unscored(experiment, type(attack), blank["adversary"], blank["settings"]["variant"]),
                 "reason": f"{attack.id}, {aim}: {in_words(error)}",
                 "failed": True,
             }

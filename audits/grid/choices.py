@@ -233,6 +233,12 @@ def _slug(attack: type[Attack]) -> str:
     return attack.id.split("-", 1)[0]
 
 
+def unscored(experiment: Experiment, attack: type[Attack], adversary: str, variant: str) -> dict[str, Any]:
+    """A cell without a score, for the list of what was not run."""
+    about = {"algorithm": experiment.algorithm, "policy": experiment.policy, "seed": experiment.seed}
+    return {**about, "attack": attack.id, **attack.in_words(), "adversary": adversary, "variant": variant}
+
+
 def at(config: Any, dotted: str) -> Any:
     """A setting of a resolved configuration; None where the algorithm has none of that name."""
     for key in dotted.split("."):

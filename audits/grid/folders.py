@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from secure_fedgraph.algorithms.plugins import check_own_name
 from secure_fedgraph.attacks import Attack
-from secure_fedgraph.audits.conformance.rows import OF_CHARGES, conformance_rows
+from secure_fedgraph.audits.conformance.rows import OF_CHARGES, PASSED, conformance_rows, probe_rows, row
 from secure_fedgraph.audits.empirical_dp.empirical import empirical_or_why_not, not_audited
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid.cells import Audit, cells
 from secure_fedgraph.audits.grid.choices import AS_CONFIGURED, adversaries
-from secure_fedgraph.audits.grid.evidence import charges_of, check_evidence, check_header, owes
-from secure_fedgraph.audits.grid.figures import rows_of_files
 from secure_fedgraph.audits.grid.options import checked_attacks
-from secure_fedgraph.audits.probes.rows import probe_rows
+from secure_fedgraph.core import files
+from secure_fedgraph.core.channel import Reveal
 from secure_fedgraph.core.errors import BadInput, wrong_type
-from secure_fedgraph.core.message import has_digest
-from secure_fedgraph.core.spending.ledger import Charge
+from secure_fedgraph.core.message import Message
+from secure_fedgraph.core.spending.ledger import Charge, read_ledger
 from secure_fedgraph.experiment.config import Experiment, experiment_of
 from secure_fedgraph.experiment.kept_schema import in_folder
 from secure_fedgraph.experiment.protect import budget_of
@@ -36,14 +34,16 @@ from secure_fedgraph.experiment.schema import RunResult
 from secure_fedgraph.privacy.planning import TRAINING
 from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.protocol import Transcript
-from secure_fedgraph.protocol.transcript import Opened, Sent
+from secure_fedgraph.protocol.transcript import INDEX
 from secure_fedgraph.running.preparation import channels_of
 from secure_fedgraph.running.run import Run
+from secure_fedgraph.storage import manifest
 
 UNSEEN = {
     "secrets": "the server's objects are in no folder: leave DIR out, and the audit trains a run of its own"
 }
 """Checks of what a folder does not hold, and why."""
+WHOLE = "every file is as it was signed by the run's key {key}; whoever holds run.key can sign anew"
 
 
 def audit_folder(
@@ -68,17 +68,19 @@ def audit_folder(
         ledger: the ledger that the run shares with others, likewise.
 
     Raises:
-        BadInput: where the folder holds no result or no transcript, or damaged ones; for attacks that are
-            none, an adversary that is unknown, or an effort that is no number of seconds.
+        BadInput: for a folder that is not whole; where it holds no result or no transcript; for attacks that
+            are none, an adversary that is unknown, or an effort that is no number of seconds.
     """
     if not isinstance(folder, str | Path):
         raise wrong_type("folder", folder, "give the folder of a finished run")
     folder, attacks = Path(folder), checked_attacks(attacks, adversary, effort)
+    signed = manifest.check(folder, ledger)
     result, experiment = read_folder(folder, own, silos, data)
     if "seeds" in result and (of_one := sorted(folder.glob("seed-*"))):
         raise BadInput(f"{folder} is of several seeds: give the folder of one, as {of_one[0]}")
-    transcript = _read_transcript(folder / "transcript", attacks)
-    if not any(sent.kept for sent in transcript.sent):
+    transcript = _read_transcript(folder / "transcript")
+    kept = [sent for sent in transcript.sent if sent.kept]
+    if not kept:
         raise BadInput(f"{folder} kept sizes only: run again with --set transcript=full")
     federation = make_federation(experiment)
     if federation.facts["digest"] != result["data"]["digest"]:
@@ -88,23 +90,24 @@ def audit_folder(
     algorithm, policy = experiment.make_algorithm(), experiment.make_policy(_planned_noise(folder, result))
     if algorithm.pools:  # as in the run, whose one party holds everybody's data
         federation = federation.pooled()
-    check_evidence(folder, result, experiment, federation, policy, transcript)
     who = adversaries(attacks, adversary)
     finished_run = FinishedRun(federation, algorithm, transcript, experiment.seed, result)
     audit = cells(finished_run, experiment, attacks, who, effort=effort)
     about = {"algorithm": experiment.algorithm, "policy": experiment.policy, "seed": experiment.seed}
     about["variant"] = AS_CONFIGURED
-    bodies = _readable(folder, transcript)
-    charges, why = charges_of(folder, experiment, bodies.runs, ledger)
+    name = Message.from_bytes(transcript.body(kept[0].number)).run
+    charges, why = _charges(folder, signed, ledger, name, result)
     run = _as_run(finished_run, experiment, policy, result, charges)
-    why = why if owes(run) else ""  # without uploads a run has no ledger
-    told, unseen = RunResult.model_validate(result), UNSEEN | (dict.fromkeys(OF_CHARGES, why) if why else {})
-    rows = conformance_rows(run, unseen=unseen, result=told)
-    rows = [
-        {**row, "reason": bodies.lost} if row["check"] == "bytes" and bodies.lost else row for row in rows
-    ]
-    rows += rows_of_files(folder, result)
-    audit.conformance += [{**about, **row} for row in (*rows, *probe_rows(run))]
+    rows = conformance_rows(
+        run,
+        unseen=UNSEEN | (dict.fromkeys(OF_CHARGES, why) if why else {}),
+        result=RunResult.model_validate(result),
+    )
+    if unkept := len(transcript.sent) - len(kept):
+        lost = f"{unkept} of {len(transcript.sent)} messages were not kept: their content is not checked"
+        rows = [{**row, "reason": lost} if row["check"] == "bytes" else row for row in rows]
+    whole = row("whole", PASSED, [], {"whole": WHOLE.format(key=signed["public"])})
+    audit.conformance += [{**about, **row} for row in (whole, *rows, *probe_rows(run))]
     if not why:
         measured = empirical_or_why_not(run, experiment.delta) if charges else []
     else:
@@ -112,6 +115,31 @@ def audit_folder(
     audit.empirical += [{**about, **row} for row in measured]
     audit.runs.append({"variant": AS_CONFIGURED, "policy": experiment.policy, "result": result})
     return experiment, audit
+
+
+def _charges(
+    folder: Path, signed: Mapping[str, Any], shared: Path | None, run: str, result: Mapping[str, Any]
+) -> tuple[list[Charge], str]:
+    """What a run charged, and why there is no ledger to read: empty where there is one, or none is due.
+
+    Args:
+        signed: the folder's manifest.
+        shared: the ledger that the user named.
+        run: its name in messages; a ledger that several runs share names others besides.
+        result: its result.
+    """
+    head = signed["ledger"]
+    if head is not None and (shared is not None or head["own"]):
+        path = shared or folder / manifest.LEDGER
+        return [charge for charge in read_ledger(path) if charge.counts_for(run)], ""
+    if head is not None:
+        place = str(result["config"].get("ledger"))[:200]
+        return [], (
+            f"the run charged the ledger {place!r}, which no audit opens because a file names it: what was "
+            "charged is not checked; name that ledger by --ledger"
+        )
+    due = any(row["uploads"] and row["reveal"] != Reveal.NOTHING for row in result["channels"])
+    return [], "no ledger is in the folder (owners on machines of their own keep theirs)" if due else ""
 
 
 def _as_run(
@@ -157,49 +185,6 @@ def _planned(row: Mapping[str, Any]) -> float:
     return 1 / float(row["epsilon"]) if row["multiplier"] is None else float(row["multiplier"])
 
 
-@dataclass(frozen=True)
-class _Bodies:
-    """What the kept messages of a folder show: the runs that they name, and what of them cannot be read."""
-
-    runs: frozenset[str]
-    lost: str
-
-
-def _readable(folder: Path, transcript: Transcript) -> _Bodies:
-    """Takes damaged messages and values out of a record: no attack needs them, or they were refused before.
-
-    Raises:
-        BadInput: for a message that says something else of itself than its note.
-    """
-    runs: set[str] = set()
-    lost: list[int] = []
-    unkept = sum(not note.kept for note in transcript.sent)
-
-    def raw(note: Sent | Opened) -> bytes | None:
-        try:
-            body = transcript.body(note.number) if note.kept else b""
-        except OSError:
-            body = None
-        if body is None or (note.kept and not has_digest(body, note.digest)):
-            lost.append(note.number)
-            return None
-        return body
-
-    def message(note: Sent) -> Sent:
-        body = raw(note)
-        if body:
-            runs.add(check_header(folder, note, body))
-        return note if body is not None else replace(note, kept=False)
-
-    transcript.sent = [message(note) for note in transcript.sent]
-    for notes in (transcript.opened, transcript.made):
-        notes[:] = [note if raw(note) is not None else replace(note, kept=False) for note in notes]
-    said = [f"{unkept} of {len(transcript.sent)} messages were not kept"] if unkept else []
-    if lost:
-        said.append(f"the files of {len(lost)} are missing or hold something else, first {min(lost):06d}.sfg")
-    return _Bodies(frozenset(runs), f"{'; '.join(said)}: their content is not checked" if said else "")
-
-
 def read_folder(
     folder: Path, own: str | None = None, silos: Mapping[str, str] | None = None, data: str | None = None
 ) -> tuple[dict[str, Any], Experiment]:
@@ -229,28 +214,19 @@ def read_folder(
     return result, experiment
 
 
-def _read_transcript(folder: Path, attacks: Iterable[type[Attack]]) -> Transcript:
-    """A transcript whose messages, as far as the attacks read them, are those that were sent."""
-    index = folder / "index.json"
+def _read_transcript(folder: Path) -> Transcript:
+    """A transcript whose index says all that an audit reads of it."""
     try:
         transcript = Transcript.load(folder)
-        notes: list[Sent | Opened] = [sent for sent in transcript.sent if sent.kept]
-        notes += [opened for opened in transcript.opened if opened.kept]
         int(transcript.public["schema"]["features"]), transcript.public["channels"].keys()
     except BadInput:
         raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _damaged(index, _first_line(error)) from None
-    channels = {channel for attack in attacks for channel in attack.reads()}
+        raise _damaged(folder / INDEX, _first_line(error)) from None
+    notes: Iterable[Any] = (*transcript.sent, *transcript.opened, *transcript.made)
     for note in notes:
-        if note.channel in channels:
-            path = folder / f"{note.number:06d}.sfg"
-            try:
-                whole = has_digest(transcript.body(note.number), note.digest)
-            except OSError as error:
-                raise _damaged(path, str(error.strerror)) from None
-            if not whole:
-                raise _damaged(path, "its content is not what was recorded")
+        if note.kept and files.size_of(path := folder / f"{note.number:06d}.sfg") is None:
+            raise _damaged(path, "it is missing")
     return transcript
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from secure_fedgraph.audits.grid.choices import (
     adversaries,
     left_out,
     readers,
+    unscored,
     variants,
 )
 from secure_fedgraph.audits.grid.estimates import (
@@ -31,10 +33,10 @@ from secure_fedgraph.audits.grid.estimates import (
 )
 from secure_fedgraph.audits.grid.options import checked_options
 from secure_fedgraph.audits.grid.planned_runs import PlannedRun, read_cells, write_cells
-from secure_fedgraph.audits.grid.pool import Failed, Pool, default_workers, tried
 from secure_fedgraph.core import errors
 from secure_fedgraph.core.errors import wrong_type
 from secure_fedgraph.experiment.config import Experiment
+from secure_fedgraph.experiment.pool import Failed, Pool, default_workers, tried
 from secure_fedgraph.running.outlook import peak_memory
 
 Progress = Callable[[str], None]
@@ -117,18 +119,8 @@ def _without_their_settings(
     """The cells of controls whose settings an algorithm lacks: no run was ever wanted for them."""
     chosen = {(g.chosen.algorithm, g.chosen.policy, g.chosen.seed): g for g in wanted}
     return [
-        {
-            "algorithm": algorithm,
-            "policy": policy,
-            "seed": seed,
-            "attack": attack.id,
-            **attack.in_words(),
-            "adversary": adversary,
-            "variant": name,
-            "reason": reason,
-            "failed": False,
-        }
-        for (algorithm, policy, seed), planned in chosen.items()
+        {**unscored(planned.chosen, attack, adversary, name), "reason": reason, "failed": False}
+        for planned in chosen.values()
         for attack, name, reason in left_out(planned.chosen, attacks, controls)
         for adversary in attack.adversaries
         if adversary in planned.who
@@ -180,26 +172,26 @@ def _rehearse(planned: PlannedRun) -> TimedTrial:
     return timed_trial(planned.experiment)
 
 
+@dataclass
 class _GridRunner:
     """One call over a grid: the cells of earlier calls, the runs that are left, and their cells."""
 
-    def __init__(
-        self,
-        wanted: list[PlannedRun],
-        out: Path | None,
-        progress: Progress,
-        workers: int | None,
-        budget: float | None,
-        say: Progress,
-        started: float,
-    ) -> None:
-        self.wanted, self.out, self.progress = wanted, out, progress
-        self.workers, self.budget, self.say = workers, budget, say
-        self.deadline = None if budget is None else started + budget - min(RESERVE, budget / 10)
-        self.contents: dict[int, dict[str, Any]] = {}
-        self.missing: dict[int, Failed] = {}
-        self.costs = Costs()
-        self.estimate: dict[str, Any] | None = None
+    wanted: list[PlannedRun]
+    out: Path | None
+    progress: Progress
+    workers: int | None
+    budget: float | None
+    say: Progress
+    started: float
+    contents: dict[int, dict[str, Any]] = field(default_factory=dict)
+    missing: dict[int, Failed] = field(default_factory=dict)
+    costs: Costs = field(default_factory=Costs)
+    estimate: dict[str, Any] | None = None
+
+    @property
+    def deadline(self) -> float | None:
+        """When the budget ends, but for the page."""
+        return self.budget and self.started + self.budget - min(RESERVE, self.budget / 10)
 
     def run(self) -> None:
         for planned in self.wanted:

@@ -11,7 +11,7 @@ from typing import Any
 import secure_fedgraph
 from secure_fedgraph import attacks, audits
 from secure_fedgraph.algorithms.plugins import algorithm_named
-from secure_fedgraph.audits.grid.choices import AS_CONFIGURED, CANARIES, Variant
+from secure_fedgraph.audits.grid.choices import AS_CONFIGURED, CANARIES, Variant, unscored
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment.code_digest import of_code, of_rooms
 from secure_fedgraph.experiment.config import Experiment, load
@@ -71,17 +71,15 @@ class PlannedRun:
 
     def cells(self) -> list[dict[str, Any]]:
         """Its cells without scores, for the list of what was not run."""
-        about = {"algorithm": self.chosen.algorithm, "policy": self.chosen.policy, "seed": self.chosen.seed}
         if self.canaries:
+            about = {
+                "algorithm": self.chosen.algorithm,
+                "policy": self.chosen.policy,
+                "seed": self.chosen.seed,
+            }
             return [{**about, "attack": CANARIES, "adversary": SERVER, "variant": self.variant.name}]
         return [
-            {
-                **about,
-                "attack": attack.id,
-                **attack.in_words(),
-                "adversary": adversary,
-                "variant": self.variant.name,
-            }
+            unscored(self.chosen, attack, adversary, self.variant.name)
             for attack in self.variant.attacks
             for adversary in attack.adversaries
             if adversary in self.who

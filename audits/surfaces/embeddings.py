@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -16,18 +15,16 @@ from secure_fedgraph.attacks.attack import Guess
 from secure_fedgraph.attacks.neighgen_embeddings import EMBEDDED_LINKS, MISSING, NEIGHBOURS
 from secure_fedgraph.audits import intervals
 from secure_fedgraph.audits.empirical_dp.neighbourhoods import around
-from secure_fedgraph.audits.finished_run import FinishedRun
+from secure_fedgraph.audits.finished_run import FinishedRun, once
 from secure_fedgraph.audits.judgement import Judge, Judgement
 from secure_fedgraph.audits.scoring import Score, ScoreKind, cosine
 from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.policies import plaintext
-from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.running.loop import train
 from secure_fedgraph.seams import ClientContext
 
 SHOWN = 4
 Offered = dict[str, tuple[np.ndarray, np.ndarray]]
-_OFFERED: WeakKeyDictionary[Transcript, Offered] = WeakKeyDictionary()
 
 
 def offered(finished: FinishedRun) -> Offered:
@@ -35,26 +32,28 @@ def offered(finished: FinishedRun) -> Offered:
 
     The same seeds give the same first offer, so it is made again, and its nodes are noted.
     """
-    if finished.transcript not in _OFFERED:
-        assert isinstance(finished.algorithm, FedSagePlus)
-        kind = type(finished.algorithm)
-        offers: Offered = {}
+    return once(("offered", id(finished.transcript)), finished, lambda: _again(finished))
 
-        class RerunForTruth(kind):  # type: ignore[misc,valid-type]
-            @kind.GENERATOR.answer
-            def offer(self, client: ClientContext, given: State) -> Upload:
-                upload: Upload = super().offer(client, given)
-                model, impaired = self.own_generator(client), self.impaired(client)
-                with torch.no_grad():
-                    z = model.embed(impaired.graph.x, impaired.graph.edge_index)
-                nodes = torch.cdist(upload.values["z"].double(), z.double()).argmin(1)
-                offers[client.name] = (impaired.kept[nodes].numpy(), impaired.counts[nodes].numpy())
-                return upload
 
-        settings = finished.algorithm.settings.model_dump() | {"federated_epochs": 1}
-        train(RerunForTruth(**settings), finished.federation, plaintext(), rounds=1, seed=finished.seed)
-        _OFFERED[finished.transcript] = offers
-    return _OFFERED[finished.transcript]
+def _again(finished: FinishedRun) -> Offered:
+    assert isinstance(finished.algorithm, FedSagePlus)
+    kind = type(finished.algorithm)
+    offers: Offered = {}
+
+    class RerunForTruth(kind):  # type: ignore[misc,valid-type]
+        @kind.GENERATOR.answer
+        def offer(self, client: ClientContext, given: State) -> Upload:
+            upload: Upload = super().offer(client, given)
+            model, impaired = self.own_generator(client), self.impaired(client)
+            with torch.no_grad():
+                z = model.embed(impaired.graph.x, impaired.graph.edge_index)
+            nodes = torch.cdist(upload.values["z"].double(), z.double()).argmin(1)
+            offers[client.name] = (impaired.kept[nodes].numpy(), impaired.counts[nodes].numpy())
+            return upload
+
+    settings = finished.algorithm.settings.model_dump() | {"federated_epochs": 1}
+    train(RerunForTruth(**settings), finished.federation, plaintext(), rounds=1, seed=finished.seed)
+    return offers
 
 
 def neighbours(guess: Guess, finished: FinishedRun) -> Judgement:

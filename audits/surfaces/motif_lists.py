@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, cast
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -13,13 +12,12 @@ from secure_fedgraph.algorithms.fairgraphfl.motifs import holds, labels_of
 from secure_fedgraph.attacks.attack import Guess
 from secure_fedgraph.attacks.motif_lists import LISTED_MEMBERS, POOL, Candidates
 from secure_fedgraph.audits import intervals, scoring
-from secure_fedgraph.audits.finished_run import FinishedRun
+from secure_fedgraph.audits.finished_run import FinishedRun, once
 from secure_fedgraph.audits.judgement import Judge, Judgement, Maker
 from secure_fedgraph.audits.surfaces.prototypes import StandIn
 from secure_fedgraph.evaluation import roc_auc
 from secure_fedgraph.graph.motifs import every_motif, motifs_of
 from secure_fedgraph.graph.seeds import sub_seed
-from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.seams import ClientContext
 
 SHOWN = 12
@@ -33,14 +31,8 @@ def pool(finished: FinishedRun) -> dict[str, Candidates]:
     settings: Any = finished.algorithm.settings
     if not hasattr(settings, "motif_keep"):
         return {}
-    if finished.transcript not in _POOLS:
-        drawn = _candidates(finished)
-        _POOLS[finished.transcript] = {owner: _held(finished, owner, at) for owner, at in drawn.items()}
-    return _POOLS[finished.transcript]
-
-
-_POOLS: WeakKeyDictionary[Transcript, dict[str, Candidates]] = WeakKeyDictionary()
-"""Motifs are searched for once a run: attacks and judges ask for them several times."""
+    key = "motifs", id(finished.transcript)
+    return once(key, finished, lambda: {o: _held(finished, o, at) for o, at in _candidates(finished).items()})
 
 
 def _held(finished: FinishedRun, owner: str, numbers: np.ndarray) -> Candidates:

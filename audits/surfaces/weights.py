@@ -41,12 +41,7 @@ def words(guess: Guess, finished: FinishedRun) -> Judgement:
 
 def labels(guess: Guess, finished: FinishedRun) -> Judgement:
     """Label histograms. A guess about several owners together is scored against the mean of their shares."""
-    counts = truth.label_counts(finished.federation)
-    true, whole = {}, True
-    for target, owners in guess.targets.items():
-        size = sum(counts[o].sum() for o in owners)
-        true[target] = size * np.mean([counts[o] / counts[o].sum() for o in owners], axis=0)
-        whole = whole and len(owners) == 1
+    true, whole = truth.mean_shares(truth.label_counts(finished.federation), guess.targets)
     guessed = {t: np.round(np.clip(v, 0, None) * true[t].sum(), 1) for t, v in guess.values.items()}
     return Judgement(scoring.label_shares(guess.values, true, whole_counts=whole), true, guessed)
 

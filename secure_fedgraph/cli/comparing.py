@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from secure_fedgraph.audits.grid.pool import Pool
 from secure_fedgraph.cli import tables
 from secure_fedgraph.cli.budgets.planning import settled
 from secure_fedgraph.cli.compare_attacks import attacks_on
@@ -30,6 +29,7 @@ from secure_fedgraph.experiment import compare as comparison
 from secure_fedgraph.experiment.compare.eta import Traffic
 from secure_fedgraph.experiment.intent import check_intent
 from secure_fedgraph.experiment.kept_schema import keep_schema
+from secure_fedgraph.experiment.pool import Pool
 from secure_fedgraph.experiment.results import dropped_charges, fresh_folder, write_json
 from secure_fedgraph.experiment.schema import CompareResult, as_read
 from secure_fedgraph.privacy.policies import is_noised

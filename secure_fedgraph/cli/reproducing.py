@@ -12,11 +12,11 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from secure_fedgraph.audits.grid.pool import Pool
 from secure_fedgraph.cli.options import command_line
 from secure_fedgraph.cli.screen import Cells, PlainConsole, Screen, table_of, to_a_pipe
 from secure_fedgraph.core import files
 from secure_fedgraph.core.errors import BadInput, SecureFedGraphError
+from secure_fedgraph.experiment.pool import Pool
 from secure_fedgraph.experiment.reproduce import PaperTable, table_named
 from secure_fedgraph.experiment.reproduce.outcome import Outcome, Score, counts, outcomes, share_reached
 from secure_fedgraph.experiment.reproduce.running import Reproduction

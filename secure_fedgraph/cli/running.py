@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from secure_fedgraph.audits.conformance.printed import check_printed
 from secure_fedgraph.cli import tables
 from secure_fedgraph.cli.budgets.planning import settled
 from secure_fedgraph.cli.options import asked_for, command_line, default_folder, read_experiment
@@ -47,6 +46,7 @@ from secure_fedgraph.graph.placing import check_device
 from secure_fedgraph.report import text as words
 from secure_fedgraph.report.page import write_report
 from secure_fedgraph.running.outlook import Outlook
+from secure_fedgraph.storage import manifest
 
 LONG = 30.0
 """Work that takes more seconds than this is announced."""
@@ -97,9 +97,10 @@ def resume(
         ):
             if given is not None:
                 raise BadInput(f"--{option} {given}: {folder} is finished, and {why}; drop it")
-        finish(folder)
+        if files.size_of(folder / manifest.NAME) is None:  # it was killed before
+            finish(folder, ledger)
+        manifest.check(folder, ledger)
         if not (folder / "report.html").exists():
-            check_printed(folder)
             write_report(folder)
         screen.say(f"{folder} is finished: nothing to resume", result)
         return
@@ -245,11 +246,11 @@ def _run_seeds(
                 log.result(results[-1])
         if len(seeds) > 1:
             write_json(folder / "result.json", results[-1])
-            finish(folder)
+            finish(folder, experiment.ledger)
     result = results[0] if len(seeds) == 1 else mean_result(results)
     write_json(out / "result.json", result)
     keep_schema(experiment, out)
-    finish(out)
+    finish(out, experiment.ledger)
     page = write_report(out)
     shown = tables.run_tables if screen.verbose else tables.run_lines
     screen.finish(result, shown(as_read(RunResult, result)), page)

@@ -55,12 +55,16 @@ from secure_fedgraph.running.preparation import Prepared, channels_of, fitted
 from secure_fedgraph.running.reached import Connect
 from secure_fedgraph.running.returned import as_plain
 from secure_fedgraph.running.run import OF_ITEMS, Run
+from secure_fedgraph.storage import manifest
 from secure_fedgraph.storage.checkpoint import RESERVED, commit_path
 from secure_fedgraph.storage.party_store import read_json as read_checked
 from secure_fedgraph.storage.party_store import write_json as write_checked
 
 WRITTEN = ("result.json", "audit.json", "compare.json", "demo.json")
-BESIDE = ("compare.csv", "compare.parquet", "report.html", "released.model", "schema.toml")
+BESIDE = (
+    *("compare.csv", "compare.parquet", "report.html", "released.model", "schema.toml"),
+    *(manifest.NAME, manifest.KEY),
+)
 """Files that commands write beside their results, and remove together with them."""
 OUTSIDE = {"ledger": "--ledger", "logging": "--log"}
 """Keys of an experiment that name where a run writes besides its folder, and their options."""
@@ -545,16 +549,20 @@ def configured(config: Mapping[str, Any], path: Path) -> Experiment:
         raise BadInput(f"{path}: {error}") from None
 
 
-def finish(out: Path) -> None:
-    """Removes the clients' memories, once ``result.json`` is written."""
+def finish(out: Path, ledger: Path | None = None) -> None:
+    """Removes the clients' memories, once ``result.json`` is written, and signs the folder as it is then.
+
+    Args:
+        ledger: that the run shared with others.
+    """
     checkpoint = out / "checkpoint"
-    if not checkpoint.is_dir():
-        return
-    for folder in ("clients", "server"):
-        files.remove_folder(checkpoint / folder, out)
-    files.remove(commit_path(checkpoint), out)
-    for draft in checkpoint.glob(f".*{files.DRAFT}"):  # of a process that was killed
-        files.remove(draft, out)
+    if checkpoint.is_dir():
+        for folder in ("clients", "server"):
+            files.remove_folder(checkpoint / folder, out)
+        files.remove(commit_path(checkpoint), out)
+        for draft in checkpoint.glob(f".*{files.DRAFT}"):  # of a process that was killed
+            files.remove(draft, out)
+    manifest.write(out, ledger)
 
 
 def weights(run: Run) -> str | None:

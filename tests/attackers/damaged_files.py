@@ -62,7 +62,7 @@ from secure_fedgraph.privacy.spent import spent
 from secure_fedgraph.protocol import Transcript, nested
 from secure_fedgraph.protocol.transcript import everything
 from secure_fedgraph.report.page import render_page, write_report
-from secure_fedgraph.storage import party_store
+from secure_fedgraph.storage import manifest, party_store
 from secure_fedgraph.storage.checkpoint import Checkpoint
 from secure_fedgraph.storage.party_store import PartyStore, checksum
 
@@ -249,6 +249,12 @@ def _read_result(folder: Path) -> None:
 
 KIND: dict[str, str] = {"audit": "audit.json", "compare": "compare.json"}
 MODEL: dict[str, type[AuditResult | CompareResult]] = {"audit": AuditResult, "compare": CompareResult}
+
+
+def _make_manifest(folder: Path) -> None:
+    _make_result(folder)
+    _make_ledger(folder)
+    manifest.write(folder)
 
 
 def _page(kind: str) -> Loader:
@@ -566,6 +572,7 @@ LOADERS: dict[str, Loader] = {
     "shelf": Loader(_make_shelf, _read_shelf),
     "checkpoint": Loader(_make_checkpoint, _read_checkpoint),
     "begun": Loader(_make_begun, _read_begun),
+    "manifest": Loader(_make_manifest, manifest.check),
     "transcript": Loader(_make_transcript, _read_transcript),
     "transcript notes": Loader(_make_transcript, _take_up, lambda f: [f / "transcript" / "notes.jsonl"]),
     "result.json": Loader(_make_result, lambda folder: read_folder(folder)),

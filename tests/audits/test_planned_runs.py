@@ -30,11 +30,11 @@ from secure_fedgraph.audits.grid.estimates import (
     most_informative_first,
     timed_trial,
 )
-from secure_fedgraph.audits.grid.pool import Failed, Pool, default_workers, tried
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment import code_digest
 from secure_fedgraph.experiment.config import Experiment, load
+from secure_fedgraph.experiment.pool import Failed, Pool, default_workers, tried
 from secure_fedgraph.experiment.results import execute
 from secure_fedgraph.experiment.schema.score_verdict import RESIDUAL, SINGLE_OWNERS
 
@@ -397,9 +397,9 @@ def test_a_pool_stops_at_the_deadline_and_survives_a_death(tmp_path: Path, monke
 
 
 def test_workers_fit_the_memory(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("secure_fedgraph.audits.grid.pool.free_memory", lambda: 5_000_000_000)
+    monkeypatch.setattr("secure_fedgraph.experiment.pool.free_memory", lambda: 5_000_000_000)
     assert default_workers(9) == 1
-    monkeypatch.setattr("secure_fedgraph.audits.grid.pool.free_memory", lambda: 50_000_000_000)
+    monkeypatch.setattr("secure_fedgraph.experiment.pool.free_memory", lambda: 50_000_000_000)
     assert default_workers(9) == min(2, os.cpu_count() or 1) and default_workers(1) == 1
 
 

@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 import secure_fedgraph as sfg
 from secure_fedgraph.cli import main, running
+from secure_fedgraph.storage import manifest
 
 pandas = pytest.importorskip("pandas")
 SMALL = ["--algorithm", "fedsage", "--set", "training.hidden=[8,4]", "--rounds", "2"]
@@ -105,6 +106,7 @@ def test_words_of_a_folder_are_no_silos(name: str) -> None:
     result = json.loads(Path("out/result.json").read_text())
     result["config"]["silos"] = {name: "a"}
     Path("out/result.json").write_text(json.dumps(result))
+    manifest.write(Path("out"))
     for typed in ([], SILOS):
         done = call("audit", "out", "--attack", "a4", *typed)
         assert done.exit_code == 2 and "the run in out is of no silos" in done.stderr

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from secure_fedgraph.audits.grid.pool import tried
+from secure_fedgraph.experiment.pool import tried
 
 
 class InThisProcess:
-    """As ``secure_fedgraph.audits.grid.pool.Pool``."""
+    """As ``secure_fedgraph.experiment.pool.Pool``."""
 
     def __init__(self, workers: int) -> None:
         self.ended: list[tuple[Any, Any]] = []

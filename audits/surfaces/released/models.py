@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm, State
-from secure_fedgraph.audits.finished_run import FinishedRun
+from secure_fedgraph.audits.finished_run import FinishedRun, once
 from secure_fedgraph.audits.rerun import train_again
 from secure_fedgraph.core import wire
 from secure_fedgraph.federation import Federation
@@ -26,9 +26,6 @@ from secure_fedgraph.running.run import Run
 
 Answering = Callable[[Data], np.ndarray]
 """A graph -> ``[nodes, classes]`` log-probabilities of its nodes."""
-Made = TypeVar("Made")
-_MADE: dict[tuple[Any, ...], Any] = {}
-_MOST = 12
 
 
 @dataclass(frozen=True)
@@ -154,13 +151,3 @@ def cut(graph: Data, kept: torch.Tensor) -> Data:
 def without_links(graph: Data) -> Data:
     """The graph with every node by itself."""
     return cut(graph, torch.zeros(int(graph.num_nodes or 0), dtype=torch.bool))
-
-
-def once(key: tuple[Any, ...], finished: FinishedRun, make: Callable[[], Made]) -> Made:
-    """What was already made for the same run: both aims of an attack, and several attacks, need the same."""
-    if key not in _MADE:
-        while len(_MADE) >= _MOST:
-            del _MADE[next(iter(_MADE))]
-        _MADE[key] = (make(), finished)  # the run is kept, so that no other gets its id
-    made: Made = _MADE[key][0]
-    return made

@@ -14,11 +14,11 @@ from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.attacks.attack import Guess
 from secure_fedgraph.attacks.released.class_shares import MEAN_ANSWERS, MeanAnswers
 from secure_fedgraph.attacks.weights.class_shares import CLASS_SHARES, SHADOW_OWNERS, ShadowOwners
-from secure_fedgraph.audits import scoring, truth
-from secure_fedgraph.audits.finished_run import FinishedRun
+from secure_fedgraph.audits.finished_run import FinishedRun, once
 from secure_fedgraph.audits.judgement import Judge, Judgement, Maker
-from secure_fedgraph.audits.surfaces.released.models import Answering, cut, logs, once, published, rerun
+from secure_fedgraph.audits.surfaces.released.models import Answering, cut, logs, published, rerun
 from secure_fedgraph.audits.surfaces.released.shadows import shadow_models
+from secure_fedgraph.audits.surfaces.weights import labels
 from secure_fedgraph.graph.kinds import GraphDataset
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.policies import plaintext
@@ -226,24 +226,14 @@ def class_shares(guess: Guess, finished: FinishedRun) -> Judgement:
     One more trivial guess than there: the shares among nodes that nobody trained on. Of several owners the
     truth is the mean of their shares.
     """
-    counts = truth.label_counts(finished.federation)
     classes = finished.federation.schema.classes
     rest = [g.y[~g.train_mask] for g in finished.federation.owners.values()]
     public = torch.bincount(torch.cat(rest), minlength=classes).double().numpy()
-    true, whole = {}, True
-    for target, owners in guess.targets.items():
-        size = sum(counts[o].sum() for o in owners)
-        true[target] = size * np.mean([counts[o] / counts[o].sum() for o in owners], axis=0)
-        whole = whole and len(owners) == 1
-    score = scoring.label_shares(guess.values, true, whole_counts=whole)
+    judged = labels(guess, finished)
     public /= max(float(public.sum()), 1.0)
-    placed = [1 - np.abs(public - one / one.sum()).sum() / 2 for one in true.values()]
-    baselines = {**score.baselines, "the shares of nodes that nobody trained on": float(np.mean(placed))}
-    return Judgement(
-        replace(score, baselines=baselines),
-        true,
-        {t: np.round(np.clip(v, 0, None) * true[t].sum(), 1) for t, v in guess.values.items()},
-    )
+    placed = [1 - np.abs(public - one / one.sum()).sum() / 2 for one in judged.true.values()]
+    known = {"the shares of nodes that nobody trained on": float(np.mean(placed))}
+    return replace(judged, score=replace(judged.score, baselines={**judged.score.baselines, **known}))
 
 
 MAKERS: Mapping[str, Maker] = {SHADOW_OWNERS: shadow_owners, MEAN_ANSWERS: mean_answers}

@@ -15,7 +15,7 @@ from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms.fedsgd.algorithm import FedSgd
 from secure_fedgraph.algorithms.training.node_classifier import NodeClassifier
 from secure_fedgraph.attacks.released import CANDIDATES, Candidates
-from secure_fedgraph.audits.finished_run import FinishedRun
+from secure_fedgraph.audits.finished_run import FinishedRun, once
 from secure_fedgraph.audits.judgement import Maker
 from secure_fedgraph.audits.surfaces.released.models import (
     Answering,
@@ -24,7 +24,6 @@ from secure_fedgraph.audits.surfaces.released.models import (
     keeps,
     logs,
     models_of,
-    once,
     own_models,
     rerun,
     without_links,

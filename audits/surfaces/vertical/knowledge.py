@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -14,10 +13,9 @@ from secure_fedgraph.algorithms import Glasu
 from secure_fedgraph.attacks.vertical.labels import HEADS
 from secure_fedgraph.attacks.vertical.lists import NODES, OWN_LINKS, TRAINING
 from secure_fedgraph.attacks.vertical.rows import OWN_ROWS, TAKE
-from secure_fedgraph.audits.finished_run import FinishedRun
+from secure_fedgraph.audits.finished_run import FinishedRun, once
 from secure_fedgraph.audits.judgement import Maker
 from secure_fedgraph.policies import plaintext
-from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.running.loop import train
 from secure_fedgraph.seams import ClientContext
 
@@ -39,9 +37,7 @@ class Begun:
 
 def begun(finished: FinishedRun) -> Begun:
     """The first iteration of a run, made again in the open from everybody's data and seeds."""
-    if finished.transcript not in _BEGUN:
-        _BEGUN[finished.transcript] = _again(finished)
-    return _BEGUN[finished.transcript]
+    return once(("begun", id(finished.transcript)), finished, lambda: _again(finished))
 
 
 def _again(finished: FinishedRun) -> Begun:
@@ -66,9 +62,6 @@ def _again(finished: FinishedRun) -> Begun:
     first = min((one.exchange for one in seen), default=0)
     rows = {one.clients[0]: np.asarray(one.values["rows"]) for one in seen if one.exchange == first}
     return Begun(rows, heads)
-
-
-_BEGUN: WeakKeyDictionary[Transcript, Begun] = WeakKeyDictionary()
 
 
 def by_columns(finished: FinishedRun) -> bool:

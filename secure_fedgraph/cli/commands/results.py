@@ -67,9 +67,9 @@ def _is_about(row: Mapping[str, JsonValue], words: Sequence[str]) -> bool:
 )
 def report(folder: Path, ledger: Path | None) -> None:
     """Rebuild report.html from the JSON in a folder."""
-    from secure_fedgraph.audits.conformance.printed import check_printed
     from secure_fedgraph.report.page import write_report
+    from secure_fedgraph.storage import manifest
 
-    if why := check_printed(folder, ledger):
-        warn(f"the page's epsilons are compared with no ledger: {why}")
+    if what := manifest.unchecked(folder, ledger):
+        warn(f"not checked: {what}")
     click.echo(write_report(folder))

@@ -9,7 +9,6 @@ from pathlib import Path
 import click
 from torch import nn
 
-from secure_fedgraph.audits.conformance.printed import check_printed
 from secure_fedgraph.cli.exporting.card import card
 from secure_fedgraph.cli.exporting.model import as_state_dict, as_torchscript, of_run, rebuilt
 from secure_fedgraph.cli.exporting.onnx_file import as_onnx
@@ -20,6 +19,7 @@ from secure_fedgraph.experiment import released
 from secure_fedgraph.experiment.released import Released
 from secure_fedgraph.experiment.results import read_json
 from secure_fedgraph.experiment.schema import AuditResult, RunResult, as_read
+from secure_fedgraph.storage import manifest
 
 CARD = ".card.md"
 """After the name of the exported file: its card's."""
@@ -38,7 +38,7 @@ def export(
 ) -> None:
     """Writes the released model of a finished run, and its card beside it.
 
-    Where the card's epsilons, or the model, could be compared with nothing, a warning and the card say so.
+    Where the folder, its ledger or the model could not be checked, a warning and the card say so.
 
     Raises:
         BadInput: where the folder holds no finished run with a model, something stands in the way, or the
@@ -46,8 +46,8 @@ def export(
     """
     run, name, kept = of_run(folder, algorithm)
     unchecked = []
-    if not_compared := check_printed(folder, ledger):
-        unchecked.append(f"the epsilons are compared with no ledger: {not_compared}")
+    if what := manifest.unchecked(folder, ledger):
+        unchecked.append(what)
     if not isinstance(run.released, str):
         unchecked.append(f"the model may be another run's: result.json names no digest of {released.NAME}")
     beside = out.with_name(out.name + CARD)

@@ -148,5 +148,5 @@ def run_point(config: dict[str, Any], folder: Path, key: str | None = None) -> f
             write_json(folder / REFUSED, {"reason": str(error), "class": type(error).__name__})
             return time.perf_counter() - started
     write_json(folder / RESULT, result)
-    finish(folder)
+    finish(folder, experiment.ledger)
     return time.perf_counter() - started

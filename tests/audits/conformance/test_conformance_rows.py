@@ -14,8 +14,15 @@ import torch
 import secure_fedgraph as sfg
 from secure_fedgraph.audits.conformance import rows as rows_module
 from secure_fedgraph.audits.conformance.checks import CHECKS, Finding
-from secure_fedgraph.audits.conformance.rows import FAILED, LEAK, NOTHING, PASSED, SAYS, conformance_rows
-from secure_fedgraph.audits.rng_state import frozen_state
+from secure_fedgraph.audits.conformance.rows import (
+    FAILED,
+    LEAK,
+    NOTHING,
+    PASSED,
+    PROBES,
+    SAYS,
+    conformance_rows,
+)
 from secure_fedgraph.core.errors import BrokenClaim
 from secure_fedgraph.core.protection.gaussian import Gaussian
 from secure_fedgraph.forms import FormWarning
@@ -43,7 +50,7 @@ def outcomes(made: sfg.Run, **more: Any) -> dict[str, str]:
 
 
 def test_every_check_says_what_it_holds():
-    assert set(SAYS) == {*CHECKS, "seeded noise"}
+    assert set(SAYS) == {*CHECKS, *PROBES, "predictable"}
 
 
 @pytest.mark.parametrize(
@@ -53,7 +60,7 @@ def test_every_check_says_what_it_holds():
 )
 def test_a_right_run_passes(policy: Any, seeded: str):
     found = outcomes(run("fedavg", policy))
-    assert found.pop("seeded noise") == seeded
+    assert found.pop("predictable") == seeded
     assert set(found.values()) == {PASSED}
 
 
@@ -121,19 +128,7 @@ def test_noise_of_a_seed_fails(monkeypatch: pytest.MonkeyPatch, source: str):
 
     made = run("fedavg", P.local_dp(1.0, 2.0))
     monkeypatch.setattr(Gaussian, "apply", seeded)
-    assert outcomes(made)["seeded noise"] == FAILED
-
-
-def test_generators_are_left_as_they_were():
-    before = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()  # noqa: NPY002
-    same = frozen_state()
-    drawn = []
-    for _ in range(2):
-        with same():
-            drawn.append((torch.rand(1).item(), np.random.rand(), random.random()))  # noqa: NPY002
-    assert drawn[0] == drawn[1]
-    assert torch.equal(before[0], torch.get_rng_state()) and random.getstate() == before[2]
-    assert (np.random.get_state()[1] == before[1]).all()  # noqa: NPY002
+    assert outcomes(made)["predictable"] == FAILED
 
 
 def test_a_run_that_fails_a_check_breaks_a_claim(monkeypatch: pytest.MonkeyPatch, tmp_path: Any):

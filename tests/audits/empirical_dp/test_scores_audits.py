@@ -11,10 +11,10 @@ from parties import NAMES
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithm import ITEMS
+from secure_fedgraph.audits.conformance.rows import probe_rows
 from secure_fedgraph.audits.empirical_dp import empirical
 from secure_fedgraph.audits.empirical_dp.mechanisms import Audit, audit
 from secure_fedgraph.audits.empirical_dp.worst_cases import Neighbours
-from secure_fedgraph.audits.probes.rows import probe_rows
 from secure_fedgraph.core.protection import binding
 from secure_fedgraph.core.spending.budget import Budget
 from secure_fedgraph.core.upload import ContributionSample

@@ -17,6 +17,7 @@ from secure_fedgraph.core.errors import BadInput, HostileMessage, Refused
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.experiment.results import execute, run_result, write_json
 from secure_fedgraph.experiment.schema.score_verdict import RESIDUAL, SINGLE_OWNERS
+from secure_fedgraph.storage import manifest
 
 TWO = [LabelCounts, VocabularySupport]
 SMALL = ["dataset.nodes=90", "dataset.features=24", "rounds=2", "training.hidden=[8,4]"]
@@ -105,6 +106,7 @@ def test_an_attack_that_reads_no_message_leaves_conformance_something_to_read() 
 def test_an_attack_on_a_finished_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     chosen = experiment("policy=plaintext", "transcript=full")
     write_json(tmp_path / "result.json", run_result(execute(chosen, tmp_path), chosen))
+    manifest.write(tmp_path)
     monkeypatch.setattr(LabelCounts, "run", raising(BadInput("odd")))
     check(audit_folder(tmp_path, TWO)[1], BadInput("odd"))
 

@@ -1,13 +1,11 @@
-"""What two runs with the same seeds may not share: noise of uploads, and randomised links."""
+"""What two runs with the same seeds may not share: noise of uploads."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
-import torch
-
-from secure_fedgraph.audits.conformance.calls import SameSeeds
 from secure_fedgraph.audits.record import Finding
 from secure_fedgraph.core.channel import Reveal
 from secure_fedgraph.core.message import ANSWER, Message
@@ -16,23 +14,8 @@ from secure_fedgraph.core.protection.gaussian import Gaussian
 from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.protocol.transcript import SERVER
 
-
-def links_of_a_seed(links: Any, same_seeds: SameSeeds) -> list[Finding]:
-    """That no seed reproduces randomised links.
-
-    Args:
-        links: how the policy randomises them.
-        same_seeds: sets the global generators.
-    """
-    nodes = 64
-    own, x = torch.stack([torch.arange(nodes), torch.arange(nodes).roll(1)]), torch.eye(nodes)
-    drawn = []
-    for _ in range(2):
-        with same_seeds():
-            edge_index = links.randomized(own, x)
-            drawn.append({(min(a, b), max(a, b)) for a, b in edge_index.T.tolist()})
-    same = drawn[0] == drawn[1]
-    return [Finding("seeded links", "links", "the same seeds, the same links")] if same else []
+SameSeeds = Callable[[], AbstractContextManager[None]]
+"""Sets every global generator (torch, numpy, random) to the same state."""
 
 
 def two_runs(make: Callable[[], Any], policy: Policy, same_seeds: SameSeeds) -> list[Finding]:
@@ -61,7 +44,7 @@ def two_runs(make: Callable[[], Any], policy: Policy, same_seeds: SameSeeds) -> 
         else:
             values = [[o.digest for o in run.transcript.opened if o.channel == channel] for run in runs]
         if any(a == b for a, b in zip(*values, strict=False)):
-            findings.append(Finding("seeded noise", channel, "two runs with the same seeds sent the same"))
+            findings.append(Finding("predictable", channel, "two runs with the same seeds sent the same"))
     return findings
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from seeded_twice import links_of_a_seed, two_runs
+from seeded_twice import two_runs
 from test_mechanism_audits import MUTANTS as OF_UPLOADS
 from torch_geometric.data import Data
 
@@ -29,14 +29,16 @@ from secure_fedgraph import client as clients
 from secure_fedgraph.algorithm import ITEMS
 from secure_fedgraph.algorithms.glasu import checks as glasu_checks
 from secure_fedgraph.algorithms.training import private_training
-from secure_fedgraph.audits.conformance import calls, checks
+from secure_fedgraph.audits.conformance import calls, checks, twins
 from secure_fedgraph.audits.conformance import steps as conformance_steps
+from secure_fedgraph.audits.conformance.dependence import randomised_data
+from secure_fedgraph.audits.conformance.door import answer_alone
+from secure_fedgraph.audits.conformance.rehearsal import Rehearsal
+from secure_fedgraph.audits.empirical_dp.floors import accountants
 from secure_fedgraph.audits.empirical_dp.mechanisms import audit
 from secure_fedgraph.audits.empirical_dp.randomized_inputs import audit_features, audit_labels
 from secure_fedgraph.audits.empirical_dp.step_audits import audit_links, audit_steps
 from secure_fedgraph.audits.empirical_dp.worst_cases import Neighbours, client_rows, held_by, pooled_parts
-from secure_fedgraph.audits.probes.door import answer_alone
-from secure_fedgraph.audits.rehearsal import Rehearsal
 from secure_fedgraph.core.accounting import epsilon as accounting
 from secure_fedgraph.core.accounting.epsilon import Spent
 from secure_fedgraph.core.accounting.events import DiscreteRelease, GaussianRelease, OccurringGaussian
@@ -169,12 +171,14 @@ def a_held_upload(holders: int = 3) -> Found:
     return {"mechanism"} if found.broken else set()
 
 
+def two_copies(policy: Any, network: Callable[[], sfg.Algorithm] = sage) -> Found:
+    """What two copies of this process share of what must be random."""
+    run = sfg.train(network(), federation(), policy, rounds=1)
+    return names(twins.predictable(run))
+
+
 def same_seed() -> Found:
-    found = []
-    for policy, reader in ((P.local_dp(NORM, 2.0), "server"), (P.central_dp(NORM, 2.0), "outsider")):
-        bound = fitted(policy)
-        found += calls.noise_of_a_seed(bound, client_rows(bound, NORM, 1, 64), reader, same_seeds)
-    return names(found)
+    return two_copies(P.local_dp(NORM, 2.0)) | two_copies(P.central_dp(NORM, 2.0))
 
 
 def same_runs() -> Found:
@@ -198,30 +202,22 @@ def ahead() -> Found:
 
 def own_links() -> Found:
     policy = replace(P.plaintext(), randomizers=(RandomisedLinks(1.0),))
-    return names(calls.own_links(sage(), federation(), policy))
+    return names(randomised_data(Rehearsal(sage(), federation(), policy)))
 
 
 def divided_links() -> Found:
     owners = sfg.federate("synthetic-citation", clients=3, nodes=60, features=16, partition="vertical")
     policy = replace(P.plaintext(), randomizers=(DividedLinks(1.0, 3),))
     divides = sfg.Glasu(hidden=8, sampler="public", public_nodes=20, steps=1, links="divided")
-    return names(calls.own_links(divides, owners, policy))
+    return names(randomised_data(Rehearsal(divides, owners, policy)))
 
 
-def link_seeds() -> Found:
-    return names(links_of_a_seed(RandomisedLinks(1.0), same_seeds))
+def input_seeds(randomizer: Any) -> Found:
+    return two_copies(replace(P.plaintext(), randomizers=(randomizer,)))
 
 
 def link_answers() -> Found:
     return {"links"} if audit_links(RandomisedLinks(2.0), 10_000).refutes(2.0) else set()
-
-
-def label_seeds() -> Found:
-    told = []
-    for _ in range(2):
-        with same_seeds():
-            told.append(RandomisedLabels(1.0).randomized(torch.zeros(100, dtype=torch.long), 7))
-    return {"seeded labels"} if torch.equal(*told) else set()
 
 
 def label_answers() -> Found:
@@ -234,7 +230,11 @@ def feature_answers() -> Found:
 
 
 def watched_steps() -> Found:
-    return names(conformance_steps.steps(PrivateSteps(2.0, rate=0.2), same_seeds))
+    return names(conformance_steps.steps_of(PrivateSteps(2.0, rate=0.2), {"weights": (64,)}))
+
+
+def step_seeds() -> Found:
+    return two_copies(replace(P.masked(), steps=STEPPED))
 
 
 def stepped(occurrences: int = 3, **more: Any) -> Found:
@@ -258,7 +258,7 @@ def graph_records() -> Found:
 
 
 def epsilons(about: str = "") -> Found:
-    return names(conformance_steps.accountants(about))
+    return names(accountants(about))
 
 
 def faint() -> Found:
@@ -284,13 +284,9 @@ def shared_steps() -> Found:
 
 def coins_of_a_step() -> Found:
     """That they take units at the rate that is charged, and follow no seed."""
-    (bound,) = (b for b in a_step().policy.bounds.values() if b.samples)
-    flipped = []
-    for _ in range(2):
-        with same_seeds():
-            flipped.append(bound.coins(400))
-    found = names(conformance_steps.coins_of(bound, 1e-4))
-    return found | ({"seeded coins"} if torch.equal(*flipped) else set())
+    run = a_step()
+    (bound,) = (b for b in run.policy.bounds.values() if b.samples)
+    return names([*conformance_steps.coins_of(bound, 1e-4), *twins.predictable(run)])
 
 
 def scored_run() -> Found:
@@ -363,12 +359,13 @@ PROBES: dict[str, Callable[[], Found]] = {
     "ahead": ahead,
     "own links": own_links,
     "divided links": divided_links,
-    "link seeds": link_seeds,
+    "link seeds": lambda: input_seeds(RandomisedLinks(1.0)),
     "link answers": link_answers,
-    "label seeds": label_seeds,
+    "label seeds": lambda: input_seeds(RandomisedLabels(1.0)),
     "label answers": label_answers,
     "feature answers": feature_answers,
     "watched steps": watched_steps,
+    "step seeds": step_seeds,
     "steps": stepped,
     "steps among others": among_others,
     "node records": node_records,
@@ -924,11 +921,11 @@ MUTANTS: dict[str, Mutant] = {
         SUM_OR_MEAN, noise_of_the_mean, "steps", "steps", slow=True
     ),
     "a step's sum gets the noise of a mean, as it looks": Mutant(
-        SUM_OR_MEAN, noise_of_the_mean, "watched steps", "noise"
+        SUM_OR_MEAN, noise_of_the_mean, "watched steps", "width"
     ),
     "steps take shuffled batches": Mutant(SHUFFLED, shuffled, "watched steps", "coins"),
     "steps take the same batches in turn": Mutant(UNSHUFFLED, unshuffled, "watched steps", "coins"),
-    "coins follow a public seed": Mutant(BROADCAST, public_coins, "watched steps", "seeded coins"),
+    "coins follow a public seed": Mutant(BROADCAST, public_coins, "step seeds", "predictable"),
     "every record is in every step": Mutant(BROADCAST, everybody, "watched steps", "rate"),
     "every record is in every step, as it tells": Mutant(BROADCAST, everybody, "steps", "steps", slow=True),
     "the rate in the charge is lower": Mutant(BROADCAST, lower_rate, "watched steps", "rate"),
@@ -936,17 +933,17 @@ MUTANTS: dict[str, Mutant] = {
         BROADCAST, lower_rate, "steps", "steps", slow=True
     ),
     "the rate in the charge is lower, in a run": Mutant(BROADCAST, lower_rate, "steps in a run", "events"),
-    "an upload's noise has a seed of its own": Mutant(SEED, fixed_seed, "same seed", "seeded noise"),
-    "an upload's noise follows the global seed": Mutant(SEED, global_seed, "same seed", "seeded noise"),
-    "two runs with one seed have one noise": Mutant(SEED, global_seed, "same runs", "seeded noise"),
+    "an upload's noise has a seed of its own": Mutant(SEED, fixed_seed, "same seed", "predictable"),
+    "an upload's noise follows the global seed": Mutant(SEED, global_seed, "same seed", "predictable"),
+    "two runs with one seed have one noise": Mutant(SEED, global_seed, "same runs", "predictable"),
     "two masked runs with one seed have one noise": Mutant(
-        SEED, global_seed, "same masked runs", "seeded noise"
+        SEED, global_seed, "same masked runs", "predictable"
     ),
     "two runs with one seed take the same steps": Mutant(
-        SEED, seeded_training, "same runs by steps", "seeded noise"
+        SEED, seeded_training, "same runs by steps", "predictable"
     ),
-    "a step's noise follows the global seed": Mutant(SEED, seeded_steps, "watched steps", "seeded noise"),
-    "links follow a seed": Mutant(SEED, link_seed, "link seeds", "seeded links"),
+    "a step's noise follows the global seed": Mutant(SEED, seeded_steps, "step seeds", "predictable"),
+    "links follow a seed": Mutant(SEED, link_seed, "link seeds", "predictable"),
     "noise is drawn once and kept": Mutant(SEED, kept_draw, "local", "repeated"),
     "noise is drawn and not added": Mutant(NOT_ADDED, not_added, "local", "noise"),
     "noise is drawn and not added, as it tells": Mutant(
@@ -982,18 +979,18 @@ MUTANTS: dict[str, Mutant] = {
     "an upload's noise is of floating point": Mutant(FLOAT, floats, "local", "grid"),
     "a step's noise is of floating point": Mutant(FLOAT, float_steps, "watched steps", "grid"),
     "a link's coin lies too rarely": Mutant(BEYOND, rare_lies, "link answers", "links"),
-    "labels follow a seed": Mutant(SEED, link_seed, "label seeds", "seeded labels"),
+    "labels follow a seed": Mutant(SEED, link_seed, "label seeds", "predictable"),
     "a label's coin lies too rarely": Mutant(BEYOND, rare_label_lies, "label answers", "labels"),
     "a label's coin knows of two classes": Mutant(BEYOND, other_truths, "label answers", "labels"),
     "a feature's bit lies too rarely": Mutant(BEYOND, rare_feature_lies, "feature answers", "features"),
     "every bit of a node's features has the whole epsilon": Mutant(
         BEYOND, whole_bits, "feature answers", "features"
     ),
-    "own links are kept beside drawn ones": Mutant(BEYOND, own_beside, "own links", "own links"),
+    "own links are kept beside drawn ones": Mutant(BEYOND, own_beside, "own links", "randomised data"),
     "every holder answers about a link that one pays for": Mutant(
-        BEYOND, undivided, "divided links", "own links"
+        BEYOND, undivided, "divided links", "randomised data"
     ),
-    "drawn links are paid for and not used": Mutant(BEYOND, never_taken, "own links", "own links"),
+    "drawn links are paid for and not used": Mutant(BEYOND, never_taken, "own links", "randomised data"),
     "charges follow the upload": Mutant(BEYOND, paid_late, "ahead", "written ahead"),
     "holders are not counted": Mutant(BEYOND, one_holder, "links of several holders", "composed"),
     "holders are not counted, as it tells": Mutant(BEYOND, one_holder, "held upload", "mechanism"),
@@ -1004,7 +1001,7 @@ MUTANTS: dict[str, Mutant] = {
         BEYOND, central_limit, "epsilons of sampled steps", "accountants"
     ),
     "coins of a sampled sum follow a public seed": Mutant(
-        BROADCAST, public_coins_of_sums, "coins of a step", "seeded coins"
+        BROADCAST, public_coins_of_sums, "coins of a step", "predictable"
     ),
     "a sampled sum takes more units than are charged": Mutant(
         BROADCAST, more_coins, "coins of a step", "rate"

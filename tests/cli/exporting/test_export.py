@@ -182,6 +182,7 @@ def test_a_folder_without_a_model_says_why(
 ) -> None:
     other = tmp_path / "other"
     shutil.copytree(finished, other)
+    (other / "manifest.json").unlink()
     (other / released.NAME).unlink()
     result = json.loads((other / "result.json").read_text())
     result["config"]["algorithm"] = name
@@ -230,6 +231,7 @@ def test_a_changed_file_allocates_nothing_and_is_refused(
 def test_a_file_that_is_cut_off_is_refused(finished: Path, tmp_path: Path, keep: int) -> None:
     other = tmp_path / "other"
     shutil.copytree(finished, other)
+    (other / "manifest.json").unlink()
     path = other / released.NAME
     path.write_bytes(path.read_bytes()[:keep])
     done = export(other, "--out", "model.pt")
@@ -240,6 +242,7 @@ def another_persons(finished: Path, **keys: Any) -> Path:
     """A copy of the run whose result's file says something else."""
     folder = Path("theirs")
     shutil.copytree(finished, folder)
+    (folder / "manifest.json").unlink()  # whoever made the folder up has sent none
     result = json.loads((folder / "result.json").read_text())
     for key, value in keys.items():
         result[key] = {**result[key], **value} if isinstance(value, dict) else value

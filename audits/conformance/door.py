@@ -21,10 +21,8 @@ import torch
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm
-from secure_fedgraph.audits.probes.dependence import other_data
-from secure_fedgraph.audits.probes.twins import NoTwins, copies
-from secure_fedgraph.audits.record import Finding
-from secure_fedgraph.audits.rehearsal import (
+from secure_fedgraph.audits.conformance.dependence import other_data
+from secure_fedgraph.audits.conformance.rehearsal import (
     SECONDS,
     Answer,
     OutOfTime,
@@ -33,6 +31,8 @@ from secure_fedgraph.audits.rehearsal import (
     tensors_of,
     with_tensors,
 )
+from secure_fedgraph.audits.conformance.twins import NoTwins, copies
+from secure_fedgraph.audits.record import Finding
 from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import SecureFedGraphError
 from secure_fedgraph.core.message import ANSWER, CARRIER, Message

@@ -17,6 +17,7 @@ import torch
 from scipy.stats import chi2
 
 from secure_fedgraph.audits.empirical_dp.mechanisms import Transparent
+from secure_fedgraph.audits.empirical_dp.worst_cases import in_tensors
 from secure_fedgraph.audits.record import LEVEL, Finding, noise_of
 from secure_fedgraph.core.channel import Domain, UnitContributionMoments
 from secure_fedgraph.core.crypto import Identity
@@ -138,11 +139,7 @@ def _known_sum(
     places[torch.arange(many), torch.from_numpy(row)] = True
     np.add.at(known, row, whole * step)
     np.add.at(known, (row[far], at[far]), contribution.norm)
-    split = torch.from_numpy(parts.astype(np.float32)).split([math.prod(s) for s in shapes.values()], dim=1)
-    values = {
-        name: part.reshape(many, *shape) for (name, shape), part in zip(shapes.items(), split, strict=True)
-    }
-    return ContributionRows(values, places), known
+    return ContributionRows(in_tensors(torch.from_numpy(parts.astype(np.float32)), shapes), places), known
 
 
 def _known_moments(

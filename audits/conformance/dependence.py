@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
 from scipy.stats import binom
 from torch_geometric.data import Data
 
+from secure_fedgraph.audits.conformance.rehearsal import Answer, OutOfTime, Rehearsal, tensors_of
 from secure_fedgraph.audits.record import LEVEL, Finding
-from secure_fedgraph.audits.rehearsal import Answer, OutOfTime, Rehearsal, tensors_of
 from secure_fedgraph.client import Client
 from secure_fedgraph.core.accounting.events import Event
 from secure_fedgraph.core.errors import SecureFedGraphError
@@ -235,21 +237,33 @@ def _randomised_once(rehearsal: Rehearsal, randomizer: InputRandomizer, rounds: 
     findings = []
     graphs = rehearsal.federation.owners
     same = [torch.equal(values[0], getattr(graphs[name], randomizer.place)) for name, values in seen.items()]
-    if randomizer.kind == "labels":
-        kept = total = 0
-        for name, values in seen.items():
-            own = graphs[name].y
-            labelled = own >= 0
-            kept, total = kept + int((values[0] == own)[labelled].sum()), total + int(labelled.sum())
-        classes = rehearsal.federation.schema.classes
-        flipped = (classes - 1) / (classes - 1 + float(torch.tensor(randomizer.epsilon).double().exp()))
-        if float(binom.sf(kept - 1, total, 1 - flipped)) < LEVEL:
-            findings.append(
-                Finding("randomised data", where, f"{kept} of {total} labels are the owners' own")
-            )
-    elif same and all(same) and randomizer.kind != "links":
+    if randomizer.kind in ("labels", "links"):
+        kept, total = np.sum([_kept(randomizer, values[0], graphs[name]) for name, values in seen.items()], 0)
+        # how likely one of the other answers is, against the true one
+        others = rehearsal.federation.schema.classes - 1 if randomizer.kind == "labels" else 1
+        if binom.sf(kept - 1, total, 1 / (1 + others * math.exp(-randomizer.epsilon))) < LEVEL:
+            what = f"{kept} of {total} {randomizer.kind} are the owners' own"
+            findings.append(Finding("randomised data", where, what))
+        for number, name in enumerate(sorted(graphs)):
+            if not isinstance(randomizer, DividedLinks) or name not in seen:
+                continue
+            if strange := int((~_of_part(randomizer.at(number, len(graphs)), seen[name][0])).sum()):
+                what = f"{name} answers about {strange} links of another client's part, and pays for none"
+                findings.append(Finding("randomised data", where, what))
+    elif same and all(same):
         findings.append(Finding("randomised data", where, "they are the owners' own values"))
     return findings
+
+
+def _kept(randomizer: InputRandomizer, used: torch.Tensor, graph: Data) -> tuple[int, int]:
+    """How many of an owner's own labels or links are used, and how many it has."""
+    if randomizer.kind == "labels":
+        labelled = graph.y >= 0
+        return int((used == graph.y)[labelled].sum()), int(labelled.sum())
+    own, used_links = (
+        {(min(a, b), max(a, b)) for a, b in links.T.tolist() if a != b} for links in (graph.edge_index, used)
+    )
+    return len(own & used_links), len(own)
 
 
 def _own_unused(rehearsal: Rehearsal, randomizer: InputRandomizer) -> list[Finding]:

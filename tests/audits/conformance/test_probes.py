@@ -18,20 +18,20 @@ from scipy.stats import binom
 from scripts import script
 
 import secure_fedgraph as sfg
-from secure_fedgraph.audits.empirical_dp.worst_cases import client_rows
-from secure_fedgraph.audits.probes import door
-from secure_fedgraph.audits.probes.dependence import (
+from secure_fedgraph.audits.conformance import door
+from secure_fedgraph.audits.conformance.added_noise import Noise, beyond, likenesses, noises, widths
+from secure_fedgraph.audits.conformance.dependence import (
     linkless_channels,
     other_data,
     randomised_data,
     trained_channels,
 )
-from secure_fedgraph.audits.probes.door import answer_alone, any_answer, behaviour
-from secure_fedgraph.audits.probes.noise import Noise, beyond, likenesses, noises, widths
-from secure_fedgraph.audits.probes.rows import SAYS, probe_rows
-from secure_fedgraph.audits.probes.stepping import steps_of
-from secure_fedgraph.audits.probes.twins import NoTwins, same_in_two_copies
-from secure_fedgraph.audits.rehearsal import OutOfTime, Rehearsal
+from secure_fedgraph.audits.conformance.door import answer_alone, any_answer, behaviour
+from secure_fedgraph.audits.conformance.rehearsal import OutOfTime, Rehearsal
+from secure_fedgraph.audits.conformance.rows import SAYS, probe_rows
+from secure_fedgraph.audits.conformance.steps import steps_of
+from secure_fedgraph.audits.conformance.twins import NoTwins, same_in_two_copies
+from secure_fedgraph.audits.empirical_dp.worst_cases import client_rows
 from secure_fedgraph.core.channel import Channel, Reveal, UnitContribution
 from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.upload import ContributionRows, Upload
@@ -295,7 +295,7 @@ def test_data_decide_neither_whether_nor_how_much_is_sent(
 
 def test_a_rehearsal_has_its_time(monkeypatch: pytest.MonkeyPatch):
     one = rehearsal("noised updates")
-    monkeypatch.setattr("secure_fedgraph.audits.rehearsal.SECONDS", 0.0)
+    monkeypatch.setattr("secure_fedgraph.audits.conformance.rehearsal.SECONDS", 0.0)
     with pytest.raises(OutOfTime):
         one.play(1)
 
@@ -306,7 +306,7 @@ def test_a_rehearsal_has_its_time(monkeypatch: pytest.MonkeyPatch):
 def test_rows_are_of_the_probes_that_a_run_needs():
     run = mutants.SCENES["randomised labels"].run()
     found = {row["check"]: row["outcome"] for row in probe_rows(run)}
-    assert found == dict.fromkeys(("written ahead", "predictable", "randomised data"), "passed")
+    assert found == dict.fromkeys(("written ahead", "randomised data"), "passed")
     assert set(found) < set(SAYS)
 
 
@@ -316,12 +316,12 @@ def test_what_cannot_be_probed_says_why_and_does_not_pass(monkeypatch: pytest.Mo
     def broken(*_: Any) -> Any:
         raise OutOfTime("it takes too long")
 
-    monkeypatch.setattr("secure_fedgraph.audits.probes.rows.written_ahead", broken)
+    monkeypatch.setattr("secure_fedgraph.audits.conformance.rows.written_ahead", broken)
     (row,) = probe_rows(run, only=("written ahead",))
     assert (row["outcome"], row["reason"]) == ("nothing to check", "it takes too long")
     page = conformance_section(conformance([{**row, "policy": "local_dp"}]), several=False)
     assert page is not None and page["findings"][0]["lines"] == ["it takes too long"]
-    monkeypatch.setattr("secure_fedgraph.audits.probes.rows.Rehearsal.of", broken)
+    monkeypatch.setattr("secure_fedgraph.audits.conformance.rows.Rehearsal.of", broken)
     assert {row["outcome"] for row in probe_rows(run)} == {"nothing to check"}
 
 

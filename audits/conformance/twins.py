@@ -7,6 +7,7 @@ module, every counter, every seed. So coins and noise that any of these decide a
 from __future__ import annotations
 
 import os
+import random
 import select
 import signal
 import time
@@ -17,15 +18,26 @@ import numpy as np
 import torch
 from scipy.stats import binom
 
-from secure_fedgraph.audits.record import LEVEL, Finding
+from secure_fedgraph.audits.conformance.added_noise import noises
+from secure_fedgraph.audits.conformance.steps import SMALL, taken
+from secure_fedgraph.audits.empirical_dp.empirical import worst_case
+from secure_fedgraph.audits.empirical_dp.mechanisms import view
+from secure_fedgraph.audits.record import LEVEL, Finding, noise_of
 from secure_fedgraph.core import wire
-from secure_fedgraph.core.errors import HostileMessage, SecureFedGraphError
+from secure_fedgraph.core.errors import BadInput, HostileMessage, SecureFedGraphError
+from secure_fedgraph.core.protection.bound import Bound
+from secure_fedgraph.core.upload import Upload
+from secure_fedgraph.running.run import Run
 
 CHANCE = 0.005
 """Above the chance that two noise values are equal, on the coarsest grid, of 64 steps a deviation."""
 SECONDS = 60.0
 Sample = Callable[[], Mapping[str, np.ndarray]]
 """Gives values by name; a copy calls it."""
+
+
+EXCHANGES, UNITS = 16, 4_096
+"""How often an upload is noised, and how many units' coins are tossed."""
 
 
 class NoTwins(SecureFedGraphError):
@@ -55,6 +67,51 @@ def same_in_two_copies(sample: Sample, check: str = "predictable") -> list[Findi
     return findings
 
 
+def predictable(run: Run) -> list[Finding]:
+    """That noise, coins and randomised data of a run's protections differ between two copies of this process.
+
+    Raises:
+        NoTwins: where no copy can be made.
+    """
+    policy, owners = run.policy, run.federation.owners
+    graph = min(owners.values(), key=lambda one: int(one.num_nodes or 0))
+
+    def sample() -> dict[str, np.ndarray]:
+        made: dict[str, np.ndarray] = {}
+        for name, bound in policy.bounds.items():
+            if (drawn := _noise(bound)) is not None:
+                made[f"noise on channel {name!r}"] = drawn
+            units = bound.coins(UNITS).numpy()
+            if len(units) < UNITS:
+                made[f"coins of channel {name!r}"] = units
+        if policy.steps is not None:
+            watched = taken(policy.steps, SMALL)
+            made["noise of steps"] = np.rint(watched.noise.values * 4096)
+            if policy.steps.rate < 1:
+                made["coins of steps"] = watched.asked
+        for one in policy.randomizers:
+            often = type(one)(**{**vars(one), "epsilon": 1.0})  # so that coins change many values
+            value = often.at(0, len(owners)).randomize(graph, run.federation.schema.classes)
+            made[f"coins of {one.kind}"] = value.numpy().astype(np.float64)
+        return made
+
+    return same_in_two_copies(sample)
+
+
+def _noise(bound: Bound) -> np.ndarray | None:
+    """What the first reader of a protection's noise sees of an upload, again and again; None without any."""
+    stage = noise_of(bound)
+    if stage is None:
+        return None
+    try:
+        neighbours, _ = worst_case(bound, stage)
+    except BadInput:  # rows of which no sum is made
+        one = {bound.bind_context.clients[0]: Upload({"rows": torch.zeros(8, 8)})}
+        return np.concatenate([np.rint(noise.values * 4096) for noise in noises(bound, one, EXCHANGES)])
+    see = view(bound, neighbours, "server" if stage.by != "server" else "outsider")
+    return np.concatenate([see(neighbours.absent).reshape(-1) for _ in range(EXCHANGES)])
+
+
 def copies(samples: Sequence[Sample]) -> list[dict[str, np.ndarray]]:
     """What copies of this process make, each of one sample.
 
@@ -69,10 +126,12 @@ def _copy(sample: Sample) -> dict[str, np.ndarray]:
     if not hasattr(os, "fork"):
         raise NoTwins("this system makes no copies of a process")
     reader, writer = os.pipe()
+    state = random.getstate()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # threads of this process: the copy starts none
         child = os.fork()
     if not child:
+        random.setstate(state)  # which Python seeds anew in a copy
         _answer(sample, reader, writer)
     os.close(writer)
     try:
