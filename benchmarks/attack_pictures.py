@@ -11,7 +11,6 @@ what is kept.
 
 from __future__ import annotations
 
-import argparse
 import json
 import warnings
 from collections.abc import Mapping, Sequence
@@ -20,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from attack_defences import EGO, FAIR, GLASU, NOISE, PLUS, SAGE, control
-from attack_defences import KEPT as KEPT_BATCHES
+from attack_table import control
+from written_pages import options
 
 from secure_fedgraph.attacks import ATTACKS
 from secure_fedgraph.audits.grid import grid
@@ -78,6 +77,13 @@ class Scene:
     after: Under
 
 
+FREE = {"data": "cora"}
+SAGE = {"algorithm": "fedsage", **FREE, "rounds": 1}
+PLUS = {"algorithm": "fedsage+", **FREE, "rounds": 1}
+GLASU = {"algorithm": "glasu", **FREE, "rounds": 4}
+FAIR = {"algorithm": "fairgraphfl", "data": "proteins", "rounds": 1}
+EGO = {"algorithm": "fedego", **FREE, "rounds": 5}
+NOISE = ("protection.norm=1.0", "protection.multiplier=1.0")
 FULL, ONE = control("a4-label-counts"), control("a2-single-sample")
 SCORED = {**SAGE, "clients": 10, "rounds": 10, "evaluation": "in_band"}
 PAID = ("training.hidden=16", "training.layers=2", "split.perturbed=true", "training.diversity=shared",
@@ -91,7 +97,7 @@ SCENES = (
     Scene("mashes", "b1-mash-single", "server", EGO, Under("plaintext", control("b1-mash-single")),
           Under("masked", ("training.mash=across", "training.hidden=[64,64]", "training.epochs=1"))),
     Scene("mashes", "b2-mash-labels", "server", EGO, Under("plaintext", control("b2-mash-labels")),
-          Under("masked", (*KEPT_BATCHES, "training.mash=across"))),
+          Under("masked", (*control("b4-mash-dictionary"), "training.mash=across"))),
     Scene("neighgen", "c2-neighgen-batch", "client", PLUS,
           Under("plaintext", control("c2-neighgen-batch", 1)),
           Under("masked", ("training.feedback=prototypes", "training.generator_epochs=2"))),
@@ -256,8 +262,7 @@ def lines(kept: Mapping[str, Any]) -> str:
 
 def main() -> None:
     """Measures what is asked for, and draws what is kept."""
-    assert __doc__ is not None
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = options(__doc__, rows=False)
     parser.add_argument("--only", default="", help="a part of a page's name")
     parser.add_argument("--out", type=Path, default=Path("runs/pictures"), help="folder of the runs")
     parser.add_argument("--images", type=Path, default=IMAGES, help="folder of the pictures")

@@ -1,28 +1,24 @@
-"""Writes the tables of ``docs/attacks/all.md`` from what ``attack_table.py`` and ``attack_defences.py`` left.
+"""Writes the tables of ``docs/attacks/all.md`` from what ``attack_table.py`` left.
 
-    python benchmarks/attacks_page.py [--table runs/attacks] [--defences runs/defences] [--seeds 3]
-                                       [--cost-seeds 3] [--check]
+    python benchmarks/attacks_page.py [--runs runs/attacks] [--seeds 3] [--check]
 
 Every attack of the catalogue has its row. It measures nothing. The figures go to
 ``benchmarks/results/attacks.json`` first, and the page has them from that file alone; ``--check`` reads no
-run, and ends with status 1 where the page has other figures than the file.
+run, and ends with status 1 where the page has other figures than the file. What defences cost is kept there
+as it was measured: each row is two commands, which the page says.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import attack_defences
 import attack_table
-from defence_costs import rows as cost_rows
-from defence_costs import told_epsilons
-from written_pages import with_part, write_or_check
+from written_pages import markdown, options, with_part, write_or_check
 
 from secure_fedgraph.attacks import ATTACKS, Attack
 from secure_fedgraph.experiment.schema.score_verdict import RESIDUAL, SINGLE_OWNERS
@@ -39,29 +35,25 @@ def begin(part: str) -> str:
     return f"<!-- {part}, written by benchmarks/attacks_page.py -->"
 
 
-def gathered(table: Path, defences: Path, seeds: int, cost_seeds: int) -> dict[str, Any]:
-    """All rows of finished runs.
+def gathered(runs: Path, seeds: int) -> dict[str, Any]:
+    """All rows of finished runs, and what defences cost as it is kept.
 
     Raises:
-        SystemExit: where an attack has none, or any has fewer seeds than were asked for.
+        SystemExit: where an attack has none, or fewer seeds than were asked for.
     """
     found: dict[str, Any] = {"attacks": [], "defences": []}
     for case in attack_table.CASES:
-        rows = _read(table / f"{case.name}.json")
+        rows = _read(runs / f"{case.name}.json")
         for asked, row in zip(case.asked, rows, strict=True):
-            about = {key: case.config[key] for key in ("algorithm", "data", "rounds")}
-            more = {"policy": case.policy, "changes": list(case.changes), "aim": asked.aim}
-            found["attacks"].append({**about, **more, **row})
-    for defence in attack_defences.DEFENCES:
-        found["defences"] += _read(defences / f"{defence.name}.json")
-    pairs = [one.pair for one in attack_defences.DEFENCES]
-    found["costs"] = cost_rows(pairs, cost_seeds, defences / "costs")
+            about = {key: case.config[key] for key in ("algorithm", "data", "rounds", "policy")}
+            found["attacks"].append({**about, "changes": list(case.changes), "aim": asked.aim, **row})
+    for defence in attack_table.DEFENCES:
+        found["defences"] += _read(runs / f"{defence.name}.json")
     short = [row["attack"] for row in found["attacks"] if len(row["score"]) != seeds]
-    short += [row["defence"] for row in found["costs"] if row["seeds"] and len(row["seeds"]) != cost_seeds]
     if short:
-        raise SystemExit(f"not of {seeds} seeds each, costs {cost_seeds}: {', '.join(short)}")
-    found["seeds"] = {"attacks": seeds, "costs": cost_seeds}
-    return found
+        raise SystemExit(f"not of {seeds} seeds each: {', '.join(short)}")
+    kept = json.loads(KEPT.read_text())
+    return {**found, "costs": kept["costs"], "seeds": {**kept["seeds"], "attacks": seeds}}
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
@@ -69,10 +61,6 @@ def _read(path: Path) -> list[dict[str, Any]]:
         raise SystemExit(f"{path} is not there: run the case first")
     rows: list[dict[str, Any]] = json.loads(path.read_text())
     return rows
-
-
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    return [f"| {' | '.join(line)} |" for line in (heads, ["---"] * len(heads), *rows)]
 
 
 def told(values: Sequence[float | None]) -> str:
@@ -85,7 +73,7 @@ def attack_lines(rows: Sequence[Row]) -> list[str]:
     """Every attack of this package, with the first case that was measured where nothing protects."""
     first = {row["attack"]: row for row in rows[::-1]}
     heads = ("attack", "who", "reads", "learns", "score (trivial guess)", "what stops it")
-    return _table(heads, (_attack(kind, first.get(kind.id)) for kind in ATTACKS.own.values()))
+    return markdown(heads, (_attack(kind, first.get(kind.id)) for kind in ATTACKS.own.values()))
 
 
 def _attack(kind: type[Attack], row: Row | None) -> tuple[str, ...]:
@@ -136,7 +124,7 @@ def defence_lines(rows: Sequence[Row]) -> list[str]:
     told_rows = [_defended(one, left, seeds) for one, left in _pairs(rows)]
     closed = [row for row in told_rows if not any("**" in cell or "run" in cell for cell in row[2:])]
     heads = ("defence", "attack", "on single owners", "on what is left")
-    lines = _table(heads, (row for row in told_rows if row not in closed))
+    lines = markdown(heads, (row for row in told_rows if row not in closed))
     said = "; ".join(f"{attack} ({defence})" for defence, attack, *_ in closed)
     return [*lines, *(["", f"Blind, or no better than the guess, on both: {said}."] if closed else [])]
 
@@ -175,14 +163,21 @@ def cost_lines(rows: Sequence[Row]) -> list[str]:
         together.setdefault(json.dumps(kept, sort_keys=True), []).append(row)
     free = [of for of in together.values() if _is_free(of[0])]
     costly = (of for of in together.values() if of not in free)
-    lines = _table(heads, (_cost([row["defence"] for row in of], of[0]) for of in costly))
+    lines = markdown(heads, (_cost([row["defence"] for row in of], of[0]) for of in costly))
     if free:
         seconds = [fmean(of[0]["cpu_ratio"]) for of in free]
         names = ", ".join(row["defence"] for of in free for row in of)
         lines += ["", f"Cost seconds alone, × {min(seconds):.2f} to × {max(seconds):.2f}: {names}."]
     costed = {row["defence"] for row in rows}
-    missing = [one.name for one in attack_defences.DEFENCES if one.name not in costed]
+    missing = [one.name for one in attack_table.DEFENCES if one.name not in costed]
     return [*lines, *(["", f"Not measured: {', '.join(missing)}."] if missing else [])]
+
+
+def told_epsilons(found: Mapping[str, float | str]) -> str:
+    """``client 6.57, node 15.5``; ``infinite`` where no unit has another."""
+    if all(value == "inf" for value in found.values()):
+        return "infinite" if found else "-"
+    return ", ".join(f"{unit} {float(value):.3g}" for unit, value in found.items())
 
 
 def _is_free(row: Row) -> bool:
@@ -215,17 +210,12 @@ def page(kept: Mapping[str, Any]) -> str:
 
 def main() -> None:
     """Gathers the rows, and writes the file and the page."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--table", type=Path, default=Path("runs/attacks"))
-    parser.add_argument("--defences", type=Path, default=Path("runs/defences"))
+    parser = options(__doc__, rows=False, page=True)
+    parser.add_argument("--runs", type=Path, default=Path("runs/attacks"))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--cost-seeds", type=int, default=3)
-    parser.add_argument("--check", action="store_true", help="compare the page with the file")
     given = parser.parse_args()
     if not given.check:
-        kept = gathered(given.table, given.defences, given.seeds, given.cost_seeds)
+        kept = gathered(given.runs, given.seeds)
         KEPT.write_text(json.dumps(kept, indent=1) + "\n")
     write_or_check(PAGE, page(json.loads(KEPT.read_text())), given.check)
 

@@ -10,7 +10,6 @@ status 1 where the table is not what that file makes it.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 from collections.abc import Iterator, Sequence
@@ -20,7 +19,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from budgets import BUDGETS, CURVES, finished, points
-from written_pages import with_part, write_or_check
+from written_pages import line, options, short, with_part, write_or_check
 
 from secure_fedgraph.experiment.code_digest import of_rooms
 from secure_fedgraph.experiment.results import versions
@@ -115,45 +114,36 @@ def lines(curves: dict[str, Any]) -> Iterator[str]:
         most = counts[-1] if counts else 0
         both = " / ".join(_shown(alone, measure, most) for measure in ("global", "local")) if alone else ""
         errors = [point["global"][1] for point in noised if point and point["global"][1] is not None]
-        yield _line(
+        yield line(
             one.unit, one.named, str(most or ""), *(_shown(one, "global", most) for one in noised),
-            _short(max(errors)) if errors else "", _shown(made.get("no noise", {}), "global", most), both,
-            "" if trivial is None else _short(trivial),
+            short(max(errors)) if errors else "", _shown(made.get("no noise", {}), "global", most), both,
+            "" if trivial is None else short(trivial),
         )  # fmt: skip
         if one.personal:
             own = [
-                _short(fmean([point[measure][0] for point in noised if measure in point]))
+                short(fmean([point[measure][0] for point in noised if measure in point]))
                 for measure in ("own", "own_global")
             ]
             personal = (
                 f"{_shown(point, 'personal')} / {_shown(point, 'personal_global')}" if point else ""
                 for point in noised
             )
-            yield _line("", "personal, own / all", "", *personal, "", "", f"own models {' / '.join(own)}", "")
-
-
-def _line(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"
+            yield line("", "personal, own / all", "", *personal, "", "", f"own models {' / '.join(own)}", "")
 
 
 def _shown(point: dict[str, Any], measure: str, seeds: int = 0) -> str:
     """A mean, and its number of seeds where that is not the row's."""
     if measure not in point:
         return ""
-    text, others = _short(point[measure][0]), len(point["seeds"])
+    text, others = short(point[measure][0]), len(point["seeds"])
     return text if others == seeds or measure != "global" or not seeds else f"{text} ({others})"
-
-
-def _short(value: float) -> str:
-    return f"{value:.3f}".removeprefix("0")
 
 
 def main() -> None:
     """The command line."""
-    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked = options(__doc__, rows=False, page=True)
     asked.add_argument("--keep", type=Path)
     asked.add_argument("--first", type=int, default=10, help="the first seed that is kept")
-    asked.add_argument("--check", action="store_true")
     given = asked.parse_args()
     if given.keep:
         before = json.loads(KEPT.read_text()) if KEPT.is_file() else {}

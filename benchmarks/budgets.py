@@ -1,7 +1,6 @@
 """Accuracy against epsilon, unit by unit: real data, several seeds, resumable, trivial baselines beside.
 
-    python benchmarks/budgets.py [--curve client] [--seeds 3] [--first 0] [--out runs/budgets] [--table]
-                                 [--epsilon 8] [--json] [--plot FILE]
+    python benchmarks/budgets.py [--curve client] [--seeds 3] [--first 0] [--out runs/budgets] [--json]
 
 Every point is one run under one budget; a seed that is finished is not run again. The baselines are: no noise
 (epsilon inf), every client by itself, the same model without a graph, and the commonest class. Under a
@@ -17,9 +16,8 @@ algorithms were made, test accuracy of seeds 0 to 4 was seen; so their figures i
 
 from __future__ import annotations
 
-import argparse
+import itertools
 import json
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,18 +25,16 @@ from statistics import fmean, stdev
 from typing import Any
 
 import torch
-from resumable import run_once
 from torch import nn
+from written_pages import options, show
 
 import secure_fedgraph as sfg
+from secure_fedgraph.backends.memory import keep_freed_memory
 from secure_fedgraph.experiment.config import Experiment, load
-from secure_fedgraph.experiment.results import make_federation, write_json
+from secure_fedgraph.experiment.results import begin, execute, finish, make_federation, run_result, write_json
 from secure_fedgraph.graph.schema import Schema
 
 EPSILONS = (1.0, 2.0, 4.0, 8.0, 16.0)
-ACROSS = 3
-DRAWN = {"distributed_dp": ("o", "#0072B2"), "local_dp": ("s", "#D55E00"), "masked": ("^", "#009E73")}
-"""Marker and colour of a policy; told apart by colour-blind readers too."""
 
 
 @dataclass(frozen=True)
@@ -90,19 +86,6 @@ CURVES: dict[str, Curve] = {
                 "places": 25,
                 "crowd": 10,
             },
-            "steps": {"rate": 0.05, "steps": 10},
-        },
-        ("masked",),
-    ),
-    # the same where a node is trained on alone: one record, and links at inference only
-    "node, alone": Curve(
-        "node",
-        {
-            "algorithm": "fedsage",
-            "data": "pubmed",
-            "clients": 3,
-            "rounds": 10,
-            "training": {"hidden": [16], "fanout": [0], "learning_rate": 0.05},
             "steps": {"rate": 0.05, "steps": 10},
         },
         ("masked",),
@@ -161,8 +144,6 @@ for _name, _unit, _config in (
     ("node, fedridge, cora", "node", {"algorithm": "fedridge", "data": "cora", "clients": 3}),
     ("node, fedridge, citeseer", "node", {"algorithm": "fedridge", "data": "citeseer", "clients": 3}),
     ("node, fedsgd", "node", {"algorithm": "fedsgd", "data": "pubmed", "clients": 3}),
-    ("node, fedsgd, cora", "node", {"algorithm": "fedsgd", "data": "cora", "clients": 3}),
-    ("node, fedsgd, citeseer", "node", {"algorithm": "fedsgd", "data": "citeseer", "clients": 3}),
     (
         "node, fedsgd, sage",
         "node",
@@ -234,11 +215,18 @@ def trivial(experiment: Experiment) -> dict[str, float]:
     return found
 
 
-def trivial_once(experiment: Experiment, path: Path) -> None:
-    """Leaves them in a file of their own."""
-    if not path.is_file():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, trivial(experiment))
+def run_once(experiment: Experiment, folder: Path) -> None:
+    """Leaves ``result.json`` in a folder of its own; a run that was stopped goes on from its last round."""
+    if (folder / "result.json").is_file():
+        return
+    keep_freed_memory()
+
+    def start() -> None:
+        begin(folder, experiment, [experiment.seed], "benchmarks/budgets.py")
+
+    run = execute(experiment, folder, lambda row: None, checkpoints=True, on_start=start)
+    write_json(folder / "result.json", run_result(run, experiment))
+    finish(folder)
 
 
 def finished(folder: Path, seeds: range) -> list[dict[str, Any]]:
@@ -248,145 +236,54 @@ def finished(folder: Path, seeds: range) -> list[dict[str, Any]]:
 
 
 def row(curve: str, name: str, found: list[dict[str, Any]]) -> dict[str, Any]:
-    """One point's means over seeds, as a budget's holder and a reader need them."""
+    """One point's means over seeds."""
     scores = [r["accuracy"].get("global", r["accuracy"].get("local")) for r in found]
-    budget, unit = found[0]["budget"], CURVES[curve].unit
-    told = found[0]["privacy"].get(unit, {})
-    return {
-        "curve": curve,
-        "name": name,
-        "epsilon": budget["epsilon"] if budget else "inf",
-        "spent": told.get("epsilon", "inf"),
-        "accountant": told.get("accountant", ""),
-        "accuracy": fmean(scores),
-        "std": stdev(scores) if len(scores) > 1 else 0.0,
-        "seeds": len(scores),
-        **{
-            key: fmean(r["accuracy"][key] for r in found)
-            for key in ("local", "personal", "personal_global")
-            if all(key in r["accuracy"] for r in found)
-        },
-        "server saw": "; ".join(
-            f"{c['name']}: {'sums' if c['domain'] in ('masked', 'cipher') else 'every upload'}"
-            + (", noised" if c["epsilon"] not in (None, "inf") else "")
-            for c in found[0]["channels"]
-            if c["to"] == "server" and c["messages"] and c["reveal"] != "nothing"
-        ),
-        "seconds": round(fmean([r["seconds"] for r in found])),
+    personal = {
+        key: fmean(r["accuracy"][key] for r in found)
+        for key in ("local", "personal", "personal_global")
+        if all(key in r["accuracy"] for r in found)
     }
+    spent = found[0]["privacy"].get(CURVES[curve].unit, {}).get("epsilon", "inf")
+    return {"curve": curve, "name": name, "spent": spent, **_mean(scores), **personal}
 
 
 def without(folder: Path, curve: str) -> list[dict[str, Any]]:
     """The trivial baselines that are there, as rows."""
     found = [json.loads(path.read_text()) for path in sorted(folder.glob("trivial-*.json"))]
-    told = {
-        "curve": curve,
-        "epsilon": "inf",
-        "spent": "inf",
-        "accountant": "",
-        "server saw": "",
-        "seconds": 0,
-    }
-    return [
-        {
-            **told,
-            "name": name,
-            "accuracy": fmean(f[name] for f in found),
-            "std": stdev(f[name] for f in found) if len(found) > 1 else 0.0,
-            "seeds": len(found),
-        }
-        for name in (found[0] if found else ())
-    ]
+    names = found[0] if found else ()
+    return [{"curve": curve, "name": name, **_mean([f[name] for f in found])} for name in names]
 
 
-def plot(rows: list[dict[str, Any]], path: Path) -> None:
-    """Accuracy over epsilon, one panel a unit."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    names = sorted({r["curve"] for r in rows})
-    down = math.ceil(len(names) / ACROSS)
-    figure, grid = pyplot.subplots(
-        down, ACROSS, figsize=(10, 3 * down + 0.6), squeeze=False, layout="constrained"
-    )
-    labels: dict[str, Any] = {}
-    for panel in grid.flat[len(names) :]:
-        panel.set_axis_off()
-    for panel, name in zip(grid.flat, names, strict=False):
-        mine = [r for r in rows if r["curve"] == name]
-        noised = [r for r in mine if r["epsilon"] != "inf"]
-        for policy in dict.fromkeys(r["name"].split()[0] for r in noised):
-            points = [r for r in noised if r["name"].split()[0] == policy]
-            marker, colour = DRAWN[policy]
-            labels[policy] = panel.errorbar(
-                [r["epsilon"] for r in points],
-                [r["accuracy"] for r in points],
-                yerr=[r["std"] for r in points],
-                marker=marker,
-                color=colour,
-                capsize=3,
-            )
-        for r, style in zip([r for r in mine if r["epsilon"] == "inf"], ("-", "--", ":", "-."), strict=False):
-            labels[r["name"]] = panel.axhline(r["accuracy"], linestyle=style, color="0.45", linewidth=1)
-        unit = CURVES[name].unit
-        panel.set(
-            xscale="log",
-            xlabel=f"epsilon of one {unit}",
-            title=f"{unit}, personal models" if name == "personal" else name,
-        )
-        panel.set_xticks(EPSILONS, [f"{e:g}" for e in EPSILONS])
-        panel.minorticks_off()
-    for row in grid:
-        row[0].set_ylabel("accuracy")
-    figure.legend(labels.values(), labels, loc="outside lower center", ncols=len(labels))
-    figure.savefig(path, dpi=130)
+def _mean(scores: list[float]) -> dict[str, float]:
+    spread = stdev(scores) if len(scores) > 1 else 0.0
+    return {"accuracy": fmean(scores), "std": spread, "seeds": len(scores)}
 
 
 def main() -> None:
     """Runs what is not finished, prints what is."""
-    assert __doc__ is not None
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = options(__doc__)
     parser.add_argument("--curve", choices=CURVES, action="append")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument(
-        "--epsilon", type=float, action="append", help="run points of this budget only; repeatable"
-    )
     parser.add_argument("--out", type=Path, default=Path("runs/budgets"))
-    parser.add_argument("--table", action="store_true", help="what is finished, and run nothing")
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    parser.add_argument("--plot", type=Path, help="draw what is finished into this file")
     asked = parser.parse_args()
     rows = []
     seeds = range(asked.first, asked.first + asked.seeds)
-    for seed in () if asked.table else seeds:
-        for curve in asked.curve or CURVES:
-            for name, config in points(CURVES[curve]):
-                if asked.epsilon and config.get("epsilon") not in asked.epsilon:
-                    continue
-                experiment = load(None, {**config, "seed": seed}, ())
-                folder = asked.out / curve / name.replace(" ", "-") / f"seed-{seed}"
-                trivial_once(experiment, asked.out / curve / f"trivial-{seed}.json")
-                run_once(experiment, folder, f"{curve} {name}", "benchmarks/budgets.py")
-    for curve in asked.curve or CURVES:
+    curves = asked.curve or list(CURVES)
+    for seed, curve in itertools.product(seeds, curves):
+        for name, config in points(CURVES[curve]):
+            experiment = load(None, {**config, "seed": seed}, ())
+            path = asked.out / curve / f"trivial-{seed}.json"
+            if not path.is_file():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_json(path, trivial(experiment))
+            run_once(experiment, asked.out / curve / name.replace(" ", "-") / f"seed-{seed}")
+    for curve in curves:
         for name, _ in points(CURVES[curve]):
-            found = finished(asked.out / curve / name.replace(" ", "-"), seeds)
-            rows += [row(curve, name, found)] if found else []
+            if found := finished(asked.out / curve / name.replace(" ", "-"), seeds):
+                rows.append(row(curve, name, found))
         rows += without(asked.out / curve, curve)
-    if asked.plot and rows:
-        plot(rows, asked.plot)
-    if asked.json:
-        print(json.dumps({"rows": rows}))
-        return
-    for r in rows:
-        print(
-            f"{r['curve']:7} {r['name']:20} spent {r['spent']!s:>8} ({r['accountant']})  accuracy "
-            f"{r['accuracy']:.4f} +- {r['std']:.4f} ({r['seeds']} seeds, {r['seconds']} s)  "
-            + "".join(f"{key} {r[key]:.4f}  " for key in ("local", "personal", "personal_global") if key in r)
-            + r["server saw"]
-        )
+    show(rows, asked.json)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ what the runs make it.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from scipy.stats import t as student
-from written_pages import with_part, write_or_check
+from written_pages import options, with_part, write_or_check
 
 from secure_fedgraph.experiment.reproduce import TABLES
 
@@ -198,8 +197,7 @@ def _difference(
 
 def main() -> None:
     """The command line."""
-    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    asked.add_argument("--check", action="store_true")
+    asked = options(__doc__, rows=False, page=True)
     given, runs = asked.parse_args(), kept_runs()
     for part in PARTS:
         text = part.page.read_text(encoding="utf-8")

@@ -9,12 +9,11 @@ protections. ``--check`` writes nothing, and ends with status 1 where the page h
 
 from __future__ import annotations
 
-import argparse
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from written_pages import with_part, write_or_check
+from written_pages import line, options, with_part, write_or_check
 
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.core.channel import Channel, Domain, Recipient, Reveal
@@ -105,11 +104,6 @@ def reader_and_unit(channel: Channel) -> str:
     return f"{channel.to}, {needs[channel.reveal]}, of {article} {channel.unit}"
 
 
-def line(*cells: str) -> str:
-    """A row of a table."""
-    return f"| {' | '.join(cells)} |"
-
-
 def alike(names: list[str]) -> str:
     """Names that share a row."""
     return ", ".join(f"`{name}`" for name in names)
@@ -154,7 +148,6 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    asked.add_argument("--check", action="store_true", help="write nothing; status 1 where the page differs")
+    asked = options(__doc__, rows=False, page=True)
     warnings.simplefilter("ignore", PlaintextWarning)
     write_or_check(PAGE, page(), asked.parse_args().check)

@@ -8,12 +8,12 @@ screen side by side. ``tests/docs/test_demo_figures.py`` holds the README's sent
 
 from __future__ import annotations
 
-import argparse
 import shutil
 from pathlib import Path
 
 from matplotlib.font_manager import findfont
 from PIL import Image, ImageDraw, ImageFont
+from written_pages import options
 
 from secure_fedgraph.report.figures.svg import INK
 from secure_fedgraph.report.sections.demo_page import BUDGET, OPEN
@@ -26,8 +26,7 @@ GAP, HEAD = 40, 70
 
 def main() -> None:
     """Writes both files."""
-    assert __doc__ is not None
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = options(__doc__, rows=False)
     parser.add_argument("folder", type=Path, help="of the demonstration")
     folder = parser.parse_args().folder
     shutil.copyfile(folder / "demo.json", RESULT)

@@ -5,8 +5,7 @@
 FedSage under masks with three owners. Every cell is a process of its own and trains the same rounds from the
 same seed; its seconds are wall time, for a GPU's own work is on no process's account. "First round" has the
 set-up too: links are sorted, graphs are copied to the GPU and its kernels loaded there. "A round" is the
-median of the others; it holds drawing, masks and checks, which stay on the processor. "Apart" is the largest
-difference of a weight of the joint model from the one that a single thread trained. GPU memory is what
+median of the others; it holds drawing, masks and checks, which stay on the processor. GPU memory is what
 PyTorch had allocated at most. A cell is written once it is finished, and one that is there is not run again.
 ``--keep``
 leaves the table in ``benchmarks/results/devices.json`` and writes ``docs/large_graphs.md`` from it;
@@ -22,13 +21,13 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from written_pages import with_part, write_or_check
+from written_pages import options, with_part, write_or_check
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT, PAGE = ROOT / "benchmarks" / "results" / "devices.json", ROOT / "docs" / "large_graphs.md"
@@ -45,50 +44,39 @@ class Case:
     Args:
         name: said in the table and looked for by ``--only``.
         data: a data set's name.
-        dataset: settings of it.
-        partition: how nodes are handed out.
         training: settings of FedSage.
         rounds: trained, the first among them.
+        nodes: of a made-up graph as dense as ogbn-products, as ``sizes.py`` has it.
     """
 
     name: str
     data: str
-    dataset: Mapping[str, Any] = field(default_factory=dict)
-    partition: str = "louvain"
-    training: Mapping[str, Any] = field(default_factory=dict)
+    training: Mapping[str, Any]
     rounds: int = 6
+    nodes: int = 0
+
+    def federation(self) -> Any:
+        """Its owners and their graphs."""
+        import secure_fedgraph as sfg
+
+        if not self.nodes:
+            return sfg.federate(self.data, OWNERS, "louvain", seed=0)
+        dense = {"features": 100, "classes": 16, "mean_degree": 48.0, "values": "dense"}
+        return sfg.federate(self.data, OWNERS, "louvain_compiled", seed=0, nodes=self.nodes, **dense)
 
 
-def made(nodes: int) -> dict[str, Any]:
-    """A made-up graph as dense as ogbn-products, as ``sizes.py`` has it."""
-    return {"nodes": nodes, "features": 100, "classes": 16, "mean_degree": 48.0, "values": "dense"}
-
-
-WIDE = {"batch": 1024, "hidden": [512, 512], "fanout": [10, 10]}
+LARGE, WIDE = {"batch": 1024}, {"batch": 1024, "hidden": [512, 512], "fanout": [10, 10]}
 CASES = (
-    Case("Cora, 64 nodes a step", "cora", training={"batch": 64}),
-    Case("PubMed, all nodes a step", "pubmed", training={"batch": "full"}),
-    Case(
-        "100,000 nodes, 1,024 a step",
-        "synthetic-citation",
-        made(100_000),
-        "louvain_compiled",
-        {"batch": 1024},
-    ),
-    Case("100,000 nodes, 512 units wide", "synthetic-citation", made(100_000), "louvain_compiled", WIDE, 4),
-    Case(
-        "500,000 nodes, 1,024 a step",
-        "synthetic-citation",
-        made(500_000),
-        "louvain_compiled",
-        {"batch": 1024},
-        4,
-    ),
+    Case("Cora, 64 nodes a step", "cora", {"batch": 64}),
+    Case("PubMed, all nodes a step", "pubmed", {"batch": "full"}),
+    Case("100,000 nodes, 1,024 a step", "synthetic-citation", LARGE, nodes=100_000),
+    Case("100,000 nodes, 512 units wide", "synthetic-citation", WIDE, 4, 100_000),
+    Case("500,000 nodes, 1,024 a step", "synthetic-citation", LARGE, 4, 500_000),
 )
 
 
-def measure(case: Case, way: str, weights: Path) -> dict[str, Any]:
-    """One cell in this process; the joint model's weights are left in a file."""
+def measure(case: Case, way: str) -> dict[str, Any]:
+    """One cell in this process."""
     import torch
 
     import secure_fedgraph as sfg
@@ -98,7 +86,7 @@ def measure(case: Case, way: str, weights: Path) -> dict[str, Any]:
         torch.set_num_threads(1)
     keep_freed_memory()
     device = "cuda" if way == GPU else "cpu"
-    federation = sfg.federate(case.data, OWNERS, case.partition, seed=0, **case.dataset)
+    federation = case.federation()
     algorithm = sfg.FedSage(**case.training)
     seconds: list[float] = []
     ends = [time.perf_counter()]
@@ -107,17 +95,8 @@ def measure(case: Case, way: str, weights: Path) -> dict[str, Any]:
         ends.append(time.perf_counter())
         seconds.append(ends[-1] - ends[-2])
 
-    run = sfg.train(
-        algorithm,
-        federation,
-        "masked",
-        rounds=case.rounds,
-        seed=0,
-        evaluate_every=case.rounds,
-        device=device,
-        on_round=ended,
-    )
-    torch.save(run.state, weights)
+    given = {"rounds": case.rounds, "evaluate_every": case.rounds, "device": device, "on_round": ended}
+    run = sfg.train(algorithm, federation, "masked", seed=0, **given)
     row: dict[str, Any] = {"case": case.name, "way": way, "first_round": seconds[0]}
     row["round"] = median(seconds[1:-1])  # the last one is scored
     row["accuracy"] = run.accuracy["global"]
@@ -144,34 +123,20 @@ def machine() -> dict[str, Any]:
     }
 
 
-def apart(weights: Path, reference: Path) -> float | None:
-    """The largest difference between two models' weights."""
-    import torch
-
-    if not reference.exists():
-        return None
-    mine, theirs = (torch.load(path, weights_only=True) for path in (weights, reference))
-    return max(float((mine[key] - theirs[key]).abs().max()) for key in theirs)
-
-
-def run(out: Path, only: str, ways: Sequence[str]) -> None:
+def run(out: Path, only: str) -> None:
     """Measures the cells that are not there, and writes each once it is finished."""
     kept = json.loads(out.read_text()) if out.exists() else {"machine": machine(), "cells": []}
     there = {(cell["case"], cell["way"]) for cell in kept["cells"]}
     out.parent.mkdir(parents=True, exist_ok=True)
-    models = out.parent / "models"
-    models.mkdir(exist_ok=True)
     for number, case in enumerate(CASES):
-        for way in ways:
+        for way in WAYS:
             if only not in case.name or (case.name, way) in there:
                 continue
-            weights = models / f"{number}-{WAYS.index(way)}.pt"
-            asked = ["--one", str(number), "--way", way, "--weights", str(weights)]
+            asked = ["--one", str(number), "--way", way]
             done = subprocess.run(
                 [sys.executable, __file__, *asked], stdout=subprocess.PIPE, text=True, check=True
             )
             row = json.loads(done.stdout.splitlines()[-1])
-            row["apart"] = apart(weights, models / f"{number}-{WAYS.index(ONE)}.pt")
             kept["cells"].append(row)
             out.write_text(json.dumps(kept, indent=1) + "\n")
             print(f"{case.name}, {way}: {row['round']:.2f} s a round", file=sys.stderr, flush=True)
@@ -206,25 +171,21 @@ def page(kept: Mapping[str, Any]) -> str:
 
 def main() -> None:
     """Measures what is not there yet, and prints the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__, rows=False, page=True)
     parser.add_argument("--only", default="", help="a part of a case's name")
-    parser.add_argument("--ways", default=",".join(WAYS), help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, default=Path("runs/devices.json"))
     parser.add_argument("--table", action="store_true", help="run nothing")
     parser.add_argument("--keep", action="store_true", help="run nothing, write the kept file and the page")
-    parser.add_argument("--check", action="store_true", help="run nothing, compare the page with the file")
-    for hidden, kind in (("--one", int), ("--way", str), ("--weights", Path)):
+    for hidden, kind in (("--one", int), ("--way", str)):
         parser.add_argument(hidden, type=kind, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.check:
         write_or_check(PAGE, page(json.loads(KEPT.read_text())), check=True)
     if args.one is not None:
-        print(json.dumps(measure(CASES[args.one], args.way, args.weights)))
+        print(json.dumps(measure(CASES[args.one], args.way)))
         return
     if not (args.table or args.keep):
-        run(args.out, args.only, args.ways.split(","))
+        run(args.out, args.only)
     kept = json.loads(args.out.read_text())
     if args.keep:
         KEPT.write_text(json.dumps(kept, indent=1) + "\n")

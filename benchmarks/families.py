@@ -15,7 +15,6 @@ attacks reach; the cells are kept in ``benchmarks/results/family_attacks.json``.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import subprocess
@@ -26,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from written_pages import with_part, write_or_check
+from written_pages import line, options, short, with_part, write_or_check
 
 from secure_fedgraph.audits.grid.planned_runs import ROOMS
 from secure_fedgraph.experiment.code_digest import of_rooms
@@ -89,7 +88,6 @@ def _columns(unit: str) -> Row:
 
 SUMS = "--data cora --clients 3 --set training.sums=sent --rounds 1"
 """Class sums and one step; attacks read sums of the first round alone."""
-EGOS = "--algorithm fedego-sums --data cora --set training.second_moments=own"
 ROWS = {
     "FedSage, Cora, 3": _nodes("fedsage", "cora", True, f"--algorithm fedsage-steps {SUMS}"),
     "FedSage, PubMed, 3": _nodes("fedsage", "pubmed", free=True),
@@ -172,16 +170,12 @@ def _row(name: str, row: Row, points: dict[str, Any]) -> str:
     common = at_four.get("commonest") if row.measure == "global" else None
     own = _shown(at_four, row.own)
     alone = _shown(at_four, "own_global") if own else _shown(at_four, "alone")
-    return _line(
+    return line(
         name, row.unit, *(_shown(one, row.measure) for one in by_budget),
-        _short(max(_error(one, row.measure) for one in by_budget)),
+        short(max(_error(one, row.measure) for one in by_budget)),
         alone, _shown(points.get(FREE, {}), row.measure), _shown(points.get(BLIND, {}), "global"),
         own, _shown(at_four, "alone") if own else "", _shown({"commonest": common}, "commonest"),
     )  # fmt: skip
-
-
-def _line(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def _scores(point: dict[str, Any], key: str) -> list[float]:
@@ -190,17 +184,13 @@ def _scores(point: dict[str, Any], key: str) -> list[float]:
 
 def _shown(point: dict[str, Any], key: str) -> str:
     scores = _scores(point, key)
-    return _short(statistics.fmean(scores)) if scores else ""
+    return short(statistics.fmean(scores)) if scores else ""
 
 
 def _error(point: dict[str, Any], key: str) -> float:
     """The standard error of a mean over seeds."""
     scores = _scores(point, key)
     return statistics.stdev(scores) / len(scores) ** 0.5
-
-
-def _short(score: float) -> str:
-    return f"{score:.3f}".removeprefix("0")
 
 
 def attacked(name: str, row: Row, attack: str, out: Path) -> dict[str, Any]:
@@ -247,7 +237,7 @@ def _audited(asked: str, out: Path) -> dict[str, Any]:
 
 def attack_lines(rows: dict[str, Any]) -> Iterator[str]:
     """What attacks reach against each form, one row a family, as Markdown."""
-    yield _line(
+    yield line(
         "family, data, owners", "budget for", "accuracy", "told apart (guessing)", "not told apart (guessing)"
     )
     yield f"|{'---|' * 5}"
@@ -255,7 +245,7 @@ def attack_lines(rows: dict[str, Any]) -> Iterator[str]:
     for name, row in ROWS.items():
         form = rows.get(name, {}).get("form", {})
         if form and not form["cells"]:
-            yield _line(name, row.unit, "", "", f"none of {len(form['blind'])} reads anything that is sent")
+            yield line(name, row.unit, "", "", f"none of {len(form['blind'])} reads anything that is sent")
         elif form:
             bare = rows[name].get("unnoised", {}).get("cells", ())
             # adversaries who reach the same are one
@@ -265,15 +255,15 @@ def attack_lines(rows: dict[str, Any]) -> Iterator[str]:
                 for leaks in (True, False)
             )
             accuracy = (form["cells"][0]["accuracy"] or {}).get(row.measure, float("nan"))
-            yield _line(name, row.unit, _short(accuracy), ", ".join(apart), ", ".join(others))
+            yield line(name, row.unit, short(accuracy), ", ".join(apart), ", ".join(others))
 
 
 def _attack(cell: dict[str, Any], row: Row, bare: Iterable[dict[str, Any]], open_rows: Any) -> str:
     """What one attack reaches, what guessing does, and what it reaches without noise or a budget."""
-    beside = [_short(cell["baseline"])]
+    beside = [short(cell["baseline"])]
     unnoised = _same(bare, cell)
     if unnoised:
-        beside.append(f"without noise {_short(unnoised['score'])}")
+        beside.append(f"without noise {short(unnoised['score'])}")
     undefended = [
         r["score"] for r in open_rows
         if (r["algorithm"], r["attack"], r["aim"], r["adversary"], r["figure"])
@@ -281,10 +271,10 @@ def _attack(cell: dict[str, Any], row: Row, bare: Iterable[dict[str, Any]], open
         and r["data"] in row.data
     ]  # fmt: skip
     if undefended:
-        beside.append(f"without a budget {_short(statistics.fmean(undefended[0]))}")
+        beside.append(f"without a budget {short(statistics.fmean(undefended[0]))}")
     code = cell["attack"].split("-")[0].upper()
     left = "" if cell["aim"] == "each owner" else "\\*"
-    return f"{code}{left} {_short(cell['score'])} ({'; '.join(beside)})"
+    return f"{code}{left} {short(cell['score'])} ({'; '.join(beside)})"
 
 
 def _same(cells: Iterable[dict[str, Any]], cell: dict[str, Any]) -> dict[str, Any] | None:
@@ -300,15 +290,13 @@ def page() -> str:
 
 def main() -> None:
     """The command line."""
-    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked = options(__doc__, page=True)
     asked.add_argument("--seeds", type=int, default=3)
     asked.add_argument("--first", type=int, default=20, help="the first seed")
     asked.add_argument("--only", help="rows whose names start so")
     asked.add_argument("--out", type=Path, default=Path("runs/families"))
-    asked.add_argument("--json", action="store_true")
     asked.add_argument("--attacks", action="store_true", help="attack the forms in place of scoring them")
     asked.add_argument("--attack", default="all", help="with --attacks: these only, as audit takes them")
-    asked.add_argument("--check", action="store_true")
     given = asked.parse_args()
     if given.attacks:
         for name, row in ROWS.items():

@@ -17,7 +17,6 @@ written; ``--check`` changes nothing and ends with status 1 where the page has a
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 import warnings
@@ -31,7 +30,7 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from written_pages import with_part, write_or_check
+from written_pages import options, with_part, write_or_check
 
 from secure_fedgraph.algorithm import Form as AlgorithmForm
 from secure_fedgraph.algorithms.fedridge.algorithm import FedRidge
@@ -355,11 +354,9 @@ def page() -> str:
 
 def main() -> None:
     """The command line."""
-    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked = options(__doc__, page=True)
     asked.add_argument("--trials", type=int, default=20_000, help="runs in each of the two worlds")
     asked.add_argument("--only", default="", help="rows whose names start so")
-    asked.add_argument("--json", action="store_true")
-    asked.add_argument("--check", action="store_true")
     given = asked.parse_args()
     if not given.check:
         kept = json.loads(KEPT.read_text()) if KEPT.is_file() else {}

@@ -1,22 +1,18 @@
 """Privacy bugs that are put into the code on purpose, and the check of ``audit`` that catches each.
 
-    python benchmarks/mutants.py [--table] [--json] [--only NAME ...]
+    python benchmarks/mutants.py [--json] [--only NAME ...]
 
-One row a mutant: what it breaks, every check that complains when the mutated code is audited, and since when.
-An audit here is what ``secure-fedgraph audit`` does to one run besides attacking it: the checks of its
-record, the probes of its algorithm and protections, and the noise measured against worst-case neighbours.
-Every scene is audited without a mutant first, and has to pass. About five minutes on one core; ``--table``
-prints the table of ``docs/audits.md``. The status is 1 where a mutant escapes its check, or a scene
-without one is accused.
+One row a mutant: what it breaks, and every check that complains when the mutated code is audited. An audit
+here is what ``secure-fedgraph audit`` does to one run besides attacking it: the checks of its record, the
+probes of its algorithm and protections, and the noise measured against worst-case neighbours. Every scene is
+audited without a mutant first, and has to pass. About five minutes on one core. The status is 1 where a
+mutant escapes its check, or a scene without one is accused.
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -27,6 +23,7 @@ from unittest import mock
 
 import numpy as np
 import torch
+from written_pages import options, show
 
 import secure_fedgraph as sfg
 from secure_fedgraph.audits.conformance.rows import FAILED, conformance_rows, probe_rows
@@ -404,9 +401,6 @@ def lowest_bits(set_: Set) -> None:
         labels[:] = [self.graph.y[self.graph.train_mask].numpy()]
         return UPLOAD(self, *arguments)
 
-    def draw(self: Gaussian, shape: Any, keys: Any = ()) -> np.ndarray:
-        return DRAW(self, shape, keys)
-
     def apply(self: Gaussian, matrix: np.ndarray, scope: Any) -> np.ndarray:
         made = APPLY(self, matrix, scope)
         steps = np.rint(made / self.step).astype(np.int64).reshape(-1)
@@ -416,7 +410,6 @@ def lowest_bits(set_: Set) -> None:
         return steps.reshape(made.shape) * self.step
 
     set_(Client, "_upload", upload)
-    set_(Gaussian, "_draw", draw)
     set_(Gaussian, "apply", apply)
 
 
@@ -444,80 +437,64 @@ class Mutant:
         wrong: puts it into the code.
         scene: whose audit has to complain.
         check: by this name.
-        since: "first try", of those that were written down before any audit was run, or the check that had
-            to be added or widened first.
     """
 
     breaks: str
     wrong: Callable[[Set], None]
     scene: str
     check: str = ""
-    since: str = ""
 
 
-MISSED: dict[str, Mutant] = {
+MUTANTS: dict[str, Mutant] = {
+    # eight that an independent check put in, and no audit saw
     "bias without noise": Mutant(
-        "in noisy steps, parameters named *bias get no noise",
-        bias_without_noise,
-        "noisy steps",
-        "steps",
-        "`steps` has the model's own parameters",
+        "in noisy steps, parameters named *bias get no noise", bias_without_noise, "noisy steps", "steps"
     ),
     "last three without noise": Mutant(
         "the last 3 of more than 50 coordinates of an upload get no noise",
         last_three_without_noise,
         "noised updates",
         "width",
-        "`width`",
     ),
     "noise taken back": Mutant(
         "the noise of an even round is minus that of the round before",
         noise_taken_back,
         "noised updates",
         "correlation",
-        "`correlation`",
     ),
     "counted coins": Mutant(
         "sampling coins come from a public generator whose seed is a counter",
         counted_coins,
         "noisy steps",
         "predictable",
-        "`predictable`",
     ),
     "true labels": Mutant(
         "randomised response is charged and the true labels are used",
         true_labels,
         "randomised labels",
         "randomised data",
-        "`randomised data`",
     ),
     "labels drawn again": Mutant(
         "labels are drawn again before every upload and charged once",
         labels_drawn_again,
         "randomised labels",
         "randomised data",
-        "`randomised data`",
     ),
     "gradient in the rate": Mutant(
         "the learning rate is divided by the norm of the gradient before noise",
         gradient_in_the_rate,
         "noisy steps",
         "steps",
-        "`steps` has records that pull",
     ),
     "raw mean": Mutant(
         "a channel that says trained=True carries a mean of raw features",
         raw_mean,
         "noisy steps and means",
         "trained",
-        "`trained`",
     ),
-}
-"""Eight that an independent check put in, and no audit saw."""
-
-FURTHER: dict[str, Mutant] = {
+    # ten that were written down before any audit was run on them
     "cut noise": Mutant(
-        "noise beyond two standard deviations is cut off", cut_noise, "noised updates", "width", "first try"
+        "noise beyond two standard deviations is cut off", cut_noise, "noised updates", "width"
     ),
     "noise of its own length": Mutant(
         "noise is scaled to the upload's own length where that is below the clip",
@@ -527,7 +504,7 @@ FURTHER: dict[str, Mutant] = {
         "first try",
     ),
     "later rounds": Mutant(
-        "from round 3 on noise has half its width", later_rounds, "noised updates", "width", "first try"
+        "from round 3 on noise has half its width", later_rounds, "noised updates", "width"
     ),
     "shared channels": Mutant(
         "two channels of one round get the same draw of noise",
@@ -537,18 +514,13 @@ FURTHER: dict[str, Mutant] = {
         "first try",
     ),
     "first chunk": Mutant(
-        "only the first 256 units' parts of a sum are clipped",
-        first_chunk,
-        "sums over nodes",
-        "clip",
-        "`clip`",
+        "only the first 256 units' parts of a sum are clipped", first_chunk, "sums over nodes", "clip"
     ),
     "previous upload": Mutant(
         "a tenth of the client's previous upload, before noise, is added after the noise",
         previous_upload,
         "noised updates",
         "answer alone",
-        "`answer alone`",
     ),
     "last step": Mutant(
         "the last noisy step of a round takes every record and is charged as sampled",
@@ -562,26 +534,20 @@ FURTHER: dict[str, Mutant] = {
         lowest_bits,
         "noised updates",
         "answer alone",
-        "`answer alone`",
     ),
     "length by data": Mutant(
         "an upload holds only the entries of the classes that the client has",
         length_by_data,
         "single class means",
         "behaviour",
-        "`behaviour`",
     ),
     "refusal by data": Mutant(
         "after the charge, a client refuses to answer where its upload is longer than the clip",
         refusal_by_data,
         "updates within a wide clip",
         "any answer",
-        "`any answer`",
     ),
 }
-"""Ten that were written down before any audit was run on them."""
-
-MUTANTS = {**MISSED, **FURTHER}
 
 
 @contextmanager
@@ -595,65 +561,26 @@ def in_the_code(wrong: Callable[[Set], None]) -> Iterator[None]:
 def rows(names: list[str]) -> list[dict[str, Any]]:
     """What the audits of the mutants say, and before them those of their scenes without any."""
     found: list[dict[str, Any]] = []
-    for scene in dict.fromkeys(MUTANTS[name].scene for name in names):
-        started = time.perf_counter()
-        found.append(_row("no mutant", scene, complaints(scene), "", "", "", started))
-    for name in names:
-        mutant, started = MUTANTS[name], time.perf_counter()
+    scenes = dict.fromkeys(MUTANTS[name].scene for name in names)
+    bare = {f"no mutant, {scene}": Mutant("", lambda set_: None, scene) for scene in scenes}
+    for name, mutant in {**bare, **{name: MUTANTS[name] for name in names}}.items():
         with in_the_code(mutant.wrong):
             by = complaints(mutant.scene)
-        found.append(_row(name, mutant.scene, by, mutant.breaks, mutant.check, mutant.since, started))
+        caught = mutant.check in by if mutant.check else bool(by)
+        found.append({"name": name, "mutant": mutant.breaks, "caught by": by, "caught": caught})
+        print(f"{name}: {', '.join(by) or 'nothing'}", file=sys.stderr, flush=True)
     return found
-
-
-def _row(
-    name: str, scene: str, by: list[str], breaks: str, check: str, since: str, started: float
-) -> dict[str, Any]:
-    seconds = round(time.perf_counter() - started, 1)
-    if sys.stderr.isatty():
-        print(f"{name}, {scene}: {', '.join(by) or 'nothing'} ({seconds} s)", file=sys.stderr)
-    return {
-        "name": name,
-        "scene": scene,
-        "breaks": breaks,
-        "check": check,
-        "caught_by": by,
-        "caught": check in by if check else bool(by),
-        "since": since,
-        "seconds": seconds,
-    }
-
-
-def table(found: list[dict[str, Any]]) -> str:
-    """The table of ``docs/audits.md``."""
-    lines = ["| mutant | caught by |", "|---|---|"]
-    for row in found:
-        if row["breaks"]:
-            by = ", ".join(f"`{name}`" for name in row["caught_by"]) or "**nothing**"
-            lines.append(f"| {row['breaks']} | {by} |")
-    return "\n".join(lines)
 
 
 def main() -> None:
     """Prints the rows, or the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--json", action="store_true", help="one object with rows")
-    parser.add_argument("--table", action="store_true", help="the table of docs/audits.md")
+    parser = options(__doc__)
     parser.add_argument("--only", nargs="+", choices=MUTANTS, default=list(MUTANTS), metavar="NAME")
     args = parser.parse_args()
     torch.set_num_threads(1)
     found = rows(args.only)
-    if args.json:
-        print(json.dumps({"rows": found}))
-    elif args.table:
-        print(table(found))
-    else:
-        for row in found:
-            by = ", ".join(row["caught_by"]) or "nothing"
-            print(f"{row['name']}, {row['scene']}: {by} ({row['seconds']} s)")
-    sys.exit(any(row["caught"] != bool(row["breaks"]) for row in found))
+    show(found, args.json, ("mutant", "caught by"))
+    sys.exit(any(row["caught"] != bool(row["mutant"]) for row in found))
 
 
 if __name__ == "__main__":

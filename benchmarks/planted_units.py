@@ -1,7 +1,7 @@
 """What sums of updates give away to a server that plants its broadcast (attack A5), by owners and policy.
 
-    python benchmarks/planted_units.py [--data cora] [--clients 3,10,50] [--policies masked] [--rounds 10]
-                                       [--optimizer sgd] [--change 2.5] [--units 0.05] [--seeds 3] [--json]
+    python benchmarks/planted_units.py [--clients 3,10,50] [--optimizer sgd] [--change 2.5] [--units 0.05]
+                                       [--seeds 3] [--json]
 
 For each number of owners and each policy: how many nodes the attack names, how many of them are nodes of some
 owner in every word, and which share of all nodes they are. The owners follow the protocol. The noise of
@@ -9,19 +9,22 @@ owner in every word, and which share of all nodes they are. The owners follow th
 
 With ``--change`` and ``--units`` the owners refuse broadcasts beyond these limits, and three rows take the
 place of one: a server that plants at once (what becomes of its run), a server that knows the limits and moves
-within them, and the false alarms, which are honest runs that the limits stop, with the largest step that an
-honest model made in a round.
+within them, and the false alarms, which are honest runs that the limits stop, with the mean over seeds of the
+largest step that an honest model made in a round.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import sys
 import warnings
 from dataclasses import replace
-from itertools import pairwise
+from functools import partial
+from itertools import pairwise, product
 from statistics import fmean
 from typing import Any
+
+from written_pages import options, show
 
 import secure_fedgraph as sfg
 from secure_fedgraph.attacks import Blind, Knowledge, PlantedUnits
@@ -35,6 +38,7 @@ from secure_fedgraph.running.run import Run
 
 NOISE = {"norm": 1.0, "multiplier": 1.0}
 POLICIES: dict[str, dict[str, float]] = {"masked": {}, "homomorphic": {}, "distributed_dp": NOISE}
+ROUNDS = 10
 WIDE = (256, 32)
 """Hidden widths: 128 units in the half that the server plants."""
 RATES = {"adam": 0.001, "sgd": 1.0}
@@ -43,18 +47,18 @@ RATES = {"adam": 0.001, "sgd": 1.0}
 
 def trained(asked: argparse.Namespace, algorithm: Any, clients: int, policy: str, seed: int) -> Run:
     """One run, with everything that the server opened."""
-    federation = sfg.federate(asked.data, clients=clients, seed=seed)
+    federation = sfg.federate("cora", clients=clients, seed=seed)
     made = getattr(sfg.policies, policy)(**POLICIES[policy])
     if asked.change is not None or asked.units is not None:
         made = replace(made, broadcasts=BroadcastLimits(asked.change, asked.units))
     settings = {"hidden": WIDE, "optimizer": asked.optimizer, "learning_rate": RATES[asked.optimizer]}
-    options = {"rounds": asked.rounds, "seed": seed, "keep": lambda channel, round: True}
+    options = {"rounds": ROUNDS, "seed": seed, "keep": lambda channel, round: True}
     run: Run = sfg.train(algorithm(**settings), federation, made, **options)
     return run
 
 
 def attacked(
-    asked: argparse.Namespace, server: Any, clients: int, policy: str, seed: int
+    server: Any, asked: argparse.Namespace, clients: int, policy: str, seed: int
 ) -> dict[str, float]:
     """A run's nodes named, the share of them that are nodes, the share of all nodes; nothing if refused."""
     try:
@@ -97,61 +101,28 @@ def honest(asked: argparse.Namespace, clients: int, policy: str, seed: int) -> d
 
 def main() -> None:
     """The command line."""
-    assert __doc__ is not None
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", default="cora")
+    parser = options(__doc__)
     parser.add_argument("--clients", default="3,10,50")
-    parser.add_argument("--policies", default=",".join(POLICIES))
-    parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--optimizer", choices=RATES, default="adam")
     parser.add_argument("--change", type=float, help="the owners' limit on a model's step in a round")
     parser.add_argument("--units", type=float, help="the owners' limit on the share of planted units")
-    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
     keep_freed_memory()
-    servers: dict[str, Any] = {"plants at once": playing(sfg.FedSage)}
+    servers: dict[str, Any] = {"plants at once": partial(attacked, playing(sfg.FedSage))}
     if asked.change is not None:
-        walk = max(asked.rounds * 4 // 5, 1)
-        servers["knows the limits"] = playing(sfg.FedSage, asked.change, walk)
-    limited = asked.change is not None or asked.units is not None
+        servers["knows the limits"] = partial(attacked, playing(sfg.FedSage, asked.change, ROUNDS * 4 // 5))
+    if asked.change is not None or asked.units is not None:
+        servers["honest"] = honest
     rows: list[dict[str, Any]] = []
-    for clients in map(int, asked.clients.split(",")):
-        for policy in asked.policies.split(","):
-            seeds = range(asked.first, asked.first + asked.seeds)
-            for name, server in servers.items():
-                each = [attacked(asked, server, clients, policy, seed) for seed in seeds]
-                mean = {key: fmean(one[key] for one in each) for key in each[0]}
-                rows.append(
-                    {"clients": clients, "policy": policy, "server": name, "seeds": len(each), **mean}
-                )
-                if not asked.json:
-                    print(
-                        f"{clients:3} owners  {policy:15} {name:17} {mean['named']:6.1f} nodes named, "
-                        f"{mean['right']:.1%} right, {mean['covered']:.2%} of all; "
-                        f"{mean['refused']:.0%} of runs refused, {len(each)} seeds",
-                        flush=True,
-                    )
-            if limited:
-                alarms = [honest(asked, clients, policy, seed) for seed in seeds]
-                refused, largest = (
-                    sum(one["refused"] for one in alarms),
-                    max(one["largest"] for one in alarms),
-                )
-                rows.append(
-                    {"clients": clients, "policy": policy, "server": "honest", "seeds": len(alarms)}
-                    | {"refused": refused / len(alarms), "largest": largest}
-                )
-                if not asked.json:
-                    print(
-                        f"{clients:3} owners  {policy:15} honest            {refused:.0f} of {len(alarms)} "
-                        f"runs refused (false alarms), largest step {largest:.3g}",
-                        flush=True,
-                    )
-    if asked.json:
-        print(json.dumps({"rows": rows}))
+    for clients, policy in product(map(int, asked.clients.split(",")), POLICIES):
+        for name, served in servers.items():
+            each = [served(asked, clients, policy, seed) for seed in range(asked.seeds)]
+            mean = {key: fmean(one[key] for one in each) for key in each[0]}
+            rows.append({"clients": clients, "policy": policy, "server": name, "seeds": len(each), **mean})
+            print(rows[-1], file=sys.stderr, flush=True)
+    show(rows, asked.json)
 
 
 if __name__ == "__main__":

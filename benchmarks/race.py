@@ -1,7 +1,7 @@
 """The race: ours beside other systems and a loop by hand, whole processes side by side in one run.
 
     python benchmarks/race.py [--openfgl CHECKOUT] [--federatedscope CHECKOUT] [--fedgraph FOLDER]
-                              [--only fedsage+] [--repeats 3] [--out runs/race] [--table | --json]
+                              [--only fedsage+] [--repeats 3] [--out runs/race] [--json]
                               [--keep | --check]
 
 Every contestant is a process of its own with one thread. It runs twice, short and long: the difference over
@@ -13,15 +13,13 @@ here. Each measurement is kept as it is made (``DIR/measured.jsonl``), so a race
 
 OpenFGL and FederatedScope run from checkouts and FedGraph from its unpacked wheel (``pip download --no-deps
 fedgraph``), all unchanged (``openfgl.py``, ``federatedscope.py`` and ``fedgraph.py`` in ``race_contestants``
-say what is stood in for). What is not installed is left out by name. Sums alone, masked and encrypted, beside
-Flower's SecAgg+ and TenSEAL's CKKS are a race of their own: ``secure_aggregation.py``. ``--keep`` puts the
+say what is stood in for). What is not installed is left out by name. ``--keep`` puts the
 events that were measured into ``benchmarks/results/race.json`` and writes ``docs/speed.md`` from it;
 ``--check`` measures nothing, and ends with status 1 where the page has other figures than the file.
 """
 
 from __future__ import annotations
 
-import argparse
 import compileall
 import json
 import os
@@ -36,9 +34,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-from written_pages import with_part, write_or_check
+from written_pages import options, show, with_part, write_or_check
 
 ROOT = Path(__file__).resolve().parent.parent
 HERE = ROOT / "benchmarks" / "race_contestants"
@@ -194,12 +190,13 @@ def measure(command: list[str]) -> dict[str, float]:
 
 def left_out(name: str, places: Places) -> str | None:
     """Why a contestant cannot run here."""
-    if name == OPENFGL and places.openfgl is None:
-        return "OpenFGL: no --openfgl CHECKOUT"
-    if name == FEDSCOPE and places.federatedscope is None:
-        return "FederatedScope: no --federatedscope CHECKOUT"
-    if name == FEDGRAPH and places.fedgraph is None:
-        return "FedGraph: no --fedgraph FOLDER"
+    needed = {
+        OPENFGL: ("--openfgl CHECKOUT", places.openfgl),
+        FEDSCOPE: ("--federatedscope CHECKOUT", places.federatedscope),
+        FEDGRAPH: ("--fedgraph FOLDER", places.fedgraph),
+    }
+    if name in needed and needed[name][1] is None:
+        return f"{name}: no {needed[name][0]}"
     return None
 
 
@@ -215,15 +212,9 @@ def race(events: list[Event], places: Places, repeats: int) -> None:
                     if (event.name, name, rounds, repeat) in done:
                         continue
                     found = measure(command(places, rounds))
-                    line = {
-                        "event": event.name,
-                        "contestant": name,
-                        "rounds": rounds,
-                        "repeat": repeat,
-                        **found,
-                    }
+                    line = {"event": event.name, "contestant": name, "rounds": rounds, "repeat": repeat}
                     with (places.out / "measured.jsonl").open("a") as kept:
-                        kept.write(json.dumps(line) + "\n")
+                        kept.write(json.dumps(line | found) + "\n")
                     print(f"{event.name}: {name}, {rounds}: {found['cpu']:.1f} s", file=sys.stderr)
 
 
@@ -239,14 +230,8 @@ def rows(events: list[Event], places: Places) -> Iterator[dict[str, Any]]:
     for event in events:
         first: dict[str, float] | None = None
         for name in event.contestants:
-            of = {
-                rounds: [
-                    m
-                    for m in every
-                    if (m["event"], m["contestant"], m["rounds"]) == (event.name, name, rounds)
-                ]
-                for rounds in event.spans(name)
-            }
+            mine = [m for m in every if (m["event"], m["contestant"]) == (event.name, name)]
+            of = {rounds: [m for m in mine if m["rounds"] == rounds] for rounds in event.spans(name)}
             if not all(of.values()):
                 continue
             first_rounds, last_rounds = event.spans(name)
@@ -254,6 +239,7 @@ def rows(events: list[Event], places: Places) -> Iterator[dict[str, Any]]:
             work = (event.work or {}).get(name, (event.work or {}).get("", 1.0))
             one = (long - short) / (last_rounds - first_rounds) / work
             last = of[last_rounds]
+            memory = [m["memory"] for m in last if "memory" in m]
             row = {
                 "event": event.name,
                 "unit": event.unit,
@@ -263,9 +249,7 @@ def rows(events: list[Event], places: Places) -> Iterator[dict[str, Any]]:
                 "one": one,
                 "whole": long,
                 **{key: median(m[key] for m in last) for key in ("wall", "bytes", "accuracy")},
-                "memory": median(of_memory)
-                if (of_memory := [m["memory"] for m in last if "memory" in m])
-                else None,
+                "memory": median(memory) if memory else None,
             }
             first = first or row
             yield {**row, "one_ratio": one / first["one"], "whole_ratio": long / first["whole"]}
@@ -273,34 +257,6 @@ def rows(events: list[Event], places: Places) -> Iterator[dict[str, Any]]:
 
 def _megabytes(row: Mapping[str, Any]) -> str:
     return "" if row["memory"] is None else f"{row['memory']:.0f}"
-
-
-def show(table: list[dict[str, Any]]) -> None:
-    """A table an event."""
-    console = Console()
-    for name in dict.fromkeys(row["event"] for row in table):
-        mine = [row for row in table if row["event"] == name]
-        shown = Table(title=name, title_justify="left")
-        heads = (
-            "",
-            "start s",
-            f"{mine[0]['unit']} s",
-            "ratio",
-            "whole s",
-            "ratio",
-            "MB",
-            "bytes up",
-            "score",
-        )
-        for head in heads:
-            shown.add_column(head, justify="right" if head else "left")
-        for row in mine:
-            shown.add_row(
-                row["contestant"], f"{row['start']:.1f}", f"{row['one']:.3f}", f"{row['one_ratio']:.2f}",
-                f"{row['whole']:.1f}", f"{row['whole_ratio']:.2f}", _megabytes(row),
-                f"{row['bytes'] / 1000:,.0f}", f"{row['accuracy']:.3f}",
-            )  # fmt: skip
-        console.print(shown)
 
 
 def page(table: list[dict[str, Any]]) -> str:
@@ -340,19 +296,14 @@ def prepared(out: Path) -> Path:
 
 def main() -> None:
     """Reads the options, measures, prints."""
-    asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    asked = options(__doc__, page=True)
     asked.add_argument("--openfgl", type=Path, help="a checkout of OpenFGL")
     asked.add_argument("--federatedscope", type=Path, help="a checkout of FederatedScope")
     asked.add_argument("--fedgraph", type=Path, help="a folder with the package of FedGraph")
     asked.add_argument("--only", default="", help="events whose name holds this")
     asked.add_argument("--repeats", type=int, default=3)
     asked.add_argument("--out", type=Path, default=Path("runs/race"))
-    asked.add_argument("--table", action="store_true", help="print what was measured, and run nothing")
-    asked.add_argument("--json", action="store_true")
     asked.add_argument("--keep", action="store_true", help="keep the table, and write the page from it")
-    asked.add_argument(
-        "--check", action="store_true", help="measure nothing; status 1 where the page differs"
-    )
     given = asked.parse_args()
     if given.check:
         write_or_check(PAGE, page(json.loads(KEPT.read_text())), check=True)
@@ -363,19 +314,15 @@ def main() -> None:
     paths = (given.openfgl, given.federatedscope, given.fedgraph)
     others = (path and path.resolve() for path in paths)
     places = Places(prepared(given.out).resolve(), given.out.resolve(), *others)
-    if not given.table:
-        for folder in ("secure_fedgraph", "attacks", "audits"):
-            compileall.compile_dir(ROOT / folder, quiet=1)
-        race(events, places, given.repeats)
+    for folder in ("secure_fedgraph", "attacks", "audits"):
+        compileall.compile_dir(ROOT / folder, quiet=1)
+    race(events, places, given.repeats)
     table = list(rows(events, places))
     if given.keep:
         kept = merged(json.loads(KEPT.read_text()) if KEPT.exists() else [], table)
         KEPT.write_text(json.dumps(kept, indent=1) + "\n")
         write_or_check(PAGE, page(kept), check=False)
-    if given.json:
-        print(json.dumps(table, indent=1))
-        return
-    show(table)
+    show(table, given.json)
     for reason in sorted({r for e in events for name in e.contestants if (r := left_out(name, places))}):
         print(f"left out: {reason}")
 

@@ -11,7 +11,6 @@ the page is not what the file makes it.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +18,7 @@ from statistics import fmean
 from typing import TypedDict
 
 import numpy as np
-from written_pages import with_part, write_or_check
+from written_pages import options, with_part, write_or_check
 
 from secure_fedgraph.algorithms.fairgraphfl.fairness import correlation
 from secure_fedgraph.experiment.reproduce import TABLES
@@ -111,9 +110,8 @@ def lines(rows: list[Row]) -> Iterator[str]:
 
 def main() -> None:
     """The command line."""
-    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked = options(__doc__, rows=False, page=True)
     asked.add_argument("--runs", type=Path)
-    asked.add_argument("--check", action="store_true")
     given = asked.parse_args()
     if given.runs:
         KEPT.write_text(json.dumps({"rows": list(measured(given.runs))}, indent=1) + "\n")

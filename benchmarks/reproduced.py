@@ -11,14 +11,13 @@ leaves what a table needs of every finished run in ``benchmarks/results/reproduc
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from written_pages import with_part, write_or_check
+from written_pages import options, with_part, write_or_check
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT, PAGE = ROOT / "benchmarks" / "results" / "reproduce", ROOT / "docs" / "reproducing.md"
@@ -139,9 +138,8 @@ def _cell(cell: dict[str, Any] | None, table: dict[str, Any]) -> str:
 
 def main() -> None:
     """The command line."""
-    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked = options(__doc__, rows=False, page=True)
     asked.add_argument("--keep", type=Path, action="append", default=[])
-    asked.add_argument("--check", action="store_true")
     asked.add_argument("--pack", type=Path)
     asked.add_argument("--unpack", type=Path)
     given = asked.parse_args()

@@ -1,18 +1,21 @@
 """What a secure sum costs: CPU as a ratio to ``np.mean`` of the same vectors, bytes up as a ratio to float32.
 
-    python benchmarks/secure_aggregation.py [--json] [--clients 10] [--sizes 100000 1000000] [--repeats 5]
-    python benchmarks/secure_aggregation.py --growth 10 30 100 300 1000 [--plot growth.svg] [--json]
+    python benchmarks/secure_aggregation.py [--json] [--sizes 100000 1000000] [--repeats 5]
+    python benchmarks/secure_aggregation.py --growth 10 50 200 1000 [--sizes 10000 1000000] [--json]
 
-CPU is one client (every step of the sum, the fixed point among them), the server (all its steps) and one
-opening (back to real numbers), each measured by itself and added up; worker processes count. Two baselines in
-the same process: the mean of a list of arrays, which numpy stacks first, and of a stacked array. Not in it:
-training, what is broadcast, and the key agreement before round 1. Bytes are whole messages of one client.
+CPU is one of ten clients (every step of the sum, the fixed point among them), the server (all its steps) and
+one opening (back to real numbers), each measured by itself and added up; worker processes count. The
+baseline, in the same process, is the mean of a list of arrays, which numpy stacks first.
+Not in it: training, what is broadcast, and the key agreement before round 1. Bytes are whole messages of one
+client.
 
 Floors. Of masks: one pass of the cipher for each, and one read of the data. Of ciphertexts: SEAL's own calls
-in one process, nothing around them; their bytes: the coefficients' bits, and a seed.
+in one process, nothing around them.
 
-``--growth``: 100,000 values, a tenth of the clients lost before their upload, uploads added up as they come,
-each number of clients in a fresh process whose peak memory is taken. Every client is simulated in full.
+``--growth``: masked sums of so many clients, each number in a fresh process that simulates every client in
+full. A tenth is lost before the upload. The sum is the second of two in a row. A signature that several
+clients of the process verify is worked out once; "each alone" is what all would take if every one worked out
+every signature. Memory is of the process at its highest, less what it had before the first sum.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from secure_aggregation_others import others
+from written_pages import options, show
 
 from secure_fedgraph.core import crypto, wire
 from secure_fedgraph.core.carriers.homomorphic import native, scheme
@@ -39,7 +42,7 @@ from secure_fedgraph.core.carriers.homomorphic.sums import Homomorphic
 from secure_fedgraph.core.carriers.secagg import neighbours, ring_words
 from secure_fedgraph.core.carriers.secagg.server import Masked
 from secure_fedgraph.core.channel import Channel, Reveal
-from secure_fedgraph.core.crypto import AgreementKey, Identity
+from secure_fedgraph.core.crypto import AgreementKey, Identity, verify
 from secure_fedgraph.core.message import ANSWER, Message
 from secure_fedgraph.core.protection.contracts import BindContext, Carrier, Scope, Sensitivity
 from secure_fedgraph.core.protection.fixed_point import FixedPoint
@@ -48,9 +51,8 @@ from secure_fedgraph.core.upload import Layout
 
 ROOT = Path(__file__).resolve().parent.parent
 CHANNEL = Channel("update", Reveal.SUM)
-VALUES_IN_GROWTH = 100_000
-FEWEST = 5
-"""Clients of the table."""
+CLIENTS, LOST = 10, 0.1
+"""Of the table, and the share that is lost before the upload with ``--growth``."""
 
 
 class Room:
@@ -196,52 +198,32 @@ def table(args: argparse.Namespace) -> list[dict[str, Any]]:
     rows = []
     for size in args.sizes:
         vector = drawn(size)
-        listed = [vector(i) for i in range(args.clients)]
-        whole, measured = np.stack(listed), []
-        base: list[float] = []
-        stacked: list[float] = []
-
-        def beside(listed: list[np.ndarray] = listed, whole: np.ndarray = whole) -> None:
-            base.append(_time(partial(np.mean, listed, axis=0)))  # noqa: B023
-            stacked.append(_time(partial(np.mean, whole, axis=0)))  # noqa: B023
-
+        listed = [vector(i) for i in range(CLIENTS)]
+        measured, base = [], list[float]()
         for name, carrier, left, force in cases():
-            if args.case and args.case not in name:
-                continue
             neighbours.COMPLETE = 2 if force else 32
             neighbours.thresholds.cache_clear()
-            room = Room(carrier(), args.clients, workers=name.startswith("homomorphic"))
+            room = Room(carrier(), CLIENTS, workers=name.startswith("homomorphic"))
             found = []
             for repeat in range(args.repeats + 1):
                 opened, cost = room.sum(listed.__getitem__, left)
                 if repeat:  # the first warms the caches
                     found.append(cost)
-                    beside()
-            _check(opened, listed[: args.clients - left], room.stage.public()["grid"] / 2)
-            measured.append((name, found, *floor(room, left, listed)))
-        for name, left, costs in others(listed, args.repeats + 1, lambda n: not args.case or args.case in n):
-            found = []
-            for opened, cost in itertools.islice(costs, args.repeats + 1):  # noqa: B007
-                found.append({**cost, "cpu": cost["client"] + cost["server"] + cost["opening"]})
-                beside()
-            _check(opened, listed[: args.clients - left], 1e-5)
-            measured.append((name, found[1:], None, None))
-        mean, dense = median(base), median(stacked)
-        for name, found, least, least_bytes in measured:
+                    base.append(_time(partial(np.mean, listed, axis=0)))
+            _check(opened, listed[: CLIENTS - left], room.stage.public()["grid"] / 2)
+            measured.append((name, found, floor(room, left, listed)))
+        mean = median(base)
+        for name, found, least in measured:
             mid = {key: median(one[key] for one in found) for key in found[0]}
             rows.append(
                 {
                     "name": name,
-                    "size": f"{args.clients} clients, {size} values",
+                    "size": f"{CLIENTS} clients, {size} values",
                     "cpu_ratio": round(mid["cpu"] / mean, 2),
-                    "cpu_ratio_to_stacked": round(mid["cpu"] / dense, 2),
-                    "floor_ratio": None if least is None else round(least / mean, 2),
+                    "floor_ratio": round(least / mean, 2),
                     "bytes_ratio": round(mid["up"] / (4 * size), 4),
-                    "floor_bytes_ratio": None if least_bytes is None else round(least_bytes / (4 * size), 4),
-                    "bytes_over": int(mid["up"] - 4 * size),
                     **{f"{key}_ms": round(1e3 * mid[key], 2) for key in ("client", "server", "opening")},
                     "mean_of_list_ms": round(1e3 * mean, 2),
-                    "mean_of_list_ms_range": [round(1e3 * min(base), 2), round(1e3 * max(base), 2)],
                 }
             )
     return rows
@@ -252,21 +234,21 @@ def _check(opened: np.ndarray, vectors: list[np.ndarray], off: float) -> None:
     assert np.abs(opened.reshape(-1) - plain).max() <= len(vectors) * off
 
 
-def floor(room: Room, left: int, listed: list[np.ndarray]) -> tuple[float, float]:
-    """The least seconds and bytes that the protection itself could cost."""
+def floor(room: Room, left: int, listed: list[np.ndarray]) -> float:
+    """The least seconds that the protection itself could cost."""
     if isinstance(room.carrier, Masked):
-        return masks_alone(room, left, listed[0].size), listed[0].size * room.carrier.bits / 8
+        return masks_alone(room, left, listed[0].size)
     return ciphertexts_alone(room, listed)
 
 
-def ciphertexts_alone(room: Room, listed: list[np.ndarray]) -> tuple[float, float]:
+def ciphertexts_alone(room: Room, listed: list[np.ndarray]) -> float:
     """SEAL's calls for one upload, the sum of all and one opening, here and with nothing around them."""
     parameters = room.carrier.parameters  # type: ignore[attr-defined]
     key = room.parties[room.names[0]].secrets["homomorphic/key"]
     grids = [room.stage.apply(v.reshape(1, -1), room.place).reshape(-1) for v in listed]
     slots = [list(key._slots(grid, b"")) for grid in grids]
     uploads = [native.split(native.encrypt(parameters.ring, key._key, one)) for one in slots]
-    ring, pieces, seconds = parameters.ring, len(slots[0]), []
+    ring, seconds = parameters.ring, list[float]()
     with native.Scratch() as file:
 
         def shown(parts: Iterable[bytes]) -> Iterator[str]:
@@ -283,7 +265,7 @@ def ciphertexts_alone(room: Room, listed: list[np.ndarray]) -> tuple[float, floa
             seconds.append(
                 alone + _time(lambda: native.open_sum(ring, key._seed, shown(summed), stamped=True))
             )
-    return min(seconds), pieces * (native.DEGREE * ring.data_bits / 8 + native.SEED_BYTES)
+    return min(seconds)
 
 
 def masks_alone(room: Room, left: int, size: int) -> float:
@@ -299,63 +281,52 @@ def masks_alone(room: Room, left: int, size: int) -> float:
     return streams * one + (clients - left) * read
 
 
-def grow(clients: int, share: float) -> dict[str, Any]:
-    """One number of clients, in this process."""
-    room, vector, left = Room(Masked(), clients), drawn(VALUES_IN_GROWTH), int(clients * share)
+def grow(clients: int, values: int) -> dict[str, Any]:
+    """One number of clients and of values, in this process."""
+    room, vector, left = Room(Masked(), clients), drawn(values), int(clients * LOST)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    started = time.perf_counter()
+    room.sum(drawn(1), left)  # agrees on most of the keys that seal shares
+    remembered = crypto._verified.cache_info().hits
     opened, cost = room.sum(vector, left)
-    wall = time.perf_counter() - started
+    remembered = crypto._verified.cache_info().hits - remembered
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    plain = np.zeros(VALUES_IN_GROWTH)
+    plain = np.zeros(values)
     for number in range(clients - left):
         plain += vector(number)
-    assert np.abs(opened.reshape(-1) - plain).max() <= clients * room.stage.step / 2  # type: ignore[attr-defined]
-    thresholds = neighbours.thresholds(clients, clients, 0.1, 0.2)
+    step: float = room.stage.step  # type: ignore[attr-defined]
+    assert np.abs(opened.reshape(-1) - plain).max() <= (clients - left) * step / 2
+    everybody = sum(room.spent.values()) + cost["server"]
     return {
-        "name": f"masked, {clients} clients",
-        "size": f"{VALUES_IN_GROWTH} values, {left} drop-outs",
         "clients": clients,
-        "neighbours": thresholds.degree,
-        "client_ms": round(1e3 * cost["client"], 1),
-        "server_ms": round(1e3 * cost["server"], 1),
-        "bytes_ratio": round(cost["up"] / (4 * VALUES_IN_GROWTH), 4),
-        "peak_mb": round(after / 1e3),
-        "sum_mb": round((after - before) / 1e3),
-        "simulated_s": round(wall, 1),
+        "values": values,
+        "neighbours": neighbours.thresholds(clients, clients, 0.1, 0.2).degree,
+        "one client, ms": round(1e3 * cost["client"], 1),
+        "server, s": round(cost["server"], 2),
+        "all crypto, s": round(everybody, 2),
+        "each alone, s": round(everybody + remembered * seconds_of_a_verification(), 2),
+        "bytes over float32": round(cost["up"] / (4 * values), 4),
+        "memory, MB": round((after - before) / 1e3),
     }
 
 
+def seconds_of_a_verification() -> float:
+    """The median."""
+    identity, spent = Identity.generate(), []
+    for number in range(301):  # each once: what was verified is remembered
+        message = number.to_bytes(150)
+        signature = identity.sign(message)
+        spent.append(_time(partial(verify, identity.public, signature, message)))
+    return median(spent)
+
+
 def growth(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """A fresh process for each number of clients."""
+    """A fresh process for each number of clients and of values."""
     rows = []
-    for clients in args.growth:
-        command = [sys.executable, __file__, "--one", str(clients), "--share", str(args.share)]
+    for values, clients in itertools.product(args.sizes, args.growth):
+        command = [sys.executable, __file__, "--one", str(clients), str(values)]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
         rows.append(json.loads(done.stdout.splitlines()[-1]))
-    if args.plot:
-        draw(rows, args.plot)
     return rows
-
-
-def draw(rows: list[dict[str, Any]], path: Path) -> None:
-    """The growth as a picture."""
-    import matplotlib.pyplot as plt
-
-    plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "growth"})
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.5))
-    clients = [row["clients"] for row in rows]
-    for key, label in (("client_ms", "one client"), ("server_ms", "the server")):
-        left.loglog(clients, [row[key] for row in rows], "o-", label=label)
-    left.set(xlabel="clients", ylabel="CPU, ms a sum", title=f"{VALUES_IN_GROWTH:,} values, a tenth drop out")
-    left.legend()
-    right.semilogx(clients, [row["neighbours"] for row in rows], "o-", label="neighbours")
-    right.semilogx(clients, [row["sum_mb"] for row in rows], "s-", label="memory of a sum, MB")
-    right.set(xlabel="clients", title="neighbours and memory")
-    right.legend()
-    figure.tight_layout()
-    figure.savefig(path, dpi=120, metadata={"Date": None} if path.suffix == ".svg" else None)
-    plt.close(figure)
 
 
 def _time(work: Callable[[], Any]) -> float:
@@ -373,34 +344,19 @@ def _cpu() -> float:
 
 def main() -> None:
     """Prints the rows."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--json", action="store_true", help="one object with rows")
-    parser.add_argument("--clients", type=int, default=10)
+    parser = options(__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--case", help="only those whose name holds this")
     parser.add_argument("--growth", type=int, nargs="+", help="numbers of clients, instead of the table")
-    parser.add_argument(
-        "--share", type=float, default=0.1, help="of clients lost before their upload, in --growth"
-    )
-    parser.add_argument("--plot", type=Path, help="where --growth draws")
-    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--one", type=int, nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.clients < FEWEST:
-        parser.error(f"--clients {args.clients}: at least {FEWEST}, since two of them drop out in some rows")
-    # a process remembers valid signatures; here every client and the server works each out itself
-    crypto._verified = crypto._verified.__wrapped__  # type: ignore[assignment]
     if args.one:
-        print(json.dumps(grow(args.one, args.share)))
+        print(json.dumps(grow(*args.one)))
         return
-    rows = growth(args) if args.growth else table(args)
-    if args.json:
-        print(json.dumps({"rows": rows}))
-        return
-    for row in rows:
-        print("  ".join(f"{key} {value}" for key, value in row.items()))
+    if not args.growth:
+        # a process remembers valid signatures; here every client and the server works each out itself
+        crypto._verified = crypto._verified.__wrapped__  # type: ignore[assignment]
+    show(growth(args) if args.growth else table(args), args.json)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,7 @@
-"""Silos over Flower on this machine: results beside in-process, seconds an exchange, kills, and a soak.
+"""Silos over Flower on this machine: seconds an exchange, and kills.
 
-    python benchmarks/silos.py equal [--table]       # every family over TLS and node keys: the same weights?
-    python benchmarks/silos.py speed [--table]       # seconds a round beside other modes; large bodies
-    python benchmarks/silos.py kills --times 60 [--table]    # kill -9 of a silo or the server
-    python benchmarks/silos.py soak --rounds 1000 [--table]  # memory, disk and files over many rounds
+    python benchmarks/silos.py speed                 # seconds a round in one process, isolated, over Flower
+    python benchmarks/silos.py kills --times 60      # kill -9 of a silo or the server
 
 Each silo and the server are processes of the command line, as their owners would start them.
 """
@@ -19,40 +17,29 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import psutil
 import torch
 from click.testing import CliRunner
 from torch_geometric.data import Data
+from written_pages import options, show
 
 import secure_fedgraph as sfg
-from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.cli.main import main as main_command
 from secure_fedgraph.core.spending.ledger import read_ledger
-from secure_fedgraph.deployment.certificates import AUTHORITY, CERTIFICATE, KEY, make_certificates
 from secure_fedgraph.deployment.federation_file import Approved, read_federation
-from secure_fedgraph.deployment.flower.fleet import Fleet
-from secure_fedgraph.deployment.flower.grid import Address, Grid
-from secure_fedgraph.deployment.letters import ASK, DONE, HELLO, Letter
-from secure_fedgraph.deployment.own_data import common_rows
 from secure_fedgraph.deployment.silo_folder import SiloFolder
 from secure_fedgraph.experiment.results import weights
-from secure_fedgraph.graph.data.datasets import load
-from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.graph.silos.given import OwnData
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 TYPED = [sys.executable, "-m", "secure_fedgraph"]
-LARGE = 60 * 10**6
 VICTIMS = ("silo", "server")
 NEVER_BELOW = "never below"
 
@@ -64,12 +51,10 @@ class Deployment:
     Args:
         root: everything is below it.
         data: each silo's.
-        rows: the column of row names, for silos of columns.
     """
 
     root: Path
     data: Mapping[str, OwnData]
-    rows: str = ""
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def place(self, name: str) -> str:
@@ -80,8 +65,7 @@ class Deployment:
         (self.root / "data").mkdir(parents=True)
         for name, one in self.data.items():
             torch.save(one.to_dict() if isinstance(one, Data) else one, self.place(name))
-            rows = ["--rows", self.rows] if self.rows else []
-            typed("silo", "keygen", str(self.root / name), "--name", name, "--data", self.place(name), *rows)
+            typed("silo", "keygen", str(self.root / name), "--name", name, "--data", self.place(name))
         cards = [str(self.root / name / "card.toml") for name in self.data]
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -93,40 +77,18 @@ class Deployment:
         for name in self.data:
             typed("silo", "approve", str(self.root / name), file)
 
-    def start(self, name: str, command: str = "start") -> None:
+    def start(self, name: str) -> None:
         """Starts one silo's process."""
         with (self.root / f"{name}.log").open("ab") as log:
-            words = [*TYPED, "silo", command, str(self.root / name), "--data", self.place(name)]
+            words = [*TYPED, "silo", "start", str(self.root / name), "--data", self.place(name)]
             self.processes[name] = subprocess.Popen(words, stdout=log, stderr=log, env=environment())
 
-    def serve(self, out: str = "out") -> subprocess.Popen[bytes]:
+    def serve(self) -> subprocess.Popen[bytes]:
         """Starts the server."""
         with (self.root / "server.log").open("ab") as log:
-            words = [
-                *TYPED,
-                "server",
-                "start",
-                str(self.root / "federation.toml"),
-                "--out",
-                str(self.root / out),
-            ]
-            return subprocess.Popen([*words, "--wait", "120"], stdout=log, stderr=log, env=environment())
-
-    def align(self) -> None:
-        """Has all silos align their rows."""
-        for name in self.data:
-            self.start(name, "align")
-        words = [
-            *TYPED,
-            "server",
-            "align",
-            str(self.root / "federation.toml"),
-            "--log",
-            str(self.root / "align"),
-        ]
-        subprocess.run(words, env=environment(), check=True, capture_output=True)
-        for name in self.data:
-            self.processes[name].wait(60)
+            words = [*TYPED, "server", "start", str(self.root / "federation.toml"), "--wait", "120"]
+            out = ["--out", str(self.root / "out")]
+            return subprocess.Popen([*words, *out], stdout=log, stderr=log, env=environment())
 
     def folder(self, name: str) -> SiloFolder:
         return SiloFolder(self.root / name)
@@ -135,8 +97,8 @@ class Deployment:
     def approved(self) -> Approved:
         return read_federation(self.root / "federation.toml")
 
-    def result(self, out: str = "out") -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self.root / out / "result.json").read_text())
+    def result(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.root / "out" / "result.json").read_text())
         return found
 
     def close(self) -> None:
@@ -146,14 +108,12 @@ class Deployment:
 
 
 @contextmanager
-def deployment(data: Mapping[str, OwnData], *options: str, rows: str = "") -> Iterator[Deployment]:
+def deployment(data: Mapping[str, OwnData], *options: str) -> Iterator[Deployment]:
     """A deployment whose silos are running, in a folder that is removed at the end."""
     with tempfile.TemporaryDirectory() as folder:
-        made = Deployment(Path(folder), data, rows)
+        made = Deployment(Path(folder), data)
         try:
             made.make(*options)
-            if rows:
-                made.align()
             for name in data:
                 made.start(name)
             yield made
@@ -172,16 +132,6 @@ def typed(*words: str) -> str:
     return done.stdout
 
 
-def cora_silos() -> dict[str, OwnData]:
-    """Cora by Louvain; the last silo has no label of two classes."""
-    owners = sfg.federate("cora", clients=3).owners
-    made: dict[str, OwnData] = {}
-    for number, graph in enumerate(owners.values(), start=1):
-        y = torch.where(torch.isin(graph.y, torch.tensor([5, 6])), -1, graph.y) if number == 3 else graph.y
-        made[f"silo-{number}"] = Data(x=graph.x, y=y, edge_index=graph.edge_index)
-    return made
-
-
 def small_silos(count: int = 3, nodes: int = 60) -> dict[str, OwnData]:
     made: dict[str, OwnData] = {}
     for number in range(count):
@@ -195,138 +145,8 @@ def small_silos(count: int = 3, nodes: int = 60) -> dict[str, OwnData]:
     return made
 
 
-def cora_columns() -> dict[str, OwnData]:
-    graph = load("cora").graph
-    width, made = graph.x.shape[1] // 3, {}
-    for number in range(3):
-        columns = slice(number * width, (number + 1) * width)
-        part = Data(x=graph.x[:, columns], edge_index=graph.edge_index, id=torch.arange(graph.num_nodes))
-        if number == 0:
-            part.y = graph.y
-        made[f"silo-{number + 1}"] = part
-    return made
-
-
-def graph_sets() -> dict[str, OwnData]:
-    made: dict[str, OwnData] = {}
-    for number in range(3):
-        graphs = [one for one in small_silos(20, 8).values() if isinstance(one, Data)]
-        for place, graph in enumerate(graphs):
-            graph.x = graph.x + number
-            graph.y = torch.tensor([place % 2])
-        made[f"silo-{number + 1}"] = graphs
-    return made
-
-
-@dataclass(frozen=True)
-class Case:
-    """One run of the first show."""
-
-    algorithm: str
-    policy: str
-    rounds: int
-    data: str = "cora"
-    options: tuple[str, ...] = ()
-    training: Mapping[str, Any] = field(default_factory=dict)
-    noise: bool = False
-    """Whether noise is drawn, so that no two runs are alike."""
-
-
-CASES = (
-    Case("fedsage", "masked", 3),
-    Case("fedsage+", "strictest", 2, options=("--allow-plaintext",), training={"federated_epochs": 1}),
-    Case("fedego", "plaintext", 3),
-    Case("glasu-one-label-holder", "masked", 2, data="columns", training={"sampler": "public", "steps": 8}),
-    Case("apflgate", "masked", 2),
-    Case("fairgraphfl", "plaintext", 3, data="sets"),
-    Case(
-        "fedsage",
-        "masked",
-        3,
-        options=("--epsilon", "8", "--unit", "node", "--set", "evaluation=at_home"),
-        training={"fanout": [2], "hidden": [16]},
-        noise=True,
-    ),
-)
-DATA = {"cora": cora_silos, "columns": cora_columns, "sets": graph_sets}
-
-
-def equal(given: argparse.Namespace) -> list[dict[str, Any]]:
-    rows = []
-    for case in (one for one in CASES if given.algorithm in (None, one.algorithm)):
-        data = DATA[case.data]()
-        sets = [f"training.{key}={json.dumps(value)}" for key, value in case.training.items()]
-        words = [word for one in sets for word in ("--set", one)]
-        asked = ["--algorithm", case.algorithm, "--policy", case.policy, "--rounds", str(case.rounds)]
-        columns = "id" if case.data == "columns" else ""
-        started = time.monotonic()
-        with deployment(data, *asked, *words, *case.options, rows=columns) as running:
-            server = running.serve()
-            status = server.wait(1800)
-            if status:
-                raise SystemExit((running.root / "server.log").read_text())
-            result = running.result()
-            order = common_rows(running.folder("silo-1"), running.approved) if columns else ()
-        row = {
-            "algorithm": case.algorithm,
-            "policy": case.policy,
-            "score over Flower": _score(result["accuracy"]),
-            "node epsilon": result["privacy"].get("node", {}).get("epsilon", ""),
-            "seconds": round(time.monotonic() - started),
-        }
-        if not case.noise:
-            here = in_the_order(data, order) if columns else data
-            run = in_one_process(case, here, columns)
-            row["score in one process"] = _score(run.accuracy)
-            if (result["weights"], _rounds(result["rounds"])) == (weights(run), _rounds(run.history)):
-                row["weights"] = "at home; every loss and score the same" if columns else "the same"
-            elif weights(in_one_process(case, here, columns)) != weights(run):
-                row["weights"] = "differ, as two runs in one process do"
-            else:
-                row["weights"] = "differ"
-        rows.append(row)
-        print(json.dumps(row), file=sys.stderr, flush=True)
-    return rows
-
-
-def _rounds(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Loss and scores of every round, digit by digit."""
-    return json.dumps([[row["loss"], row["accuracy"]] for row in rows], sort_keys=True)
-
-
-def in_one_process(case: Case, data: Mapping[str, OwnData], columns: str) -> sfg.Run:
-    return sfg.train(
-        ALGORITHMS[case.algorithm](**case.training),
-        sfg.federate(data, rows=columns or None),
-        case.policy,
-        rounds=case.rounds,
-        allow_plaintext=True,
-    )
-
-
-def in_the_order(data: Mapping[str, OwnData], order: Sequence[str]) -> dict[str, OwnData]:
-    """The same tables under other names of rows: in one process they come into the order of the silos.
-
-    One process puts sorted names into an order that follows from the seed; names are chosen to undo that.
-    """
-    drawn = np.random.default_rng(sub_seed(0, "rows")).permutation(len(order))
-    place = torch.empty(len(order), dtype=torch.long)
-    place[torch.tensor([int(name) for name in order])] = torch.from_numpy(drawn)
-    made: dict[str, OwnData] = {}
-    for name, table in data.items():
-        assert isinstance(table, Data)
-        made[name] = table.clone()
-        made[name].id = [f"{number:06d}" for number in place[table.id].tolist()]
-    return made
-
-
-def _score(accuracy: Mapping[str, Any]) -> str:
-    figure = accuracy.get("global", accuracy.get("local"))
-    return "at home" if figure is None else f"{figure:.4f}"
-
-
 def speed(given: argparse.Namespace) -> list[dict[str, Any]]:
-    data, rounds = cora_silos(), 6
+    data, rounds = sfg.federate("cora", clients=3).owners, 6
     settings = {"policy": "masked", "rounds": rounds}
     rows = []
     for way in ("one process", "isolated"):
@@ -344,9 +164,7 @@ def speed(given: argparse.Namespace) -> list[dict[str, Any]]:
         stamps = _stamps((running.root / "silo-1.log").read_text())
         steps = [later - sooner for sooner, later in pairwise(stamps)]
         rows.append(_timed("over Flower", sum(steps) / rounds, statistics.median(steps)))
-    base = rows[0]["seconds an exchange"]
-    rows[2]["beyond the work"] = round(rows[2]["seconds an exchange"] - base, 3)
-    return [*rows, large_bodies()]
+    return rows
 
 
 def _timed(way: str, a_round: float, an_exchange: float) -> dict[str, Any]:
@@ -362,67 +180,13 @@ def _stamps(log: str) -> list[float]:
     return [3600 * int(h) + 60 * int(m) + float(s) for h, m, s in times]
 
 
-def large_bodies() -> dict[str, Any]:
-    """Seconds to carry 60 MB to each of three silos, and back from each."""
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        make_certificates(root, "127.0.0.1")
-        keys = {f"silo-{number}": SiloFolder(root / str(number)).make_keys() for number in range(3)}
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        address = Address("127.0.0.1", port, root / CERTIFICATE, root / KEY)
-        grid = Grid(address, {name: one.public_node for name, one in keys.items()}, root / "log", 600)
-        ended = threading.Event()
-
-        def silo(name: str) -> None:
-            fleet = Fleet(f"127.0.0.1:{port}", (root / AUTHORITY).read_bytes(), keys[name].node)
-            fleet.connect()
-            while not ended.is_set():
-                came = fleet.receive()
-                if came is None:
-                    time.sleep(0.02)
-                elif isinstance(came[1], Letter):
-                    fleet.answer(came[0], Letter(DONE, came[1].body))
-
-        threads = [threading.Thread(target=silo, args=(name,), daemon=True) for name in keys]
-        for thread in threads:
-            thread.start()
-        for size in (10, LARGE):  # first until all are signed in
-            body, left = os.urandom(size), set(keys)
-            while left:
-                started = time.monotonic()
-                kind = HELLO if size == 10 else ASK
-                open_ = {
-                    ticket: name
-                    for name, ticket in grid.send(dict.fromkeys(left, Letter(kind, body))).items()
-                }
-                open_.pop("", None)
-                while open_:
-                    for ticket in grid.collect(open_):
-                        left.discard(open_.pop(ticket))
-                    time.sleep(0.02)
-        seconds = time.monotonic() - started
-        ended.set()
-        grid.close()
-    return {
-        "way": "60 MB to each of three and back",
-        "seconds an exchange": round(seconds, 1),
-        "MB a second": round(2 * len(keys) * LARGE / 1e6 / seconds, 1),
-    }
-
-
 def kills(given: argparse.Namespace) -> list[dict[str, Any]]:
     """Kills processes at random instants, several in a run, until as many were killed as asked."""
     runs: list[dict[str, Any]] = []
-    if given.out and given.out.exists():
-        runs = json.loads(given.out.read_text())
     while (left := given.times - sum(len(run["kills"]) for run in runs)) > 0:
         policy = ("masked", "plaintext")[len(runs) % 2]
         runs.append(killed_run(policy, min(left, 6), random.Random(f"{given.seed}/{len(runs)}")))
         print(json.dumps(runs[-1]), file=sys.stderr, flush=True)
-        if given.out:
-            given.out.write_text(json.dumps(runs, indent=1))
     return _by_policy(runs)
 
 
@@ -494,66 +258,15 @@ def _by_policy(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-def soak(given: argparse.Namespace) -> list[dict[str, Any]]:
-    """Memory, disk and files of every process, at the start and at the end of many rounds."""
-    asked = ["--algorithm", "fedavg", "--policy", "plaintext", "--rounds", str(given.rounds)]
-    rows: list[dict[str, Any]] = []
-    with deployment(small_silos(), *asked, "--set", "training.hidden=[8,4]") as running:
-        server, last = running.serve(), 0
-        while server.poll() is None:
-            time.sleep(2)
-            log = (running.root / "server.log").read_text()
-            number = log.count("\nround ")
-            if number - last >= max(given.rounds // 10, 1):
-                last = number
-                rows.append(_sizes(number, server, running))
-                print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
-        if server.returncode:
-            raise SystemExit((running.root / "server.log").read_text()[-2000:])
-    return rows
-
-
-def _sizes(number: int, server: subprocess.Popen[bytes], running: Deployment) -> dict[str, Any]:
-    process = psutil.Process(server.pid)
-    silo = psutil.Process(running.processes["silo-1"].pid)
-    out, own = running.root / "out", running.root / "silo-1"
-    return {
-        "round": number,
-        "server MB": round(process.memory_info().rss / 1e6),
-        "silo MB": round(silo.memory_info().rss / 1e6),
-        "server's open files": process.num_fds(),
-        "server's files": sum(1 for _ in out.rglob("*")),
-        "server's disk kB": _disk(out),
-        "silo's files": sum(1 for _ in own.rglob("*")),
-        "silo's disk kB": _disk(own),
-    }
-
-
-def _disk(folder: Path) -> int:
-    return sum(one.stat().st_size for one in folder.rglob("*") if one.is_file()) // 1000
-
-
-def table(rows: list[dict[str, Any]]) -> str:
-    heads = list(dict.fromkeys(key for row in rows for key in row))
-    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
-    lines += ["| " + " | ".join(str(row.get(head, "")) for head in heads) + " |" for row in rows]
-    return "\n".join(lines)
-
-
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    asked.add_argument("what", choices=("equal", "speed", "kills", "soak"))
-    asked.add_argument("--algorithm", help="of 'equal', this one alone")
+    asked = options(__doc__)
+    asked.add_argument("what", choices=("speed", "kills"))
     asked.add_argument("--times", type=int, default=60)
-    asked.add_argument("--rounds", type=int, default=1000)
     asked.add_argument("--seed", type=int, default=0)
-    asked.add_argument("--out", type=Path, help="JSON of runs with kills; those in it count")
-    asked.add_argument("--table", action="store_true", help="Markdown in place of JSON")
     given = asked.parse_args()
     os.environ.update(ONE_THREAD)
     torch.set_num_threads(1)
-    rows = {"equal": equal, "speed": speed, "kills": kills, "soak": soak}[given.what](given)
-    print(table(rows) if given.table else json.dumps(rows, indent=1))
+    show({"speed": speed, "kills": kills}[given.what](given), given.json)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
 OWN = {"secure_fedgraph", "attacks", "audits"}
-TOOLS = {"test", "dev", "docs", "benchmarks"}
+TOOLS = {"test", "dev", "docs"}
 """Extras of people who work on the package."""
 
 

@@ -12,7 +12,6 @@ import contextlib
 import signal
 import tracemalloc
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -593,16 +592,3 @@ def _where(changed: tuple[bytes, bytes, str] | None) -> str:
         return "no message"
     message = Message.from_bytes(changed[0])
     return f"{message.channel}/{message.step} from {message.sender} to {message.recipient}"
-
-
-def count(trial: Callable[[Random], str], seeds: range, found: Counter[str]) -> None:
-    """Many trials, by what came of them."""
-    for seed in seeds:
-        try:
-            found[trial(Random(seed))] += 1
-        except Passed as error:
-            raise Passed(f"seed {seed}: {error}") from error
-        except SecureFedGraphError as error:
-            raise Passed(f"seed {seed}: an error of another kind: {error!r}") from error
-        except Exception as error:
-            raise Passed(f"seed {seed}: {type(error).__name__}: {error}") from error

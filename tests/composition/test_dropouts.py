@@ -177,7 +177,7 @@ def test_every_algorithm_that_binds_trains_under_drop_outs(name, tmp_path):
     counted = [len(seen.clients) for seen in sums(dropped, channel)]
     assert set(counted) == {4, 5}
     assert dropped.transcript.left_out == []  # who is away sent nothing wrong
-    # noise of a test set of tens of nodes: the real comparison is benchmarks/dropouts.py
+    # noise of a test set of tens of nodes
     assert abs(accuracy(whole) - accuracy(dropped)) < 0.35
     assert all(torch.isfinite(v).all() for v in dropped.state.values())
 

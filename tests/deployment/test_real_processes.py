@@ -112,7 +112,7 @@ def _ledger(running: Any, name: str) -> Path:
 
 
 def test_runs_end_right_although_processes_are_killed() -> None:
-    rows = silos.kills(argparse.Namespace(times=12, seed=1, out=None))
+    rows = silos.kills(argparse.Namespace(times=12, seed=1))
     assert all(row["runs"] == row["runs that ended right"] for row in rows)
     assert all(row["with the weights of one process"] in ("", row["runs"]) for row in rows)
     assert not any(row["ledgers below what was sent"] for row in rows)

@@ -64,7 +64,7 @@ def test_json_and_lines_say_the_same() -> None:
 
 def test_it_looks_at_all_that_the_package_needs_and_at_each_extra_of_a_command() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = set(project["optional-dependencies"]) - {"test", "benchmarks", "fuzz", "dev", "docs"}
+    extras = set(project["optional-dependencies"]) - {"test", "fuzz", "dev", "docs"}
     assert set(packages.USES) == extras
     names = by_name(packages.findings())
     assert "torch" in names and f"extra {min(extras)}" in names

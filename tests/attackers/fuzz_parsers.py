@@ -1,7 +1,7 @@
 """The parsers under atheris (libFuzzer for Python): mutations that look for branches not taken yet.
 
     pip install -e '.[fuzz]'
-    python benchmarks/fuzz_parsers.py [CORPUS] [-max_total_time=60] [-rss_limit_mb=2048] [-runs=100000]
+    python tests/attackers/fuzz_parsers.py [CORPUS] [-max_total_time=60] [-rss_limit_mb=2048] [-runs=100000]
 
 The first byte chooses the parser. Anything but a value or a named error ends it with the input that did it.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / folder) for folder in (".", "tests/attackers", "tests/federations")]
 
 import atheris  # noqa: E402
