@@ -58,23 +58,30 @@ def lines_of_code(path: Path) -> int:
     return sum(bool(line.strip()) and line.lstrip()[0] != "#" and at not in said for at, line in numbered)
 
 
-def counts() -> Iterator[str]:
-    """A line a room with its code, then tests and benchmarks (all their lines), and words of pages."""
+def sizes() -> dict[str, int]:
+    """Lines of code by room, largest first; then the sums that have a ceiling (``tests/docs/test_rooms.py``)."""
     code: Counter[str] = Counter()
     for top in TOPS:
         for path in (ROOT / top).rglob("*.py"):
             parts = path.relative_to(ROOT).parts
             if not any((ROOT.joinpath(*parts[:depth])).is_symlink() for depth in range(1, len(parts))):
-                code["/".join(parts[:2]) if top == "secure_fedgraph" else top] += lines_of_code(path)
-    for room, lines in code.most_common():
-        yield f"{lines:7,}  {room}"
-    yield f"{sum(code.values()):7,}  all code"
-    for folder in ("tests", "benchmarks"):
-        whole = sum(len(path.read_text("utf-8").splitlines()) for path in (ROOT / folder).rglob("*.py"))
-        yield f"{whole:7,}  lines of {folder}"
+                depth = 3 if parts[1:3] == ("core", "carriers") else 2
+                code["/".join(parts[:depth]) if top == "secure_fedgraph" else top] += lines_of_code(path)
+    whole = {
+        f"lines of {folder}": sum(
+            len(path.read_text("utf-8").splitlines()) for path in (ROOT / folder).rglob("*.py")
+        )
+        for folder in ("tests", "benchmarks")
+    }
     words = sum(len(path.read_text("utf-8").split()) for path in (ROOT / "docs").rglob("*.md"))
-    yield f"{words:7,}  words of pages"
-    yield f"{(ROOT / 'CHANGELOG.md').stat().st_size:7,}  bytes of the changelog"
+    changelog = (ROOT / "CHANGELOG.md").stat().st_size
+    sums = {
+        "all code": sum(code.values()),
+        **whole,
+        "words of pages": words,
+        "bytes of the changelog": changelog,
+    }
+    return {**dict(code.most_common()), **sums}
 
 
 def _first_sentence(path: Path) -> str:
@@ -87,4 +94,4 @@ if __name__ == "__main__":
     asked.add_argument("--modules", action="store_true", help="also the modules of each folder, and how many")
     asked.add_argument("--count", action="store_true", help="lines of code by room instead")
     given = asked.parse_args()
-    print("\n".join(counts()) if given.count else tree(given.modules))
+    print("\n".join(f"{n:7,}  {what}" for what, n in sizes().items()) if given.count else tree(given.modules))
