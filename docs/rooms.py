@@ -59,7 +59,7 @@ def lines_of_code(path: Path) -> int:
 
 
 def sizes() -> dict[str, int]:
-    """Lines of code by room, largest first; then the sums that have a ceiling (``tests/docs/test_rooms.py``)."""
+    """Lines of code by room, largest first; then the sums that have a ceiling."""
     code: Counter[str] = Counter()
     for top in TOPS:
         for path in (ROOT / top).rglob("*.py"):
