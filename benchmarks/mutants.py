@@ -501,7 +501,6 @@ MUTANTS: dict[str, Mutant] = {
         noise_of_its_own_length,
         "noised updates",
         "width",
-        "first try",
     ),
     "later rounds": Mutant(
         "from round 3 on noise has half its width", later_rounds, "noised updates", "width"
@@ -511,7 +510,6 @@ MUTANTS: dict[str, Mutant] = {
         shared_channels,
         "two noised channels",
         "correlation",
-        "first try",
     ),
     "first chunk": Mutant(
         "only the first 256 units' parts of a sum are clipped", first_chunk, "sums over nodes", "clip"
@@ -527,7 +525,6 @@ MUTANTS: dict[str, Mutant] = {
         last_step,
         "noisy steps",
         "steps",
-        "first try",
     ),
     "lowest bits": Mutant(
         "training labels replace the lowest bits of the noised numbers",
