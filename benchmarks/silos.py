@@ -161,7 +161,7 @@ def speed(given: argparse.Namespace) -> list[dict[str, Any]]:
         server = running.serve()
         if server.wait(1800):
             raise SystemExit((running.root / "server.log").read_text())
-        stamps = _stamps((running.root / "silo-1.log").read_text())
+        stamps = _stamps((running.root / f"{next(iter(data))}.log").read_text())
         steps = [later - sooner for sooner, later in pairwise(stamps)]
         rows.append(_timed("over Flower", sum(steps) / rounds, statistics.median(steps)))
     return rows
