@@ -6,15 +6,12 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
-import numpy as np
 import pytest
-import small
 import torch
 from torch import nn
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
-from secure_fedgraph.algorithms.training.local_training import fit
 from secure_fedgraph.client import Client
 from secure_fedgraph.core import wire
 from secure_fedgraph.core.errors import BadInput
@@ -339,57 +336,6 @@ def test_an_own_module_trains(kind: type[sfg.Algorithm], federation: sfg.Federat
             "out.weight": (4, 16),
             "out.bias": (4,),
         }
-
-
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
-@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
-def test_client_memory_is_plain(name: str, optimizer: str, clients: list[Client]) -> None:
-    if optimizer == "sgd" and "optimizer" not in ALGORITHMS[name].Settings.model_fields:
-        pytest.skip("it has no choice of optimiser")
-    chosen = {"optimizer": optimizer} if optimizer == "sgd" else {}
-    go(small.algorithm(name, **chosen), small.federation(name))
-    for client in clients:
-        flat = wire.plain(client.memory)
-        back = wire.decode(wire.encode(flat))
-        assert back.keys() == flat.keys()
-        for key, value in flat.items():
-            assert np.array_equal(np.asarray(back[key]), np.asarray(value)), key
-
-
-def test_training_resumed_from_plain_memory_is_the_same_training(federation: sfg.Federation) -> None:
-    graph, schema = federation.owners["owner-0"], federation.schema
-    algorithm = sfg.FedSage(**SMALL)
-
-    def trained(through_the_wire: bool) -> dict[str, torch.Tensor]:
-        model = algorithm.start(schema, 0)
-        client = SimpleNamespace(
-            name="owner-0",
-            training=None,
-            true_labels=1.0,
-            graph=graph,
-            schema=schema,
-            memory={},
-            generator=lambda purpose: torch.Generator().manual_seed(1),
-        )
-        for _ in range(2):
-            fit(client, graph, model, algorithm.settings)
-            if through_the_wire:
-                client.memory = nested(wire.decode(wire.encode(wire.plain(client.memory))))
-        return {name: p.detach() for name, p in model.named_parameters()}
-
-    assert same(trained(False), trained(True))
-
-
-def nested(flat: dict[str, Any]) -> dict[str, Any]:
-    """The inverse of ``wire.plain``."""
-    tree: dict[str, Any] = {}
-    for name, value in flat.items():
-        *folders, last = name.split("/")
-        place = tree
-        for folder in folders:
-            place = place.setdefault(folder, {})
-        place[last] = torch.tensor(value)
-    return tree
 
 
 def test_a_batch_is_a_pass_over_all_training_nodes_once(federation: sfg.Federation) -> None:

@@ -251,34 +251,28 @@ class TestRewards:
         assert "before" not in client.memory
 
     @pytest.mark.parametrize(
-        "given",
+        "change",
         [
-            {},
-            {"places": [0], "amounts": [1.0, 2.0]},
-            {"places": [0, 0], "amounts": [1.0, 2.0]},
-            {"places": [-1], "amounts": [1.0]},
-            {"places": [10**6], "amounts": [1.0]},
-            {"places": [0], "amounts": [float("nan")]},
-            {"places": [0], "amounts": [1.0], "value": "much"},
-            {"places": [0], "amounts": [1.0], "value": float("inf")},
-            {"places": [0], "amounts": [1.0], "value": float("nan")},
-            {"places": 0, "amounts": 1.0},
-            {"places": [float("nan")], "amounts": [1.0], "kind": torch.float32},
-            {"places": [0.5], "amounts": [1.0], "kind": torch.float32},
-            {"places": [True], "amounts": [1.0], "kind": torch.bool},
-            {"places": [0], "amounts": [1.0], "whole": True},
+            None,
+            {"amounts": torch.ones(2)},
+            {"places": torch.zeros(2, dtype=torch.int32), "amounts": torch.ones(2)},
+            {"places": torch.tensor([-1], dtype=torch.int32)},
+            {"places": torch.tensor([10**6], dtype=torch.int32)},
+            {"amounts": torch.tensor([torch.nan])},
+            {"value": "much"},
+            {"value": float("inf")},
+            {"value": float("nan")},
+            {"places": torch.tensor(0, dtype=torch.int32), "amounts": torch.tensor(1.0)},
+            {"places": torch.tensor([torch.nan])},
+            {"places": torch.tensor([0.5])},
+            {"places": torch.tensor([True])},
+            {"amounts": torch.tensor([1])},
         ],
         ids=str,
     )
-    def test_rewards_that_no_server_gives(self, given):
+    def test_rewards_that_no_server_gives(self, change):
         client, algorithm, _ = self._me("fill")
-        made = self._given([] if "kind" in given else given["places"], given["amounts"]) if given else {}
-        if "value" in given:
-            made["value"] = given["value"]
-        if "kind" in given:
-            made["places"] = torch.tensor(given["places"], dtype=given["kind"])
-        if "whole" in given:
-            made["amounts"] = made["amounts"].long()
+        made = {} if change is None else {**self._given([0], [1.0]), **change}
         model = client.memory["model"]
         with pytest.raises(HostileMessage, match="a reward that is none"):
             algorithm.reward(client, made)
@@ -324,23 +318,22 @@ class TestRegulariser:
     relative = Pull.towards(incidence, prototypes, "relative")
     embedded = torch.tensor([[1.0, 3.0], [3.0, 1.0], [5.0, 5.0]])
 
-    def test_of_prototypes_by_hand(self):
-        # P_0 = (2, 2): (1 + 1) / 2 from (1, 1); P_1 = (3, 1): (9 + 1) / 2 from (0, 2); their mean is 3
-        found = prototype_distance(self.embedded, self.target, torch.arange(3))
-        assert float(found) == pytest.approx(3)
-
-    def test_of_graphs_by_hand(self):
-        # graph 0: (0 + 4) / 2 = 2; graph 1: mean of (4 + 0) / 2 and (9 + 1) / 2 = 3.5; graph 2: no motif, 0
-        found = graph_distance(self.embedded, self.target, torch.arange(3))
-        assert float(found) == pytest.approx((2 + 3.5) / 3)
-
-    def test_relative_distances_are_over_a_prototypes_own_size(self):
-        # the mean squares of (1, 1) and (0, 2) are 1 and 2: (1 + 5 / 2) / 2
-        found = prototype_distance(self.embedded, self.relative, torch.arange(3))
-        assert float(found) == pytest.approx(1.75)
-        # graph 0: 2; graph 1: mean of 2 and 5 / 2; graph 2: 0
-        found = graph_distance(self.embedded, self.relative, torch.arange(3))
-        assert float(found) == pytest.approx((2 + 2.25) / 3)
+    @pytest.mark.parametrize(
+        ("distance", "target", "expected"),
+        [
+            # P_0 = (2, 2): (1 + 1) / 2 from (1, 1); P_1 = (3, 1): (9 + 1) / 2 from (0, 2); their mean is 3
+            (prototype_distance, target, 3),
+            # graph 0: (0 + 4) / 2 = 2; graph 1: mean of (4 + 0) / 2 and (9 + 1) / 2 = 3.5; graph 2: none, 0
+            (graph_distance, target, (2 + 3.5) / 3),
+            # over a prototype's own size, the mean squares of (1, 1) and (0, 2), 1 and 2: (1 + 5 / 2) / 2
+            (prototype_distance, relative, 1.75),
+            # graph 0: 2; graph 1: mean of 2 and 5 / 2; graph 2: 0
+            (graph_distance, relative, (2 + 2.25) / 3),
+        ],
+        ids=["prototypes", "graphs", "prototypes, relative", "graphs, relative"],
+    )
+    def test_by_hand(self, distance, target, expected):
+        assert float(distance(self.embedded, target, torch.arange(3))) == pytest.approx(expected)
 
     def test_large_embeddings_do_not_make_a_relative_distance_larger(self):
         of = {
@@ -399,27 +392,16 @@ class TestBadInput:
             ({"batch": 0}, "batch"),
             ({"beta": 1}, "'beta' is unknown"),
             ({"use_gradient": False, "use_diversity": False}, "nothing to be made of"),
+            ({"lists": "counted", "vocabulary": "public"}, "'lists'.*fairgraphfl-bounded"),
+            ({"prototypes": "bounded", "vocabulary": "public"}, "'prototypes'.*fairgraphfl-bounded"),
+            ({"embedding": "own"}, "'embedding'.*fairgraphfl-bounded"),
+            ({"clip": 2.0}, "'clip'.*fairgraphfl-bounded"),
+            ({"motifs_per_graph": 2}, "'motifs_per_graph'.*fairgraphfl-bounded"),
+            ({"least_count": 1.0}, "'least_count'.*fairgraphfl-bounded"),
         ],
     )
     def test_settings(self, settings, words):
         with pytest.raises(BadInput, match=words):
-            FairGraphFL(**settings)
-
-    @pytest.mark.parametrize(
-        "settings",
-        [
-            {"lists": "counted", "vocabulary": "public"},
-            {"prototypes": "bounded", "vocabulary": "public"},
-            {"embedding": "own"},
-            {"clip": 2.0},
-            {"motifs_per_graph": 2},
-            {"least_count": 1.0},
-        ],
-        ids=str,
-    )
-    def test_settings_of_the_bounded_variant_are_refused_with_its_name(self, settings):
-        key = next(iter(settings))
-        with pytest.raises(BadInput, match=f"'{key}'.*fairgraphfl-bounded"):
             FairGraphFL(**settings)
 
     def test_graphs_without_links(self):
@@ -501,15 +483,14 @@ class TestBaselines:
         model = fair.algorithm.released(fair.state)
         assert all(torch.allclose(averaged.state[k], v, atol=1e-4) for k, v in model.items())
 
-    @pytest.mark.parametrize("policy", ["masked", "homomorphic", "local_dp"])
+    @pytest.mark.parametrize(
+        "policy",
+        [sfg.policies.masked(), sfg.policies.homomorphic(), sfg.policies.local_dp(1.0, 1.0)],
+        ids=lambda one: one.name,
+    )
     def test_fedavg_binds_where_sums_do(self, federation, policy):
-        made = {
-            "masked": sfg.policies.masked(),
-            "homomorphic": sfg.policies.homomorphic(),
-            "local_dp": sfg.policies.local_dp(1.0, 1.0),
-        }[policy]
-        found = sfg.train(GinFedAvg(**SMALL), federation, made, rounds=1)
-        assert {row["policy"] for row in found.policy.describe() if row["name"] == "update"} == {policy}
+        found = sfg.train(GinFedAvg(**SMALL), federation, policy, rounds=1)
+        assert {row["policy"] for row in found.policy.describe() if row["name"] == "update"} == {policy.name}
 
     def test_no_seed_no_start(self):
         client = SimpleNamespace(name="owner-0", schema=Schema(3, 2), memory={})

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attacked import judged
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.attacks import ATTACKS, Blind, Knowledge
 from secure_fedgraph.attacks.feature_sums import SummedMembers, shares_in
 from secure_fedgraph.audits.finished_run import FinishedRun
-from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
 from secure_fedgraph.protocol.transcript import everything
 
 POLICIES: dict[str, Any] = {
@@ -39,9 +39,7 @@ def finished(policy: str, anonymity: int = 10) -> FinishedRun:
 
 
 def score(policy: str, reader: str, aim: str, anonymity: int = 10) -> Any:
-    one, attack = finished(policy, anonymity), SummedMembers()
-    guess = getattr(attack, aim)(one.transcript.view(reader), knowledge(attack, one))
-    return JUDGES[guess.about](guess, one).score
+    return judged(finished(policy, anonymity), SummedMembers(), (reader,), aim)
 
 
 @pytest.mark.parametrize("reader", ["server", "owner-0"])
@@ -92,8 +90,6 @@ def test_members_of_a_forms_class_sums_are_read_without_noise_and_not_with_it(ch
     for policy in (sfg.policies.masked(), sfg.policies.distributed_dp(1.0, 8.0)):
         algorithm = ALGORITHMS[name](**settings, **({} if settings else {"second_moments": "own"}))
         run = sfg.train(algorithm, federation, policy, rounds=1, seed=0, keep=everything)
-        one, attack = FinishedRun.of(run, seed=0), SummedMembers()
-        guess = attack.residual(run.transcript.view("server"), knowledge(attack, one))
-        found.append(JUDGES[guess.about](guess, one).score)
+        found.append(judged(FinishedRun.of(run, seed=0), SummedMembers(), aim="residual"))
     assert found[0].value > 0.8 and found[0].leaks
     assert found[1].value < 0.65

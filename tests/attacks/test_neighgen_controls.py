@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from attacked import guessed, judged
 
-import secure_fedgraph as sfg
 from secure_fedgraph.attacks import (
     Attack,
     Blind,
     GeneratorBatch,
     GeneratorColumns,
     GeneratorSingle,
-    Guess,
-    Knowledge,
 )
 from secure_fedgraph.attacks import neighgen as module
 from secure_fedgraph.attacks.attack import Control
@@ -26,7 +23,6 @@ from secure_fedgraph.audits import intervals, scoring
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid import choices, grid
 from secure_fedgraph.audits.grid.attacked import KeepReadChannels
-from secure_fedgraph.audits.surfaces.registry import JUDGES
 from secure_fedgraph.experiment.config import Experiment, load
 from secure_fedgraph.experiment.results import execute
 from secure_fedgraph.experiment.schema.score_verdict import RESIDUAL, SINGLE_OWNERS
@@ -58,13 +54,13 @@ def experiment(policy: str, *changes: str) -> Experiment:
     return load(None, {**SMALL, "policy": policy}, changes)
 
 
-def go(policy: str, *changes: str, out: Path | None = None) -> sfg.Run:
-    attacks = [GeneratorSingle, GeneratorBatch]
-    return execute(experiment(policy, *changes), out, keep=KeepReadChannels(attacks))
+def go(policy: str, *changes: str) -> FinishedRun:
+    kept = KeepReadChannels([GeneratorSingle, GeneratorBatch])
+    return FinishedRun.of(execute(experiment(policy, *changes), None, keep=kept), 0)
 
 
 @pytest.fixture(scope="module")
-def runs() -> dict[tuple[str, int], sfg.Run]:
+def runs() -> dict[tuple[str, int], FinishedRun]:
     """One exchange under each policy, of one node and of eight."""
     return {
         (policy, nodes): go(policy, f"training.exchange_batch={nodes}")
@@ -73,30 +69,22 @@ def runs() -> dict[tuple[str, int], sfg.Run]:
     }
 
 
-def attacked(run: sfg.Run, attack: Attack, party: str, aim: str = "run") -> Guess:
-    guess: Guess = getattr(attack, aim)(run.transcript.view(party), Knowledge(attack.grants))
-    return guess
-
-
-def judged(run: sfg.Run, attack: Attack, party: str, aim: str = "run") -> scoring.Score:
-    guess = attacked(run, attack, party, aim)
-    return JUDGES[guess.about](guess, FinishedRun.of(run, 0)).score
-
-
-@pytest.mark.parametrize("party", ["server", "owner-0"])
+@pytest.mark.parametrize("party", ["server", "client"])
 @pytest.mark.parametrize("kind", [GeneratorSingle, GeneratorBatch])
-def test_positive_one_node_is_exact(kind: type[Attack], party: str, runs: dict[Any, sfg.Run]) -> None:
+def test_positive_one_node_is_exact(kind: type[Attack], party: str, runs: dict[Any, FinishedRun]) -> None:
     run = runs["plaintext", 1]
-    assert set(attacked(run, kind(), party).targets) == {"owner-1", "owner-2"}  # the first offer is owner-0's
+    assert set(guessed(run, kind(), party).targets) == {"owner-1", "owner-2"}  # the first offer is owner-0's
     score = judged(run, kind(), party)
     assert (score.value, score.verdict) == (1.0, "exact")
     assert score.baseline < 0.2
     assert score.details["exact_rows"] == score.details["asked_for"] > 0
 
 
-@pytest.mark.parametrize("party", ["server", "owner-0"])
+@pytest.mark.parametrize("party", ["server", "client"])
 @pytest.mark.parametrize("kind", [GeneratorBatch, GeneratorColumns])
-def test_positive_a_batch_of_eight_is_exact(kind: type[Attack], party: str, runs: dict[Any, sfg.Run]) -> None:
+def test_positive_a_batch_of_eight_is_exact(
+    kind: type[Attack], party: str, runs: dict[Any, FinishedRun]
+) -> None:
     score = judged(runs["plaintext", 8], kind(), party)
     assert score.value == 1.0
     assert score.leaks
@@ -119,33 +107,33 @@ def test_small_dense_features_are_not_rounded_to_bags_without_words() -> None:
     assert set(np.unique(module._binary_rows(words))) == {0.0, 1.0}
 
 
-def test_one_nodes_formula_fails_on_a_batch(runs: dict[Any, sfg.Run]) -> None:
+def test_one_nodes_formula_fails_on_a_batch(runs: dict[Any, FinishedRun]) -> None:
     assert judged(runs["plaintext", 8], GeneratorSingle(), "server").value < 0.2
 
 
 @pytest.mark.parametrize("kind", [GeneratorSingle, GeneratorBatch, GeneratorColumns])
 @pytest.mark.parametrize("nodes", [1, 8])
 def test_negative_the_server_is_blind_where_answers_are_sealed(
-    kind: type[Attack], nodes: int, runs: dict[Any, sfg.Run]
+    kind: type[Attack], nodes: int, runs: dict[Any, FinishedRun]
 ) -> None:
     run = runs["strictest", nodes]
     with pytest.raises(Blind, match=rf"{kind.id}: {SENTENCE}"):
-        attacked(run, kind(), "server")
+        guessed(run, kind(), "server")
     with pytest.raises(Blind, match="no sum of channel 'feedback' was opened in this view"):
-        attacked(run, kind(), "server", "residual")
+        guessed(run, kind(), "server", "residual")
     with pytest.raises(Blind, match=SENTENCE):  # masks under the seal: no single answer for the asker either
-        attacked(run, kind(), "owner-0")
+        guessed(run, kind(), "client")
 
 
 @pytest.mark.parametrize("policy", ["plaintext", "strictest"])
 @pytest.mark.parametrize("nodes", [1, 8])
 def test_residual_the_asking_owner_reads_every_node_from_the_masked_sum(
-    nodes: int, policy: str, runs: dict[Any, sfg.Run]
+    nodes: int, policy: str, runs: dict[Any, FinishedRun]
 ) -> None:
     run = runs[policy, nodes]
-    guess = attacked(run, GeneratorBatch(), "owner-0", "residual")
+    guess = guessed(run, GeneratorBatch(), "client", "residual")
     assert guess.targets == {ALL: ("owner-1", "owner-2")}
-    score = judged(run, GeneratorBatch(), "owner-0", "residual")
+    score = judged(run, GeneratorBatch(), "client", "residual")
     assert score.value == 1.0  # J owners draw their own noise: a batch of n * J
     view = run.transcript.view("owner-0")
     offer = view.offer("feedback", view.sums("feedback")[0].exchange)
@@ -154,12 +142,12 @@ def test_residual_the_asking_owner_reads_every_node_from_the_masked_sum(
     assert score.details["asked_for"] == 2 * offer.values["counts"].sum()
 
 
-def test_masks_do_stop_the_formula_for_one_node(runs: dict[Any, sfg.Run]) -> None:
+def test_masks_do_stop_the_formula_for_one_node(runs: dict[Any, FinishedRun]) -> None:
     # two owners' outer products: a mixture, of which C2 finds both
-    assert judged(runs["strictest", 1], GeneratorSingle(), "owner-0", "residual").value < 1.0
+    assert judged(runs["strictest", 1], GeneratorSingle(), "client", "residual").value < 1.0
 
 
-def test_nobody_else_has_the_offer_or_the_answers(runs: dict[Any, sfg.Run]) -> None:
+def test_nobody_else_has_the_offer_or_the_answers(runs: dict[Any, FinishedRun]) -> None:
     sealed = runs["strictest", 8].transcript
     asked = sealed.view("owner-0").sums("feedback")[0].exchange
     assert sealed.view("server").offer("feedback", asked) is None
@@ -174,18 +162,18 @@ def test_nobody_else_has_the_offer_or_the_answers(runs: dict[Any, sfg.Run]) -> N
 
 def test_a_seal_with_nothing_under_it_shows_the_asker_every_answer() -> None:
     run = go("local_dp", "training.federated_epochs=1", "protection.norm=1.0", "protection.multiplier=10.0")
-    guess = attacked(run, GeneratorSingle(), "owner-0")  # not blind: it holds the key
+    guess = guessed(run, GeneratorSingle(), "client")  # not blind: it holds the key
     assert set(guess.targets) == {"owner-1", "owner-2"}
-    assert not judged(run, GeneratorSingle(), "owner-0").leaks  # the noise: ten times the clip
+    assert not judged(run, GeneratorSingle(), "client").leaks  # the noise: ten times the clip
     with pytest.raises(Blind, match="sealed under policy local_dp, sealed"):
-        attacked(run, GeneratorSingle(), "server")
+        guessed(run, GeneratorSingle(), "server")
 
 
 def test_gradients_at_the_outputs_are_the_features() -> None:
     run = go("plaintext", "training.federated_epochs=1", "training.feedback=outputs")
-    for party in ("server", "owner-0"):
+    for party in ("server", "client"):
         assert judged(run, GeneratorSingle(), party).value == 1.0
-    mean = attacked(run, GeneratorSingle(), "owner-0", "residual").values[ALL]
+    mean = guessed(run, GeneratorSingle(), "client", "residual").values[ALL]
     assert np.isin(mean.round(3), [0.0, 0.5, 1.0]).mean() > 0.99  # the mean of two owners' nodes
 
 
@@ -242,7 +230,7 @@ def test_the_grid_has_a_row_for_each_adversary(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_search_without_a_find_is_given_up(
-    monkeypatch: pytest.MonkeyPatch, runs: dict[Any, sfg.Run]
+    monkeypatch: pytest.MonkeyPatch, runs: dict[Any, FinishedRun]
 ) -> None:
     monkeypatch.setattr(GeneratorBatch, "patience", -1.0)
 
@@ -251,7 +239,7 @@ def test_a_search_without_a_find_is_given_up(
         raise AssertionError("not given up")
 
     monkeypatch.setattr(module, "batch", nothing)
-    guess = attacked(runs["plaintext", 8], GeneratorBatch(), "server")
+    guess = guessed(runs["plaintext", 8], GeneratorBatch(), "server")
     assert all(np.isnan(rows).all() for rows in guess.values.values())
 
 
@@ -310,4 +298,4 @@ def test_on_cora_the_asking_owner_reads_the_masked_sum() -> None:
     settings = {"exchange_batch": 8, "minimum_batch": 1, "generator_epochs": 2, "federated_epochs": 1}
     cora = load(None, {"algorithm": "fedsage+", "data": "cora", "rounds": 1, "training": settings}, [])
     run = execute(cora, None, keep=KeepReadChannels([GeneratorBatch]))
-    assert judged(run, GeneratorBatch(), "owner-0", "residual").value == 1.0
+    assert judged(FinishedRun.of(run, 0), GeneratorBatch(), "client", "residual").value == 1.0

@@ -2,42 +2,31 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
+import attacked
 import numpy as np
 import pytest
+from attacked import guessed, judged, score_of
 
-from secure_fedgraph.attacks import Attack, Blind, Guess, ListedMembers, PayoffQuality, PayoffSizes
-from secure_fedgraph.attacks.motif_lists import LISTED_MEMBERS, likelihoods
+from secure_fedgraph.attacks import Blind, Guess, ListedMembers, PayoffQuality, PayoffSizes
+from secure_fedgraph.attacks.motif_lists import likelihoods
 from secure_fedgraph.attacks.payoffs import QUALITY
-from secure_fedgraph.audits import scoring
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid import choices
 from secure_fedgraph.audits.surfaces.payoffs import concordance
-from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
 from secure_fedgraph.experiment.config import load
-from secure_fedgraph.experiment.results import execute, run_result
 
 KEPT = ("reward", "motifs", "motif_presence", "valued_lists", "vocabulary")
 SMALL: dict[str, Any] = {"data": "synthetic-molecules", "rounds": 1, "training": {"hidden": 8, "layers": 2}}
 
 
-@lru_cache
+@cache
 def made(algorithm: str, policy: str = "plaintext", *changes: str) -> FinishedRun:
-    chosen = load(None, {**SMALL, "algorithm": algorithm, "policy": policy}, changes)
-    run = execute(chosen, None, keep=lambda channel, round: channel in KEPT)
-    return FinishedRun.of(run, chosen.seed, run_result(run, chosen))
-
-
-def guessed(case: FinishedRun, attack: Attack, who: str, aim: str = "run") -> Guess:
-    guess: Guess = getattr(attack, aim)(case.transcript.view(*case.parties(who)), knowledge(attack, case))
-    return guess
-
-
-def judged(case: FinishedRun, attack: Attack, who: str = "server", aim: str = "run") -> scoring.Score:
-    guess = guessed(case, attack, who, aim)
-    return JUDGES[guess.about](guess, case).score
+    return attacked.made(
+        {**SMALL, "algorithm": algorithm}, policy, *changes, keep=lambda channel, round: channel in KEPT
+    )
 
 
 # E6: quality
@@ -58,7 +47,7 @@ def test_e6_negative_payoffs_by_size_do_not_follow_quality() -> None:
 
 def test_e6_negative_agents_of_one_quality_have_nothing_to_rank() -> None:
     with pytest.raises(Blind, match="all of one quality"):
-        guessed(made("dw"), PayoffQuality(), "server")
+        guessed(made("dw"), PayoffQuality())
     with pytest.raises(Blind, match="the budget, which everybody knows"):
         guessed(made("dw"), PayoffQuality(), "server", "residual")
 
@@ -68,10 +57,10 @@ def test_e6_the_judge_reads_equal_payoffs_as_a_coin_and_reversed_ones_as_wrong()
     names = case.federation.names
     everybody = {name: (name,) for name in names}
     equal = Guess(QUALITY, {name: np.array([1.0]) for name in names}, everybody, 0)
-    assert JUDGES[QUALITY](equal, case).score.value == 0.5
+    assert score_of(equal, case).value == 0.5
     # groups stand in the agents' order, the worst first
     reversed_ = Guess(QUALITY, {n: np.array([-float(i)]) for i, n in enumerate(names)}, everybody, 0)
-    assert JUDGES[QUALITY](reversed_, case).score.value == 0.0
+    assert score_of(reversed_, case).value == 0.0
 
 
 def test_concordance_counts_ties_half_and_leaves_equals_out() -> None:
@@ -120,10 +109,10 @@ def test_e5_positive_motifs_that_are_not_listed_rule_graphs_out() -> None:
 @pytest.mark.needs_data("tu")
 def test_e5_negative_lists_that_are_not_the_agents_say_nothing() -> None:
     case = made("fairgraphfl", "plaintext", *MANY_KINDS)
-    guess = guessed(case, ListedMembers(), "server")
+    guess = guessed(case, ListedMembers())
     rng = np.random.default_rng(0)
     shuffled = {owner: rng.permutation(scores) for owner, scores in guess.values.items()}
-    assert not JUDGES[LISTED_MEMBERS](Guess(guess.about, shuffled, guess.targets, 0), case).score.leaks
+    assert not score_of(Guess(guess.about, shuffled, guess.targets, 0), case).leaks
 
 
 @pytest.mark.needs_data("tu")
@@ -131,7 +120,7 @@ def test_e5_negative_lists_that_nobody_reads_are_blind_and_leave_their_union() -
     unread = ("data=proteins", "clients=4", "training.vocabulary=public", "training.lists=valued")
     case = made("fairgraphfl", "homomorphic", *unread, "training.valuation=encrypted")
     with pytest.raises(Blind):
-        guessed(case, ListedMembers(), "server")
+        guessed(case, ListedMembers())
     assert not judged(case, ListedMembers(), "server", "residual").leaks
 
 
@@ -139,7 +128,7 @@ def test_e5_negative_an_agent_reads_no_list_and_no_algorithm_without_motifs_has_
     with pytest.raises(Blind, match="e5-listed-members"):
         guessed(made("fairgraphfl", "plaintext", "clients=4"), ListedMembers(), "client")
     with pytest.raises(Blind, match="nobody has motifs"):
-        guessed(made("dw"), ListedMembers(), "server")
+        guessed(made("dw"), ListedMembers())
 
 
 def test_likelihoods_by_hand_a_rare_listed_motif_counts_for_and_a_missing_one_against() -> None:

@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import json
-import warnings
+from functools import partial
 from typing import Any
 
+import attacked
 import numpy as np
 import pytest
+from attacked import guessed, judged, score_of
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from secure_fedgraph.attacks import Attack, Blind, Guess, RoundDifferencing, SingletonMotifs, SubsetAlgebra
+from secure_fedgraph.attacks import Blind, Guess, RoundDifferencing, SingletonMotifs, SubsetAlgebra
 from secure_fedgraph.attacks.motif_systems import solve
 from secure_fedgraph.attacks.prototypes import INCIDENCE, listed
-from secure_fedgraph.audits import scoring
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid import choices, grid
-from secure_fedgraph.audits.surfaces.registry import JUDGES, MAKERS, knowledge
+from secure_fedgraph.audits.surfaces.registry import MAKERS
 from secure_fedgraph.experiment.config import load
-from secure_fedgraph.experiment.results import execute, run_result
-from secure_fedgraph.privacy.policy import PlaintextWarning
-from secure_fedgraph.protocol.transcript import everything
 
-pytestmark = pytest.mark.needs_data("tu")
+pytestmark = [
+    pytest.mark.needs_data("tu"),
+    pytest.mark.filterwarnings("ignore::secure_fedgraph.privacy.policy.PlaintextWarning"),
+]
+BASE: dict[str, Any] = {
+    "algorithm": "fairgraphfl",
+    "data": "proteins",
+    "allow_plaintext": True,
+    "training": {"hidden": 16, "layers": 2},
+}
 EACH = ["rounds=1", "training.prototypes=each", "training.idf=global"]
 SUMS = ["rounds=1", "training.prototypes=sum", "training.idf=global"]
 BOUNDED = ["algorithm=fairgraphfl-bounded"]
@@ -32,23 +39,7 @@ BOUNDED += [f"{key}={json.dumps(value)}" for key, value in RoundDifferencing.con
 PRIME = 1_000_003
 
 
-def made(policy: str, *changes: str) -> FinishedRun:
-    base = {"algorithm": "fairgraphfl", "data": "proteins", "policy": policy, "allow_plaintext": True}
-    chosen = load(None, {**base, "training": {"hidden": 16, "layers": 2}}, changes)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PlaintextWarning)
-        run = execute(chosen, None, keep=everything)
-    return FinishedRun.of(run, chosen.seed, run_result(run, chosen))
-
-
-def attacked(case: FinishedRun, attack: Attack, aim: str = "run") -> Guess:
-    guess: Guess = getattr(attack, aim)(case.transcript.view("server"), knowledge(attack, case))
-    return guess
-
-
-def judged(case: FinishedRun, attack: Attack, aim: str = "run") -> scoring.Score:
-    guess = attacked(case, attack, aim)
-    return JUDGES[guess.about](guess, case).score
+made = partial(attacked.made, BASE)
 
 
 @pytest.fixture(scope="module")
@@ -74,16 +65,16 @@ def test_e1_positive_every_singletons_prototype_is_its_graphs_embedding(cases: A
 
 def test_e1_the_judge_does_not_take_other_prototypes_for_embeddings(cases: Any) -> None:
     case = cases["each", "plaintext"]
-    guess = attacked(case, SingletonMotifs())
+    guess = guessed(case, SingletonMotifs())
     moved = {owner: rows * 1.001 for owner, rows in guess.values.items()}
     wrong = Guess(guess.about, moved, guess.targets, guess.messages)
-    assert JUDGES[guess.about](wrong, case).score.value == 0.0
+    assert score_of(wrong, case).value == 0.0
 
 
 def test_e1_negative_without_counts_nothing_tells_which_they_are() -> None:
     case = made("plaintext", "rounds=1", "training.prototypes=each")
     with pytest.raises(Blind, match="no counts were sent"):
-        attacked(case, SingletonMotifs())
+        guessed(case, SingletonMotifs())
 
 
 @pytest.mark.parametrize(
@@ -98,9 +89,9 @@ def test_e1_and_e2_negative_where_no_prototypes_are_sent(changes: list[str]) -> 
     case = made("plaintext", "rounds=1", *changes)
     for attack in (SingletonMotifs(), SubsetAlgebra()):
         with pytest.raises(Blind, match="no channel 'prototypes'"):
-            attacked(case, attack)
+            guessed(case, attack)
         with pytest.raises(Blind, match="no sum of channel 'prototype_sums'"):
-            attacked(case, attack, "residual")
+            guessed(case, attack, aim="residual")
 
 
 def test_e1_negative_motifs_of_one_graph_stay_at_home() -> None:
@@ -113,12 +104,12 @@ def test_e1_negative_motifs_of_one_graph_stay_at_home() -> None:
 @pytest.mark.parametrize("policy", ["plaintext", "strictest"])
 def test_e1_residual_a_motif_of_one_owner_and_one_graph_shows_in_the_sum(policy: str, cases: Any) -> None:
     case = cases["sum", policy]
-    score = judged(case, SingletonMotifs(), "residual")
+    score = judged(case, SingletonMotifs(), aim="residual")
     assert score.details["claimed"] >= 1
     assert score.value == 1.0
     assert score.details["largest_error"] < 1e-5  # the grid of masked sums
     with pytest.raises(Blind, match="no channel 'prototypes'"):
-        attacked(case, SingletonMotifs())
+        guessed(case, SingletonMotifs())
 
 
 # E2
@@ -146,7 +137,7 @@ def in_row_space(rows: np.ndarray) -> np.ndarray:
 
 def test_e2_positive_exactly_the_row_spaces_graphs_are_solved_and_all_right(cases: Any) -> None:
     case = cases["each", "plaintext"]
-    guess, view = attacked(case, SubsetAlgebra()), case.transcript.view("server")
+    guess, view = guessed(case, SubsetAlgebra()), case.transcript.view("server")
     for owner, (codes, holds) in MAKERS[INCIDENCE](case).items():
         mine = {code.tobytes() for code in listed(view)[owner].codes}
         kept = [code.tobytes() in mine for code in codes]
@@ -176,7 +167,7 @@ def test_e2_more_owners_and_longer_rings_give_away_half_of_all_graphs() -> None:
 
 
 def test_e2_residual_some_graphs_follow_from_the_masked_sum(cases: Any) -> None:
-    score = judged(cases["sum", "strictest"], SubsetAlgebra(), "residual")
+    score = judged(cases["sum", "strictest"], SubsetAlgebra(), aim="residual")
     assert score.details["right"] == score.details["solved"] >= 1
 
 
@@ -193,10 +184,10 @@ def test_e3_positive_one_graph_less_is_its_embedding_and_its_motifs() -> None:
 
 def test_e3_negative_masks_hide_the_owner_and_noise_hides_the_graph() -> None:
     with pytest.raises(Blind, match="every upload of channel 'motif_sums' is masked"):
-        attacked(made("strictest", *BOUNDED), RoundDifferencing())
+        guessed(made("strictest", *BOUNDED), RoundDifferencing())
     noised = made("local_dp", *BOUNDED, "protection.norm=1.0", "protection.multiplier=4.0")
     for aim in ("run", "residual"):
-        score = judged(noised, RoundDifferencing(), aim)
+        score = judged(noised, RoundDifferencing(), aim=aim)
         assert score.value == 0.0
         assert not score.leaks
 
@@ -204,11 +195,11 @@ def test_e3_negative_masks_hide_the_owner_and_noise_hides_the_graph() -> None:
 def test_e3_negative_an_embedding_of_ones_own_says_nothing_across_runs() -> None:
     case = made("plaintext", *BOUNDED, "training.embedding=own")
     with pytest.raises(Blind, match="embedding=own"):
-        attacked(case, RoundDifferencing())
+        guessed(case, RoundDifferencing())
 
 
 def test_e3_residual_the_masked_sums_of_two_runs_differ_by_the_graph() -> None:
-    score = judged(made("strictest", *BOUNDED), RoundDifferencing(), "residual")
+    score = judged(made("strictest", *BOUNDED), RoundDifferencing(), aim="residual")
     assert score.value == 1.0
     assert score.details["embedding_error"] < 1e-3  # the grid
 

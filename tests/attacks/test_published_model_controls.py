@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
+import attacked
 import numpy as np
 import pytest
+from attacked import guessed, judged, score_of
 
 from secure_fedgraph.attacks import (
-    Attack,
     Blind,
     Guess,
     Knowledge,
@@ -23,11 +24,8 @@ from secure_fedgraph.attacks import (
 from secure_fedgraph.attacks.released.influence import SERVICE, Service
 from secure_fedgraph.attacks.released.ownership import OWNERS_OF_NODES
 from secure_fedgraph.attacks.weights.class_shares import CLASS_SHARES, SHADOW_OWNERS
-from secure_fedgraph.audits import scoring
 from secure_fedgraph.audits.finished_run import FinishedRun
-from secure_fedgraph.audits.surfaces.registry import JUDGES, MAKERS, knowledge
-from secure_fedgraph.experiment.config import load
-from secure_fedgraph.experiment.results import execute, run_result
+from secure_fedgraph.audits.surfaces.registry import MAKERS
 
 GENERATED: dict[str, Any] = {
     "data": "synthetic-citation",
@@ -40,21 +38,9 @@ EPOCHS = (*LEARNED, "training.epochs=5")
 NOISED = ("protection.norm=0.1", "protection.multiplier=1.0")
 
 
-@lru_cache
+@cache
 def made(algorithm: str, policy: str = "plaintext", *changes: str) -> FinishedRun:
-    chosen = load(None, {**GENERATED, "algorithm": algorithm, "policy": policy}, changes)
-    run = execute(chosen, None, keep=lambda channel, round: True)
-    return FinishedRun.of(run, chosen.seed, run_result(run, chosen))
-
-
-def guessed(case: FinishedRun, attack: Attack, who: str, aim: str = "run") -> Guess:
-    guess: Guess = getattr(attack, aim)(case.transcript.view(*case.parties(who)), knowledge(attack, case))
-    return guess
-
-
-def judged(case: FinishedRun, attack: Attack, who: str, aim: str = "run") -> scoring.Score:
-    guess = guessed(case, attack, who, aim)
-    return JUDGES[guess.about](guess, case).score
+    return attacked.made({**GENERATED, "algorithm": algorithm}, policy, *changes)
 
 
 # G4
@@ -62,19 +48,19 @@ def judged(case: FinishedRun, attack: Attack, who: str, aim: str = "run") -> sco
 
 @pytest.mark.parametrize(("algorithm", "changes"), [("fedridge", ()), ("fedsage", LONG), ("local", LONG)])
 def test_g4_positive_members_are_told_from_others(algorithm: str, changes: tuple[str, ...]) -> None:
-    score = judged(made(algorithm, "plaintext", *changes), NodeLikelihoodRatio(), "outsider")
+    score = judged(made(algorithm, "plaintext", *changes), NodeLikelihoodRatio())
     assert score.leaks
     assert score.low > 0.55
 
 
 def test_g4_negative_before_anything_was_learned() -> None:
     case = made("fedsage", "plaintext", "rounds=1", "training.learning_rate=1e-6")
-    score = judged(case, NodeLikelihoodRatio(), "outsider")
+    score = judged(case, NodeLikelihoodRatio())
     assert score.low < 0.5 < score.high
 
 
 def test_g4_residual_answers_without_links_still_tell() -> None:
-    assert judged(made("fedridge"), NodeLikelihoodRatio(), "outsider", "residual").leaks
+    assert judged(made("fedridge"), NodeLikelihoodRatio(), aim="residual").leaks
 
 
 # A7 and G5: class shares
@@ -84,7 +70,7 @@ def test_g4_residual_answers_without_links_still_tell() -> None:
 def test_a7_positive_class_shares_come_back_from_single_updates(
     algorithm: str, changes: tuple[str, ...]
 ) -> None:
-    score = judged(made(algorithm, "plaintext", *changes), UpdateClassShares(), "server")
+    score = judged(made(algorithm, "plaintext", *changes), UpdateClassShares())
     assert score.leaks
     assert score.value > 0.85
     assert "the shares of nodes that nobody trained on" in score.baselines
@@ -92,20 +78,20 @@ def test_a7_positive_class_shares_come_back_from_single_updates(
 
 def test_a7_negative_under_masks_it_is_blind_and_noise_leaves_nothing() -> None:
     with pytest.raises(Blind, match="masked"):
-        judged(made("fedsage", "masked", *LEARNED), UpdateClassShares(), "server")
-    assert not judged(made("fedsage", "local_dp", *LEARNED, *NOISED), UpdateClassShares(), "server").leaks
+        judged(made("fedsage", "masked", *LEARNED), UpdateClassShares())
+    assert not judged(made("fedsage", "local_dp", *LEARNED, *NOISED), UpdateClassShares()).leaks
 
 
 def test_a7_negative_uploads_of_other_owners_say_nothing_about_these() -> None:
     case = made("fedsage", "plaintext", *LEARNED)
-    guess = guessed(case, UpdateClassShares(), "server")
+    guess = guessed(case, UpdateClassShares())
     names = list(guess.values)
     moved = dict(zip(names, [guess.values[n] for n in (*names[1:], names[0])], strict=True))
-    assert not JUDGES[CLASS_SHARES](Guess(CLASS_SHARES, moved, guess.targets, 0), case).score.leaks
+    assert not score_of(Guess(CLASS_SHARES, moved, guess.targets, 0), case).leaks
 
 
 def test_a7_residual_the_sum_gives_the_mean_share() -> None:
-    score = judged(made("fedsage", "masked", *LEARNED), UpdateClassShares(), "server", "residual")
+    score = judged(made("fedsage", "masked", *LEARNED), UpdateClassShares(), aim="residual")
     assert score.value > 0.85
 
 
@@ -118,15 +104,15 @@ def test_a7_shadow_owners_hold_no_node_of_an_owners_training_data() -> None:
 
 
 def test_g5_positive_personal_models_say_their_owners_classes() -> None:
-    score = judged(made("local", "plaintext", *LEARNED), ModelClassShares(), "outsider")
+    score = judged(made("local", "plaintext", *LEARNED), ModelClassShares())
     assert score.leaks
 
 
 def test_g5_negative_one_model_of_all_owners_says_nothing_about_one() -> None:
     case = made("fedsage", "plaintext", *LEARNED)
     with pytest.raises(Blind, match="nobody's own"):
-        judged(case, ModelClassShares(), "outsider")
-    assert not judged(case, ModelClassShares(), "outsider", "residual").leaks
+        judged(case, ModelClassShares())
+    assert not judged(case, ModelClassShares(), aim="residual").leaks
 
 
 # A7 and G6: owners of nodes
@@ -134,33 +120,30 @@ def test_g5_negative_one_model_of_all_owners_says_nothing_about_one() -> None:
 
 @pytest.mark.parametrize(("algorithm", "changes"), [("fedridge", ()), ("fedsage", EPOCHS)])
 def test_a7_positive_single_updates_say_whose_a_node_is(algorithm: str, changes: tuple[str, ...]) -> None:
-    score = judged(made(algorithm, "plaintext", *changes), UpdateOwner(), "server")
+    score = judged(made(algorithm, "plaintext", *changes), UpdateOwner())
     assert score.leaks
     assert score.value > 0.7
 
 
-def test_a7_negative_masked_updates_and_sums_say_nothing_of_owners() -> None:
+def test_a7_negative_masked_updates_and_sums_and_noise_say_nothing_of_owners() -> None:
     case = made("fedsage", "masked", *LEARNED)
     with pytest.raises(Blind, match="masked"):
-        judged(case, UpdateOwner(), "server")
+        judged(case, UpdateOwner())
     with pytest.raises(Blind, match="whoever of them holds a node"):
-        judged(case, UpdateOwner(), "server", "residual")
-
-
-def test_a7_negative_noise_leaves_the_owner_unknown() -> None:
-    assert not judged(made("fedsage", "local_dp", *LEARNED, *NOISED), UpdateOwner(), "server").leaks
+        judged(case, UpdateOwner(), aim="residual")
+    assert not judged(made("fedsage", "local_dp", *LEARNED, *NOISED), UpdateOwner()).leaks
 
 
 def test_g6_positive_personal_models_say_whose_a_node_is() -> None:
     case = made("local", "plaintext", "rounds=20", "training.learning_rate=0.003", "clients=3")
-    score = judged(case, ModelOwner(), "outsider")
+    score = judged(case, ModelOwner())
     assert score.leaks
-    assert judged(case, ModelOwner(), "outsider", "residual").value < score.value
+    assert judged(case, ModelOwner(), aim="residual").value < score.value
 
 
 def test_g6_negative_a_model_of_all_owners_is_blind() -> None:
     with pytest.raises(Blind, match="the same whoever holds a node"):
-        judged(made("fedsage", "plaintext", *LEARNED), ModelOwner(), "outsider")
+        judged(made("fedsage", "plaintext", *LEARNED), ModelOwner())
 
 
 def test_the_judge_of_owners_counts_the_right_ones() -> None:
@@ -172,10 +155,10 @@ def test_the_judge_of_owners_counts_the_right_ones() -> None:
         for name in owners
     }
     targets = {name: (name,) for name in owners}
-    assert JUDGES[OWNERS_OF_NODES](Guess(OWNERS_OF_NODES, exact, targets, 0), case).score.value == 1
+    assert score_of(Guess(OWNERS_OF_NODES, exact, targets, 0), case).value == 1
     names = list(owners)
     wrong = dict(zip(names, [exact[n] for n in (*names[1:], names[0])], strict=True))
-    assert JUDGES[OWNERS_OF_NODES](Guess(OWNERS_OF_NODES, wrong, targets, 0), case).score.value == 0
+    assert score_of(Guess(OWNERS_OF_NODES, wrong, targets, 0), case).value == 0
 
 
 # G7
@@ -183,7 +166,7 @@ def test_the_judge_of_owners_counts_the_right_ones() -> None:
 
 @pytest.mark.parametrize(("algorithm", "changes"), [("fedridge", ()), ("fedsage", LEARNED)])
 def test_g7_positive_influence_gives_the_links(algorithm: str, changes: tuple[str, ...]) -> None:
-    score = judged(made(algorithm, "plaintext", *changes), LinkTeller(), "outsider")
+    score = judged(made(algorithm, "plaintext", *changes), LinkTeller())
     assert score.leaks
     assert score.value > 0.95
     assert score.details["f1_at_as_many_links"] > 0.5
@@ -197,12 +180,12 @@ def test_g7_negative_a_service_without_the_owners_links_is_at_chance() -> None:
     }
     view = case.transcript.view(*case.parties("outsider"))
     guess = LinkTeller().run(view, Knowledge((), {SERVICE: alone}))
-    score = JUDGES[guess.about](guess, case).score
+    score = score_of(guess, case)
     assert score.value == 0.5
     assert not score.leaks
 
 
 def test_g7_residual_labels_alone_give_less() -> None:
     case = made("fedsage", "plaintext", *LEARNED)
-    less = judged(case, LinkTeller(), "outsider", "residual")
-    assert 0.5 < less.value < judged(case, LinkTeller(), "outsider").value
+    less = judged(case, LinkTeller(), aim="residual")
+    assert 0.5 < less.value < judged(case, LinkTeller()).value

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from attacked import guessed, judged, made, score_of
 
 from secure_fedgraph.attacks import (
     Attack,
@@ -22,10 +23,9 @@ from secure_fedgraph.attacks.released import ANSWERS, CANDIDATES, EMBEDDED, Answ
 from secure_fedgraph.audits import scoring
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid import choices, grid
-from secure_fedgraph.audits.surfaces.registry import JUDGES, MAKERS, knowledge
+from secure_fedgraph.audits.surfaces.registry import MAKERS
 from secure_fedgraph.audits.surfaces.released import shadows
 from secure_fedgraph.experiment.config import load
-from secure_fedgraph.experiment.results import execute, run_result
 from secure_fedgraph.experiment.schema.score_verdict import SINGLE_OWNERS
 
 GENERATED: dict[str, Any] = {"data": "synthetic-citation", "dataset": {"nodes": 300, "features": 100}}
@@ -34,29 +34,16 @@ NOISED = [*LEARNED, "protection.norm=0.1", "protection.multiplier=1.0"]
 ALL = (LinkStealing(), EmbeddingInversion(), NodeMembership(), NodeLikelihoodRatio())
 
 
-def made(base: dict[str, Any], policy: str, *changes: str) -> FinishedRun:
-    chosen = load(None, {**base, "policy": policy}, changes)
-    run = execute(chosen, None)
-    return FinishedRun.of(run, chosen.seed, run_result(run, chosen))
-
-
-def attacked(case: FinishedRun, attack: Attack, aim: str = "run") -> Guess:
-    view = case.transcript.view(*case.parties("outsider"))
+def test_an_outsider_reads_no_message(cases: dict[str, FinishedRun]) -> None:
+    view = cases["plaintext"].transcript.view(*cases["plaintext"].parties("outsider"))
     assert (view.sent, view.opened) == ((), ())
-    guess: Guess = getattr(attack, aim)(view, knowledge(attack, case))
-    return guess
-
-
-def judged(case: FinishedRun, attack: Attack, aim: str = "run") -> scoring.Score:
-    guess = attacked(case, attack, aim)
-    return JUDGES[guess.about](guess, case).score
 
 
 def judged_with(case: FinishedRun, attack: Attack, facts: dict[str, Any], aim: str = "run") -> scoring.Score:
     """With other facts than the audit's."""
     view = case.transcript.view(*case.parties("outsider"))
     guess: Guess = getattr(attack, aim)(view, Knowledge(attack.grants, facts))
-    return JUDGES[guess.about](guess, case).score
+    return score_of(guess, case)
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +95,7 @@ def test_g1_negative_a_model_of_noise_tells_less(cases: Any) -> None:
 def test_g1_residual_answers_without_links_are_far_weaker(cases: Any) -> None:
     # of each node by itself: what is left is what alike features say
     case = cases["plaintext"]
-    served, alone = judged(case, LinkStealing()), judged(case, LinkStealing(), "residual")
+    served, alone = judged(case, LinkStealing()), judged(case, LinkStealing(), aim="residual")
     assert served.low > alone.high
     assert alone.low > 0.5
 
@@ -141,7 +128,7 @@ def test_g2_negative_noise_in_training_is_no_defence(cases: Any) -> None:
 
 def test_g2_residual_answers_alone_give_less(cases: Any) -> None:
     case = cases["plaintext"]
-    whole, less = judged(case, EmbeddingInversion()), judged(case, EmbeddingInversion(), "residual")
+    whole, less = judged(case, EmbeddingInversion()), judged(case, EmbeddingInversion(), aim="residual")
     assert less.value < whole.value
     assert less.leaks
 
@@ -176,7 +163,7 @@ def test_g3_positive_members_are_told_from_others(policy: str, cases: Any) -> No
 def test_g3_negative_under_noise_it_is_at_chance(cases: Any) -> None:
     # the noise is the operating system's, so the interval is four standard errors wide and not two
     for aim in ("run", "residual"):
-        score = judged(cases["local_dp"], NodeMembership(), aim)
+        score = judged(cases["local_dp"], NodeMembership(), aim=aim)
         members, others = score.details["members"], score.details["others"]
         error = np.sqrt((members + others + 1) / (12 * members * others))
         assert abs(score.value - 0.5) <= 4 * error
@@ -191,7 +178,7 @@ def test_g3_negative_before_anything_was_learned() -> None:
 
 def test_g3_residual_labels_alone_still_tell(cases: Any) -> None:
     case = cases["plaintext"]
-    whole, less = judged(case, NodeMembership()), judged(case, NodeMembership(), "residual")
+    whole, less = judged(case, NodeMembership()), judged(case, NodeMembership(), aim="residual")
     assert less.leaks
     assert less.value < whole.value
 
@@ -206,7 +193,7 @@ def test_blind_where_no_classifier_of_nodes_is_released(cases: Any) -> None:
     for attack in ALL:
         for aim in ("run", "residual"):
             with pytest.raises(Blind, match="no model that classifies nodes was released"):
-                attacked(empty, attack, aim)
+                guessed(empty, attack, aim=aim)
     assert [MAKERS[name](empty) for name in (ANSWERS, EMBEDDED, CANDIDATES)] == [{}, {}, {}]
 
 

@@ -9,25 +9,22 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from attacked import guessed, judged, made, score_of, settings_of
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import secure_fedgraph as sfg
 from secure_fedgraph.attacks import (
-    Attack,
     Blind,
     CohortDifferencing,
-    Guess,
     OwnShareSubtraction,
     RedrawnNoise,
     StandingModel,
 )
 from secure_fedgraph.attacks.drifting_updates import groups, identifiable_clients, means
-from secure_fedgraph.audits import scoring
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid import choices, grid
-from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
 from secure_fedgraph.core.carriers.plain import Plain
 from secure_fedgraph.core.carriers.secagg.server import Masked
 from secure_fedgraph.core.errors import BadInput
@@ -35,14 +32,13 @@ from secure_fedgraph.core.protection.binding import Protection
 from secure_fedgraph.core.protection.clip import Clip
 from secure_fedgraph.core.protection.gaussian import Gaussian
 from secure_fedgraph.experiment.config import load
-from secure_fedgraph.experiment.results import execute, run_result
 from secure_fedgraph.experiment.schema.score_verdict import SINGLE_OWNERS
 from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.protocol.transcript import Transcript, everything
 
 GENERATED: dict[str, Any] = {"data": "synthetic-citation", "dataset": {"nodes": 300, "features": 100}}
-DRIFTING = [f"{key}={value}" for key, value in CohortDifferencing.controls[0].settings.items()]
+DRIFTING = settings_of(CohortDifferencing.controls[0])
 NOISED = ["protection.norm=1.0", "protection.multiplier=1.0", "protection.quorum=3"]
 
 
@@ -81,29 +77,12 @@ def static(rounds: int, seed: int = 0, share: float = 0.1, policy: Any = None) -
     return FinishedRun.of(run, seed)
 
 
-def made(policy: str, *changes: str) -> FinishedRun:
-    chosen = load(None, {**GENERATED, "policy": policy}, changes)
-    run = execute(chosen, None, keep=everything)
-    return FinishedRun.of(run, chosen.seed, run_result(run, chosen))
-
-
-def attacked(case: FinishedRun, attack: Attack, aim: str = "run", *parties: str) -> Guess:
-    view = case.transcript.view(*(parties or ("server",)))
-    guess: Guess = getattr(attack, aim)(view, knowledge(attack, case))
-    return guess
-
-
-def judged(case: FinishedRun, attack: Attack, aim: str = "run", *parties: str) -> scoring.Score:
-    guess = attacked(case, attack, aim, *parties)
-    return JUDGES[guess.about](guess, case).score
-
-
 # F1
 
 
 def test_f1_positive_updates_that_do_not_drift_are_exact() -> None:
     case = static(8)
-    guess = attacked(case, CohortDifferencing())
+    guess = guessed(case, CohortDifferencing())
     assert len(guess.values) >= 2
     score = judged(case, CohortDifferencing())
     assert score.details["largest_relative_error"] < 1e-5  # the grid of masked sums
@@ -126,7 +105,7 @@ def test_f1_a_tenth_dropping_out_takes_about_three_rounds() -> None:
 
 
 def test_f1_positive_under_drift_far_beyond_the_mean() -> None:
-    score = judged(made("masked", *DRIFTING), CohortDifferencing())
+    score = judged(made(GENERATED, "masked", *DRIFTING), CohortDifferencing())
     assert score.details["updates"] >= 2
     assert score.value > 0.9
     assert score.leaks
@@ -137,25 +116,25 @@ def test_f1_negative_cohorts_that_do_not_change() -> None:
     with pytest.raises(
         Blind, match="5 sums of channel 'update' are over cohorts whose differences single nobody"
     ):
-        attacked(case, CohortDifferencing())
-    score = judged(case, CohortDifferencing(), "residual")
+        guessed(case, CohortDifferencing())
+    score = judged(case, CohortDifferencing(), aim="residual")
     assert score.verdict == "nothing to learn: a trivial guess is exact"  # the whole cohort's sum
 
 
 def test_f1_negative_whole_batches_and_residual_their_sums() -> None:
     case = static(8, policy=sfg.policies.masked(batch=2))
     with pytest.raises(Blind, match="single nobody out"):
-        attacked(case, CohortDifferencing())
-    guess = attacked(case, CohortDifferencing(), "residual")
+        guessed(case, CohortDifferencing())
+    guess = guessed(case, CohortDifferencing(), aim="residual")
     assert {len(owners) for owners in guess.targets.values()} & {2}
-    score = judged(case, CohortDifferencing(), "residual")
+    score = judged(case, CohortDifferencing(), aim="residual")
     assert score.details["largest_relative_error"] < 1e-5
     assert score.verdict == "exact"
 
 
 def test_f1_negative_noise() -> None:
     score = judged(
-        made("distributed_dp", *DRIFTING, *NOISED[:2], "protection.quorum=7"), CohortDifferencing()
+        made(GENERATED, "distributed_dp", *DRIFTING, *NOISED[:2], "protection.quorum=7"), CohortDifferencing()
     )
     assert score.value < 0.1
     assert not score.leaks
@@ -189,49 +168,55 @@ def test_groups_are_who_was_always_together() -> None:
 
 @pytest.mark.parametrize("policy", ["plaintext", "masked", "homomorphic"])
 def test_f2_positive_all_but_one_read_the_last_one_from_the_broadcasts(policy: str) -> None:
-    case = made(policy, "rounds=2")
-    coalition = case.parties("coalition")
-    guess = attacked(case, OwnShareSubtraction(), "run", *coalition)
+    case = made(GENERATED, policy, "rounds=2")
+    guess = guessed(case, OwnShareSubtraction())
     assert set(guess.values) == {"owner-2"}
-    score = judged(case, OwnShareSubtraction(), "run", *coalition)
+    score = score_of(guess, case)
     assert score.details["largest_relative_error"] < 1e-4  # of single-precision models
     assert score.verdict == "exact"
     assert score.baseline < 0.9
 
 
 def test_f2_with_the_server_one_round_is_enough() -> None:
-    case = made("masked", "rounds=1")
-    score = judged(case, OwnShareSubtraction(), "run", "server", "owner-0", "owner-1")
+    case = made(GENERATED, "masked", "rounds=1")
+    score = judged(case, OwnShareSubtraction(), ("server", "owner-0", "owner-1"))
     assert score.verdict == "exact"
     with pytest.raises(Blind, match="it takes two rounds"):
-        attacked(case, OwnShareSubtraction(), "run", "owner-0", "owner-1")
+        guessed(case, OwnShareSubtraction())
 
 
 def test_f2_negative_two_outside_hide_in_their_sum_and_residual_that_sum() -> None:
-    case = made("masked", "rounds=2")
+    case = made(GENERATED, "masked", "rounds=2")
     with pytest.raises(Blind, match="2 owners are outside the coalition"):
-        attacked(case, OwnShareSubtraction(), "run", "owner-0")
-    assert judged(case, OwnShareSubtraction(), "residual", "owner-0").verdict == "exact"
+        guessed(case, OwnShareSubtraction(), "client")
+    assert judged(case, OwnShareSubtraction(), "client", "residual").verdict == "exact"
     with pytest.raises(Blind, match="no owner is in this view"):
-        attacked(case, OwnShareSubtraction())
+        guessed(case, OwnShareSubtraction(), "server")
 
 
 def test_f2_negative_noise_of_the_others() -> None:
-    case = made("distributed_dp", "rounds=2", *NOISED)
-    score = judged(case, OwnShareSubtraction(), "run", *case.parties("coalition"))
+    case = made(GENERATED, "distributed_dp", "rounds=2", *NOISED)
+    score = judged(case, OwnShareSubtraction())
     assert score.value < 0.1
     assert not score.leaks
 
 
 def test_f2_a_quorum_that_leaves_nobody_beside_the_colluders_is_refused() -> None:
     with pytest.raises(BadInput, match="of a quorum of 2 nobody is left beside the colluders"):
-        made("distributed_dp", "rounds=1", *NOISED[:2], "protection.quorum=2", "protection.colluders=0.5")
+        made(
+            GENERATED,
+            "distributed_dp",
+            "rounds=1",
+            *NOISED[:2],
+            "protection.quorum=2",
+            "protection.colluders=0.5",
+        )
 
 
 def test_f2_is_blind_where_weights_are_inside_the_sum() -> None:
-    case = made("masked", "rounds=2", "training.weighted=true")
+    case = made(GENERATED, "masked", "rounds=2", "training.weighted=true")
     with pytest.raises(Blind, match="no plain mean"):
-        attacked(case, OwnShareSubtraction(), "run", *case.parties("coalition"))
+        guessed(case, OwnShareSubtraction())
 
 
 # F8
@@ -265,8 +250,8 @@ def noised(policy: Policy) -> FinishedRun:
 def test_f8_positive_seeded_noise_is_taken_off_exactly(by: str) -> None:
     case, attack = noised(seeded_noise_for_tests_only(by)), RedrawnNoise()
     aim = "run" if by == "client" else "residual"
-    guess = attacked(case, attack, aim)
-    score = JUDGES[guess.about](guess, case).score
+    guess = guessed(case, attack, aim=aim)
+    score = score_of(guess, case)
     stage = case.policy["update"].stages[1] if case.policy else None
     assert isinstance(stage, Gaussian)
     truth: dict[tuple[str, ...], np.ndarray] = {}
@@ -285,7 +270,7 @@ def test_f8_positive_seeded_noise_is_taken_off_exactly(by: str) -> None:
 def test_f8_negative_noise_of_the_operating_system_is_other_noise(policy: str) -> None:
     recipe = getattr(sfg.policies, policy)
     case = noised(recipe(1.0, 1.0) if policy == "local_dp" else recipe(1.0, 1.0, quorum=3))
-    score = judged(case, RedrawnNoise(), "run" if policy == "local_dp" else "residual")
+    score = judged(case, RedrawnNoise(), aim="run" if policy == "local_dp" else "residual")
     assert not score.leaks
     assert score.value < 0.3
 
@@ -293,7 +278,7 @@ def test_f8_negative_noise_of_the_operating_system_is_other_noise(policy: str) -
 def test_f8_is_blind_without_noise() -> None:
     case = noised(sfg.policies.plaintext())
     with pytest.raises(Blind, match="no client adds noise to channel 'update'"):
-        attacked(case, RedrawnNoise())
+        guessed(case, RedrawnNoise())
 
 
 # the grid, and what a view holds of its own
@@ -334,39 +319,27 @@ def test_nothing_of_ones_own_is_kept_where_nothing_is() -> None:
 @pytest.mark.needs_data("planetoid")
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_on_cora(seed: int) -> None:
-    base = {"data": "cora", "policy": "masked", "seed": seed}
-    for changes, attack, parties in (
-        (DRIFTING, CohortDifferencing(), ("server",)),
-        (["rounds=2"], OwnShareSubtraction(), ("owner-0", "owner-1")),
-    ):
-        chosen = load(None, base, changes)
-        run = execute(chosen, None, keep=everything)
-        score = judged(FinishedRun.of(run, seed, run_result(run, chosen)), attack, "run", *parties)
+    for changes, attack in ((DRIFTING, CohortDifferencing()), (["rounds=2"], OwnShareSubtraction())):
+        score = judged(made({"data": "cora", "seed": seed}, "masked", *changes), attack)
         assert score.leaks
         assert score.value > 0.9
 
 
 # H5
 
-STANDING = [f"{key}={value}" for key, value in StandingModel.controls[0].settings.items()]
-
-
-def repeated(*changes: str, policy: str = "masked") -> FinishedRun:
-    chosen = load(None, {**GENERATED, "policy": policy}, changes)
-    run = execute(chosen, None, keep=everything, plays=StandingModel.plays)
-    return FinishedRun.of(run, chosen.seed, run_result(run, chosen))
+STANDING, PLAYS = settings_of(StandingModel.controls[0]), StandingModel.plays
 
 
 def test_h5_positive_updates_of_a_model_that_stands_still_are_exact_where_training_draws_nothing() -> None:
-    score = judged(repeated(*STANDING), StandingModel())
+    score = judged(made(GENERATED, "masked", *STANDING, plays=PLAYS), StandingModel())
     assert score.details["largest_relative_error"] < 1e-4
-    honest = judged(made("masked", *STANDING), CohortDifferencing())
+    honest = judged(made(GENERATED, "masked", *STANDING), CohortDifferencing())
     assert honest.details["largest_relative_error"] > 0.01  # the model moves, and updates with it
     assert score.leaks
 
 
 def test_h5_every_broadcast_is_the_first_one() -> None:
-    case = repeated("rounds=3")
+    case = made(GENERATED, "masked", "rounds=3", plays=PLAYS)
     asked = case.transcript.view("server").asked("update")
     assert len({seen.round for seen in asked}) == 3
     first = asked[0].values
@@ -375,4 +348,4 @@ def test_h5_every_broadcast_is_the_first_one() -> None:
 
 def test_h5_negative_nobody_drops_out() -> None:
     with pytest.raises(Blind, match="single nobody out"):
-        attacked(repeated("rounds=3"), StandingModel())
+        guessed(made(GENERATED, "masked", "rounds=3", plays=PLAYS), StandingModel())

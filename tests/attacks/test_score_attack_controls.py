@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
+import attacked
 import numpy as np
 import pytest
+from attacked import judged
 
 from secure_fedgraph.attacks import Attack, Blind, ConstantAnswers, CountedScores, ScoredSizes
 from secure_fedgraph.attacks.active.constant_answers import BIAS, playing
 from secure_fedgraph.attacks.scores import denominator
-from secure_fedgraph.audits import scoring
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid import choices, grid
-from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
 from secure_fedgraph.experiment.config import load
-from secure_fedgraph.experiment.results import execute, run_result
 
 GENERATED: dict[str, Any] = {
     "data": "synthetic-citation",
@@ -26,17 +25,9 @@ GENERATED: dict[str, Any] = {
 }
 
 
-@lru_cache
+@cache
 def made(policy: str = "plaintext", planted: bool = False, *changes: str) -> FinishedRun:
-    chosen = load(None, {**GENERATED, "policy": policy}, changes)
-    plays = playing if planted else None
-    run = execute(chosen, None, keep=lambda channel, round: True, plays=plays)
-    return FinishedRun.of(run, chosen.seed, run_result(run, chosen))
-
-
-def judged(case: FinishedRun, attack: Attack, aim: str = "run") -> scoring.Score:
-    guess = getattr(attack, aim)(case.transcript.view("server"), knowledge(attack, case))
-    return JUDGES[guess.about](guess, case).score
+    return attacked.made(GENERATED, policy, *changes, plays=playing if planted else None)
 
 
 def test_i1_positive_scores_are_fractions_of_the_number_of_test_nodes() -> None:
@@ -49,7 +40,7 @@ def test_i1_negative_one_score_of_all_is_blind() -> None:
     with pytest.raises(Blind, match="masked"):
         judged(made("masked"), ScoredSizes())
     with pytest.raises(Blind, match="no denominator"):
-        judged(made("masked"), ScoredSizes(), "residual")
+        judged(made("masked"), ScoredSizes(), aim="residual")
 
 
 @pytest.mark.parametrize("attack", [ScoredSizes(), ConstantAnswers(), CountedScores()])
@@ -84,7 +75,7 @@ def test_i2_residual_under_masks_the_mean_share_is_exact() -> None:
     case = made("masked", True)
     with pytest.raises(Blind, match="masked"):
         judged(case, ConstantAnswers())
-    assert judged(case, ConstantAnswers(), "residual").value > 0.999
+    assert judged(case, ConstantAnswers(), aim="residual").value > 0.999
 
 
 def test_i3_positive_exact_counts_are_the_owners_classes() -> None:
@@ -96,7 +87,7 @@ def test_i3_positive_exact_counts_are_the_owners_classes() -> None:
 def test_i3_residual_under_masks_the_shares_of_all_are_exact() -> None:
     with pytest.raises(Blind, match="masked"):
         judged(made("masked"), CountedScores())
-    assert judged(made("masked"), CountedScores(), "residual").value > 0.999
+    assert judged(made("masked"), CountedScores(), aim="residual").value > 0.999
 
 
 def test_i3_negative_under_noise_for_one_item_the_shares_are_blurred() -> None:
@@ -112,7 +103,7 @@ def test_i3_negative_under_noise_for_one_item_the_shares_are_blurred() -> None:
     assert case.transcript.public["channels"]["scores"]["unit"] == "node"
     with pytest.raises(Blind, match="masked"):
         judged(case, CountedScores())
-    assert judged(case, CountedScores(), "residual").value < 0.95
+    assert judged(case, CountedScores(), aim="residual").value < 0.95
 
 
 def test_i3_negative_a_clients_budget_counts_nothing() -> None:

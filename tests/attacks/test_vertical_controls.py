@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
+from attacked import guessed, judged
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
@@ -17,7 +18,6 @@ from secure_fedgraph.attacks import (
     Blind,
     GradientClusters,
     GradientLabels,
-    Guess,
     ListLinks,
     ListLinksByOwner,
     OthersRows,
@@ -25,20 +25,19 @@ from secure_fedgraph.attacks import (
 from secure_fedgraph.attacks.attack import LAST
 from secure_fedgraph.attacks.vertical.lists import OTHERS, UNITED, Lists
 from secure_fedgraph.attacks.weights import ALL
-from secure_fedgraph.audits import scoring
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid import grid
-from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
 from secure_fedgraph.audits.surfaces.vertical.judges import Pairs
 from secure_fedgraph.core.errors import Refused
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.experiment.schema.score_verdict import RESIDUAL
+from secure_fedgraph.protocol.transcript import everything
 
 ONE_HOP: dict[str, Any] = {"layers": 2, "aggregated": (1, 2), "hidden": 8, "steps": 20}
 ROWS: dict[str, Any] = {"hidden": 16, "steps": 8, "sampler": "public", "public_nodes": 120}
 
 
-@lru_cache
+@cache
 def go(
     policy: str = "plaintext", clients: int = 3, rounds: int = 1, name: str = "glasu", **settings: Any
 ) -> FinishedRun:
@@ -49,19 +48,8 @@ def go(
     )  # fmt: skip
     algorithm = ALGORITHMS[name](accept_two_clients=clients == 2, **settings)
     chosen = getattr(sfg.policies, policy)()
-    run = sfg.train(algorithm, federation, chosen, rounds=rounds, keep=lambda channel, round: True)
+    run = sfg.train(algorithm, federation, chosen, rounds=rounds, keep=everything)
     return FinishedRun.of(run, 0)
-
-
-def guessed(case: FinishedRun, attack: Attack, adversary: str, aim: str = "run") -> Guess:
-    view = case.transcript.view(*case.parties(adversary))
-    guess: Guess = getattr(attack, aim)(view, knowledge(attack, case))
-    return guess
-
-
-def judged(case: FinishedRun, attack: Attack, adversary: str = "server", aim: str = "run") -> scoring.Score:
-    guess = guessed(case, attack, adversary, aim)
-    return JUDGES[guess.about](guess, case).score
 
 
 # D1: lists of sampled nodes
@@ -101,10 +89,8 @@ def test_d1_negative_without_lists_it_is_blind_and_masks_refuse_them() -> None:
 
 def test_d1_residual_the_union_still_shows_the_links_of_all() -> None:
     case = go(rounds=6, **ONE_HOP)
-    assert guessed(case, ListLinks(), "server", "residual").targets == {
-        UNITED: ("owner-0", "owner-1", "owner-2")
-    }
-    score = judged(case, ListLinks(), "server", "residual")
+    assert guessed(case, ListLinks(), aim="residual").targets == {UNITED: ("owner-0", "owner-1", "owner-2")}
+    score = judged(case, ListLinks(), aim="residual")
     assert score.leaks
     assert score.value >= 0.8
 
@@ -220,8 +206,8 @@ def test_d5_residual_the_masked_sum_of_gradients_shows_the_labels(kind: type[Att
     case = go("masked", **ROWS | {"backward": "server", "steps": 12})
     with pytest.raises(Blind, match="every upload of channel 'backward' is masked"):
         judged(case, kind())
-    assert set(guessed(case, kind(), "server", "residual").targets) == {ALL}
-    assert judged(case, kind(), "server", "residual").value >= 0.99
+    assert set(guessed(case, kind(), aim="residual").targets) == {ALL}
+    assert judged(case, kind(), aim="residual").value >= 0.99
     with pytest.raises(Blind, match="every owner holds the labels itself"):
         judged(case, kind(), LAST)
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 import pytest
+from attacked import judged, score_of
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.attacks import (
     AlikeRows,
-    Attack,
     Blind,
     BlindGroups,
     Guess,
@@ -22,12 +22,11 @@ from secure_fedgraph.attacks.active.leaning_model import FASTER, playing
 from secure_fedgraph.attacks.attack import LAST
 from secure_fedgraph.attacks.vertical.completion import COMPLETED
 from secure_fedgraph.attacks.vertical.label_groups import GROUPS
-from secure_fedgraph.audits import scoring
 from secure_fedgraph.audits.finished_run import FinishedRun
-from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
+from secure_fedgraph.protocol.transcript import everything
 
 
-@lru_cache
+@cache
 def go(policy: str = "plaintext", rounds: int = 1, rate: float = 0.05, leans: bool = False) -> FinishedRun:
     federation = sfg.federate(
         "synthetic-citation", clients=3, seed=0, partition="vertical", split={"labels": "one"},
@@ -38,14 +37,8 @@ def go(policy: str = "plaintext", rounds: int = 1, rate: float = 0.05, leans: bo
         sampler="public", public_nodes=200, hidden=16, steps=20, learning_rate=rate, dropout=0.0
     )
     chosen = getattr(sfg.policies, policy)()
-    run = sfg.train(algorithm, federation, chosen, rounds=rounds, keep=lambda channel, round: True)
+    run = sfg.train(algorithm, federation, chosen, rounds=rounds, keep=everything)
     return FinishedRun.of(run, 0)
-
-
-def judged(case: FinishedRun, attack: Attack, who: str, aim: str = "run") -> scoring.Score:
-    view = case.transcript.view(*case.parties(who))
-    guess: Guess = getattr(attack, aim)(view, knowledge(attack, case))
-    return JUDGES[guess.about](guess, case).score
 
 
 @pytest.mark.parametrize("who", ["server", LAST])
@@ -62,26 +55,16 @@ def test_d7_negative_the_server_reads_no_gradient_under_masks() -> None:
         judged(go("masked"), BlindGroups(), "server")
 
 
-def test_d7_negative_embeddings_of_an_untrained_network_say_little() -> None:
-    score = judged(go(rate=1e-6), BlindGroups(), LAST, "residual")
-    assert score.value < 0.6
-
-
-def test_d7_residual_embeddings_group_labels_better_than_chance() -> None:
-    score = judged(go(rounds=8), BlindGroups(), "server", "residual")
-    assert score.value > score.baselines["groups drawn by chance"]
-
-
-def test_d8_negative_an_untrained_network_is_no_better_than_own_features() -> None:
-    assert not judged(go(rate=1e-6), ModelCompletion(), LAST).leaks
-
-
-def test_d8_positive_trained_embeddings_complete_the_labels() -> None:
-    case = go(rounds=8)
-    score = judged(case, ModelCompletion(), LAST)
-    assert score.value > score.baselines["own features"]
+def test_d7_and_d8_embeddings_of_an_untrained_network_say_little_and_trained_ones_more() -> None:
+    untrained, trained = go(rate=1e-6), go(rounds=8)
+    assert judged(untrained, BlindGroups(), LAST, "residual").value < 0.6
+    assert not judged(untrained, ModelCompletion(), LAST).leaks
+    groups = judged(trained, BlindGroups(), "server", "residual")
+    assert groups.value > groups.baselines["groups drawn by chance"]
+    labels = judged(trained, ModelCompletion(), LAST)
+    assert labels.value > labels.baselines["own features"]
     with pytest.raises(Blind, match="aggregate of all owners"):
-        judged(case, ModelCompletion(), LAST, "residual")
+        judged(trained, ModelCompletion(), LAST, "residual")
 
 
 def test_d8_leaning_positive_two_rounds_of_a_faster_owner_complete_more_labels() -> None:
@@ -116,8 +99,8 @@ def test_the_judges_leave_out_what_was_not_guessed() -> None:
     everybody = {"all": case.federation.names}
     trains = case.federation.owners["owner-0"].train_mask.numpy()
     shifted = np.where(trains, (y + 1) % (y.max() + 1), -1)
-    assert JUDGES[GROUPS](Guess(GROUPS, {"all": shifted}, everybody, 0), case).score.value == 1
-    assert JUDGES[COMPLETED](Guess(COMPLETED, {"all": shifted}, everybody, 0), case).score.value == 0
+    assert score_of(Guess(GROUPS, {"all": shifted}, everybody, 0), case).value == 1
+    assert score_of(Guess(COMPLETED, {"all": shifted}, everybody, 0), case).value == 0
 
 
 @pytest.mark.parametrize("about", [GROUPS, COMPLETED])
@@ -130,7 +113,7 @@ def test_the_judges_find_nothing_right_where_nothing_was_guessed(about: str) -> 
         Guess(about, {"all": np.zeros(0, dtype=int)}, everybody, 0),
         Guess(about, {"all": np.full(nodes, -1)}, everybody, 0),
     ):
-        score = JUDGES[about](guess, case).score
+        score = score_of(guess, case)
         assert (score.value, score.low, score.high) == (0, 0, 1)
         assert not score.leaks
 
@@ -141,7 +124,7 @@ def test_what_owners_who_learn_at_home_are_handed(sends: str) -> None:
         "synthetic-citation", clients=3, seed=0, partition="vertical", nodes=200, features=60
     )
     algorithm = ALGORITHMS["glasu-at-home"](sends=sends, width=60)
-    case = FinishedRun.of(sfg.train(algorithm, federation, "masked", keep=lambda channel, round: True), 0)
+    case = FinishedRun.of(sfg.train(algorithm, federation, "masked", keep=everything), 0)
     if sends == "nothing":
         for attack, aim in (
             (ModelCompletion(), "run"),

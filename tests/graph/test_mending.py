@@ -109,15 +109,12 @@ def test_attach_keeps_repeats_of_an_anchor() -> None:
         ([0, 0, 1], (3, 2, 4), r"give \[3, candidates, 2\]"),
         ([0, 0, 1], (4, 2, 2), r"give \[3, candidates, 2\]"),
         ([0, 0, 1], (3, 4), r"give \[3, candidates, 2\]"),
+        ([1, 1, 1], (3, 1, 2), "not finite"),
     ],
 )
 def test_what_does_not_fit_is_refused(counts: list[int], shape: tuple[int, ...], words: str) -> None:
+    generated = torch.zeros(shape)
+    if words == "not finite":
+        generated[2, 0, 1] = torch.nan
     with pytest.raises(BadInput, match=words):
-        mend(path(), torch.tensor(counts), torch.zeros(shape))
-
-
-def test_features_that_are_not_finite_are_refused() -> None:
-    generated = torch.zeros(3, 1, 2)
-    generated[2, 0, 1] = float("nan")
-    with pytest.raises(BadInput, match="not finite"):
-        mend(path(), torch.ones(3, dtype=torch.long), generated)
+        mend(path(), torch.tensor(counts), generated)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -207,94 +208,69 @@ def test_numbers_without_dimensions_come_back_as_the_tensors_they_were() -> None
     assert model.norm.num_batches_tracked.dtype == torch.int64
 
 
-def test_noisy_steps_refuse_a_normalisation_over_records_by_name(federation: sfg.Federation) -> None:
-    class Trees(GraphSage):
-        def __init__(self) -> None:
-            super().__init__(16, 3)
-            self.norm = nn.BatchNorm1d(4)
-
-    steps = sfg.policies.masked()
-    object.__setattr__(steps, "steps", PrivateSteps(noise=1.0, unit="node"))
-    with pytest.raises(BadInput, match="'norm'"):
-        sfg.train(sfg.FedAvg(model=Trees, fanout=(2, 2)), federation, steps, rounds=1)
+def noisy(model: Any, federation: sfg.Federation, **how: Any) -> Any:
+    steps = replace(sfg.policies.masked(), steps=PrivateSteps(noise=1.0, unit="node", **how))
+    return sfg.train(sfg.FedAvg(model=model, fanout=(2, 2)), federation, steps, rounds=1)
 
 
-class Drops(GraphSage):
+class Trees(GraphSage):
     def __init__(self) -> None:
         super().__init__(16, 3)
 
-    def forward_positions(self, values: Tensor, filled: Tensor) -> Tensor:
-        return super().forward_positions(nn.functional.dropout(values, 0.5, self.training), filled)
+
+class NormedTrees(Trees):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)
 
 
-class Branches(Drops):
-    def forward_positions(self, values: Tensor, filled: Tensor) -> Tensor:
-        scores = GraphSage.forward_positions(self, values, filled)
-        return scores if float(values.sum()) > 0 else -scores
+def positions(forward: Any) -> nn.Module:
+    """A GraphSAGE with another ``forward_positions``."""
+    return type("Changed", (Trees,), {"forward_positions": forward})()
 
 
-@pytest.mark.parametrize("make", [Drops, Branches, lambda: GraphSage(16, 3).double()])
-def test_noisy_steps_refuse_a_model_that_fails_on_single_trees_before_round_1(
-    federation: sfg.Federation, make: Any
-) -> None:
-    steps = sfg.policies.masked()
-    object.__setattr__(steps, "steps", PrivateSteps(noise=1.0, unit="node"))
-    with pytest.raises(BadInput, match="made-up trees"):
-        sfg.train(sfg.FedAvg(model=make(), fanout=(2, 2)), federation, steps, rounds=1)
+def of_neighbours(filled: Tensor) -> Tensor:
+    """1, or NaN for trees without a neighbour."""
+    return filled[:, 1:].sum(1, keepdim=True) / filled[:, 1:].sum(1, keepdim=True)
 
 
-class TooFewClasses(Drops):
-    def forward_positions(self, values: Tensor, filled: Tensor) -> Tensor:
-        return GraphSage.forward_positions(self, values, filled)[:, :2]
+usual = GraphSage.forward_positions
+NOT_NOISY: dict[str, tuple[Any, str]] = {
+    "a normalisation": (NormedTrees, "'norm'"),
+    "dropout": (
+        positions(lambda self, x, there: usual(self, nn.functional.dropout(x, 0.5, self.training), there)),
+        "made-up trees",
+    ),
+    "a branch": (
+        positions(lambda self, x, there: usual(self, x, there) * (1 if float(x.sum()) > 0 else -1)),
+        "made-up trees",
+    ),
+    "other numbers": (GraphSage(16, 3).double(), "made-up trees"),
+    "too few classes": (
+        positions(lambda self, x, there: usual(self, x, there)[:, :2]),
+        r"forward_positions gives \[1, 2\] .* 3 classes",
+    ),
+    "too many classes": (
+        positions(lambda self, x, there: usual(self, x, there).repeat(1, 2)),
+        r"forward_positions gives \[1, 6\] .* 3 classes",
+    ),
+    "no gradient": (positions(torch.no_grad()(usual)), "forward_positions gives scores without a gradient"),
+    "NaN": (
+        positions(lambda self, x, there: usual(self, x, there) * float("nan")),
+        "forward_positions gives gradients",
+    ),
+    "NaN without neighbours": (
+        positions(lambda self, x, there: usual(self, x, there) * of_neighbours(there)),
+        "forward_positions gives gradients",
+    ),
+}
 
 
-class TooManyClasses(Drops):
-    def forward_positions(self, values: Tensor, filled: Tensor) -> Tensor:
-        return GraphSage.forward_positions(self, values, filled).repeat(1, 2)
-
-
-class StillPositions(Drops):
-    @torch.no_grad()
-    def forward_positions(self, values: Tensor, filled: Tensor) -> Tensor:
-        return GraphSage.forward_positions(self, values, filled)
-
-
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (TooFewClasses, r"gives \[1, 2\] .* 3 classes"),
-        (TooManyClasses, r"gives \[1, 6\] .* 3 classes"),
-        (StillPositions, "gives scores without a gradient"),
-    ],
-)
-def test_noisy_steps_refuse_positions_that_have_other_columns_or_no_gradient(
-    federation: sfg.Federation, make: type[nn.Module], words: str
-) -> None:
-    steps = sfg.policies.masked()
-    object.__setattr__(steps, "steps", PrivateSteps(noise=1.0, unit="node"))
-    with pytest.raises(BadInput, match=f"forward_positions {words}"):
-        sfg.train(sfg.FedAvg(model=make(), fanout=(2, 2)), federation, steps, rounds=1)
-
-
-class NanPositions(Drops):
-    def forward_positions(self, values: Tensor, filled: Tensor) -> Tensor:
-        return GraphSage.forward_positions(self, values, filled) * float("nan")
-
-
-class NanWithoutNeighbours(Drops):
-    def forward_positions(self, values: Tensor, filled: Tensor) -> Tensor:
-        share = filled[:, 1:].sum(1, keepdim=True) / filled[:, 1:].sum(1, keepdim=True)
-        return GraphSage.forward_positions(self, values, filled) * share
-
-
-@pytest.mark.parametrize("make", [NanPositions, NanWithoutNeighbours])
-def test_noisy_steps_refuse_scores_of_positions_that_are_not_finite(
-    federation: sfg.Federation, make: type[nn.Module]
-) -> None:
-    steps = sfg.policies.masked()
-    object.__setattr__(steps, "steps", PrivateSteps(noise=1.0, unit="node"))
-    with pytest.raises(BadInput, match="forward_positions gives gradients"):
-        sfg.train(sfg.FedAvg(model=make(), fanout=(2, 2)), federation, steps, rounds=1)
+@pytest.mark.parametrize("case", NOT_NOISY)
+def test_noisy_steps_refuse_a_model_before_round_1(federation: sfg.Federation, case: str) -> None:
+    model, words = NOT_NOISY[case]
+    with pytest.raises(BadInput, match=words):
+        noisy(model, federation)
 
 
 def test_noisy_steps_leave_frozen_parameters_as_they_are(federation: sfg.Federation) -> None:
@@ -302,27 +278,22 @@ def test_noisy_steps_leave_frozen_parameters_as_they_are(federation: sfg.Federat
     glorot(model, 0)
     model.head.weight.requires_grad_(False)
     before = parameters_of(model)
-    steps = sfg.policies.masked()
-    object.__setattr__(steps, "steps", PrivateSteps(noise=1.0, rate=0.5, steps=2, unit="node"))
-    run = sfg.train(sfg.FedAvg(model=model, fanout=(2, 2)), federation, steps, rounds=1)
+    run = noisy(model, federation, rate=0.5, steps=2)
     assert torch.equal(run.state["head.weight"], before["head.weight"])
     assert not torch.equal(run.state["head.bias"], before["head.bias"])
 
 
 def test_no_buffer_moves_under_noisy_steps(federation: sfg.Federation) -> None:
-    class Counting(GraphSage):
+    class Counting(Trees):
         def __init__(self) -> None:
-            super().__init__(16, 3)
+            super().__init__()
             self.register_buffer("rows", torch.zeros(1))
 
         def forward_positions(self, values: Tensor, filled: Tensor) -> Tensor:
             self.rows = self.rows + 1.0
             return super().forward_positions(values, filled)
 
-    steps = sfg.policies.masked()
-    object.__setattr__(steps, "steps", PrivateSteps(noise=1.0, rate=0.5, steps=2, unit="node"))
-    run = sfg.train(sfg.FedAvg(model=Counting, fanout=(2, 2)), federation, steps, rounds=1)
-    assert run.state["rows"].tolist() == [0.0]
+    assert noisy(Counting, federation, rate=0.5, steps=2).state["rows"].tolist() == [0.0]
 
 
 # ---- what a forward takes
@@ -369,8 +340,6 @@ def test_a_field_that_a_model_needs_and_the_data_lack() -> None:
 
 
 def test_links_drawn_anew_have_no_weights() -> None:
-    from dataclasses import replace
-
     from secure_fedgraph.privacy.input_dp.registry import RANDOMIZERS
 
     made = sfg.federate(graph(edge_weight=torch.ones(graph().num_edges)), 2, "random")
@@ -464,56 +433,18 @@ class OwnTrees(nn.Module):
         return self.out(torch.cat([x[tree[0]], self.rows(x, tree[1]).sum(1)], 1))
 
 
-class ReadsTheLast(OwnTrees):
-    def rows(self, x: Tensor, level: Tensor) -> Tensor:
-        return x[level]
+def trees(forward_tree: Any = OwnTrees.forward_tree, **others: Any) -> type[OwnTrees]:
+    return type("Changed", (OwnTrees,), {"forward_tree": forward_tree, **others})
 
 
-class ReadsTheFirst(OwnTrees):
-    def rows(self, x: Tensor, level: Tensor) -> Tensor:
-        return x[level.clamp(min=0)]
+def of_whole(change: Any) -> type[OwnTrees]:
+    """With other scores of whole graphs."""
+    return trees(forward=lambda self, x, edge_index: change(OwnTrees.forward(self, x, edge_index)))
 
 
-class WholeMean(OwnTrees):
-    """Reads statistics of all rows, which a node that is missing does not change."""
-
-    def forward_tree(self, x: Tensor, tree: Any) -> Tensor:
-        return super().forward_tree(x - x.mean(0), tree)
-
-
-class NanTrees(OwnTrees):
-    def forward_tree(self, x: Tensor, tree: Any) -> Tensor:
-        return super().forward_tree(x, tree) / 0
-
-
-class WideTrees(OwnTrees):
-    def forward_tree(self, x: Tensor, tree: Any) -> Tensor:
-        return super().forward_tree(x, tree).repeat(1, 2)
-
-
-class NanScores(OwnTrees):
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return super().forward(x, edge_index) * float("nan")
-
-
-class NoDirection(OwnTrees):
-    """Not defined where all features are zero, as on the graph that widths are tried on."""
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return super().forward(x / x.norm(), edge_index)
-
-
-class StillTrees(OwnTrees):
-    @torch.no_grad()
-    def forward_tree(self, x: Tensor, tree: Any) -> Tensor:
-        return super().forward_tree(x, tree)
-
-
-class CutTrees(OwnTrees):
-    """With a gradient, but of no parameter."""
-
-    def forward_tree(self, x: Tensor, tree: Any) -> Tensor:
-        return super().forward_tree(x, tree).detach().requires_grad_()
+def of_trees(change: Any) -> type[OwnTrees]:
+    """With other scores of trees."""
+    return trees(lambda self, x, tree: change(self, OwnTrees.forward_tree(self, x, tree)))
 
 
 class NamesOthers(OwnTrees):
@@ -537,35 +468,44 @@ def test_a_model_that_replaces_how_it_is_read_takes_no_noisy_steps() -> None:
         given.check_steps(nn.Sequential(drawing))
 
 
-class WidensInTraining(OwnTrees):
-    def forward_tree(self, x: Tensor, tree: Any) -> Tensor:
-        return super().forward_tree(x, tree).repeat(1, 1 + self.training)
+TAKEN = {
+    "usual": OwnTrees,
+    # statistics of all rows, which a node that is missing does not change
+    "whole mean": trees(lambda self, x, tree: OwnTrees.forward_tree(self, x - x.mean(0), tree)),
+    # not defined where all features are zero, as on the graph that widths are tried on
+    "no direction": trees(
+        forward=lambda self, x, edge_index: OwnTrees.forward(self, x / x.norm(), edge_index)
+    ),
+    # what predicts needs no gradient, since forward_tree trains; it may record one all the same
+    "only predicts": of_whole(lambda scores: scores.detach().requires_grad_()),
+}
 
 
-class OnlyPredicts(OwnTrees):
-    """What predicts needs no gradient, since forward_tree trains; it may record one all the same."""
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return super().forward(x, edge_index).detach().requires_grad_()
-
-
-@pytest.mark.parametrize("make", [OwnTrees, WholeMean, NoDirection, OnlyPredicts])
-def test_a_model_of_ones_own_is_trained_on_trees(make: type[nn.Module], federation: sfg.Federation) -> None:
-    trained(make, federation, rounds=1, fanout=(3,))
+@pytest.mark.parametrize("case", TAKEN)
+def test_a_model_of_ones_own_is_trained_on_trees(case: str, federation: sfg.Federation) -> None:
+    trained(TAKEN[case], federation, rounds=1, fanout=(3,))
 
 
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (ReadsTheLast, r"forward_tree .* \(-1\)"),
-        (ReadsTheFirst, r"forward_tree .* \(-1\)"),
-        (NanTrees, "forward_tree gives scores"),
-        (WideTrees, r"forward_tree gives \[3, 6\]"),
-        (WidensInTraining, r"forward_tree, in training, gives \[3, 6\]"),
-        (StillTrees, "forward_tree gives scores without a gradient"),
-        (CutTrees, "forward_tree gives scores without a gradient"),
-        (NanScores, "gives scores that are NaN"),
+        (trees(rows=lambda self, x, level: x[level]), r"forward_tree .* \(-1\)"),
+        (trees(rows=lambda self, x, level: x[level.clamp(min=0)]), r"forward_tree .* \(-1\)"),
+        (of_trees(lambda model, scores: scores / 0), "forward_tree gives scores"),
+        (of_trees(lambda model, scores: scores.repeat(1, 2)), r"forward_tree gives \[3, 6\]"),
+        (
+            of_trees(lambda model, scores: scores.repeat(1, 1 + model.training)),
+            r"forward_tree, in training, gives \[3, 6\]",
+        ),
+        (trees(torch.no_grad()(OwnTrees.forward_tree)), "forward_tree gives scores without a gradient"),
+        (
+            # with a gradient, but of no parameter
+            of_trees(lambda model, scores: scores.detach().requires_grad_()),
+            "forward_tree gives scores without a gradient",
+        ),
+        (of_whole(lambda scores: scores * float("nan")), "gives scores that are NaN"),
     ],
+    ids=["last row", "first row", "NaN", "wide", "wide in training", "no gradient", "cut", "NaN of a graph"],
 )
 def test_scores_of_trees_are_tried_before_anything_is_sent(
     make: type[nn.Module], words: str, federation: sfg.Federation
@@ -577,9 +517,9 @@ def test_scores_of_trees_are_tried_before_anything_is_sent(
 class Shaped(nn.Module):
     """A layer whose scores something is done to."""
 
-    def __init__(self, features: int, classes: int, shape: Any) -> None:
+    def __init__(self, schema: Schema, shape: Any) -> None:
         super().__init__()
-        self.out, self.shape = nn.Linear(features, classes), shape
+        self.out, self.shape = nn.Linear(schema.features, schema.classes), shape
 
     def forward(self, x: Tensor, edge_index: Tensor, batch: Any = None) -> Tensor:
         scores = self.out(x)
@@ -607,7 +547,7 @@ def overwritten(scores: Tensor) -> Tensor:
 def test_scores_that_train_nothing_are_refused_before_anything_is_sent(
     kind: str, shape: Any, words: str
 ) -> None:
-    algorithm = sfg.FedAvg(model=lambda schema: Shaped(schema.features, schema.classes, shape))
+    algorithm = sfg.FedAvg(model=lambda schema: Shaped(schema, shape))
     with pytest.raises(BadInput, match=words):
         algorithm.check(Schema(16, 3, kind=kind))
 
@@ -660,7 +600,7 @@ def test_a_model_that_fails_in_training_on_a_small_graph_alone_is_not_refused(ki
             raise ValueError
         return scores
 
-    algorithm = sfg.FedAvg(model=lambda schema: Shaped(schema.features, schema.classes, shape))
+    algorithm = sfg.FedAvg(model=lambda schema: Shaped(schema, shape))
     algorithm.check(Schema(16, 3, kind=kind))
 
 
@@ -702,9 +642,7 @@ def test_a_graphsage_of_another_depth_than_fanout_names_fanout(
 ) -> None:
     model = GraphSage(16, 3, hidden)
     glorot(model, 0)
-    steps = sfg.policies.masked()
-    object.__setattr__(steps, "steps", PrivateSteps(noise=1.0, unit="node"))
-    for policy in ("masked", steps):
+    for policy in ("masked", replace(sfg.policies.masked(), steps=PrivateSteps(noise=1.0, unit="node"))):
         with pytest.raises(BadInput, match=r"training\.fanout = \[5, 5\].*depth " + str(len(hidden))):
             sfg.train(sfg.FedAvg(model=model), federation, policy, rounds=1)
     fanout = (2,) * len(hidden)
@@ -777,58 +715,41 @@ def test_the_head_of_an_own_model_is_its_own() -> None:
         sfg.FedAvg(model=Normed, head="zeros")
 
 
-class NanOnRealGraphs(nn.Module):
-    """Sound on the graph of four nodes that it is tried on."""
+def on_real_graphs(other: Any) -> Any:
+    """Gives what it should on the graph of four nodes that it is tried on, else something other."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.head = nn.Linear(16, 3)
+    class OtherOnRealGraphs(Shaped):
+        def forward(self, x: Tensor, edge_index: Tensor, batch: Any = None) -> Any:
+            self.shape = (
+                (lambda self, scores: scores) if len(x) == 4 else (lambda self, scores: other(scores))
+            )
+            return super().forward(x, edge_index, batch)
 
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.head(x) * (float("nan") if len(x) > 10 else 1.0)
+    return lambda schema: OtherOnRealGraphs(schema, None)
 
 
 @pytest.mark.filterwarnings("ignore::secure_fedgraph.evaluation.ScoreWarning")
 @pytest.mark.parametrize("evaluation", ["referee", "in_band"])
 def test_scores_that_are_nan_are_wrong_answers(federation: sfg.Federation, evaluation: str) -> None:
-    run = sfg.train(
-        sfg.FedAvg(model=NanOnRealGraphs()), federation, "plaintext", rounds=1, evaluation=evaluation
-    )
+    algorithm = sfg.FedAvg(model=on_real_graphs(lambda scores: scores * float("nan")))
+    run = sfg.train(algorithm, federation, "plaintext", rounds=1, evaluation=evaluation)
     assert run.accuracy["local"] == 0.0
 
 
-class OtherOnRealGraphs(nn.Module):
-    """Gives what it should on the graph of four nodes that it is tried on, and else something other."""
-
-    def __init__(self, other: Any) -> None:
-        super().__init__()
-        self.head, self.other = nn.Linear(16, 3), other
-
-    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Any:
-        scores = self.head(x) if batch is None else global_add_pool(self.head(x), batch)
-        return scores if len(x) == 4 else self.other(scores)
-
-
 @pytest.mark.parametrize(
-    ("other", "words"),
+    ("kind", "other", "words"),
     [
-        (lambda scores: scores[:3], r"gives \[3, 3\] for \d+ nodes"),
-        (lambda scores: scores[:, :2], r"gives \[\d+, 2\] for \d+ nodes"),
-        (lambda scores: None, r"gives NoneType for \d+ nodes"),
+        ("node", lambda scores: scores[:3], r"gives \[3, 3\] for \d+ nodes"),
+        ("node", lambda scores: scores[:, :2], r"gives \[\d+, 2\] for \d+ nodes"),
+        ("node", lambda scores: None, r"gives NoneType for \d+ nodes"),
+        ("graph", lambda scores: scores[:1], r"gives \[1, \d\] for \d+ graphs"),
     ],
 )
 def test_scores_of_another_shape_on_real_graphs_name_the_model(
-    other: Any, words: str, federation: sfg.Federation
+    kind: str, other: Any, words: str, federation: sfg.Federation
 ) -> None:
+    if kind == "graph":
+        federation = sfg.federate("synthetic-molecules", clients=2, partition="random", seed=0)
     with pytest.raises(WrongType, match=f"^model OtherOnRealGraphs {words}") as raised:
-        sfg.train(sfg.FedAvg(model=OtherOnRealGraphs(other)), federation, "plaintext", rounds=1)
+        sfg.train(sfg.FedAvg(model=on_real_graphs(other)), federation, "plaintext", rounds=1)
     assert not may_leave(raised.value)  # it says how many nodes an owner has
-
-
-def test_scores_of_another_shape_on_real_unions_of_graphs_name_the_model() -> None:
-    federation = sfg.federate("synthetic-molecules", clients=2, partition="random", seed=0)
-    schema = federation.schema
-    model = OtherOnRealGraphs(lambda scores: scores[:1])
-    model.head = nn.Linear(schema.features, schema.classes)
-    with pytest.raises(WrongType, match=r"^model OtherOnRealGraphs gives \[1, \d\] for \d+ graphs"):
-        sfg.train(sfg.FedAvg(model=model), federation, "plaintext", rounds=1)

@@ -9,7 +9,6 @@ import torch
 from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
-from secure_fedgraph.algorithms.fairgraphfl.bounded import FairGraphFLBounded
 from secure_fedgraph.algorithms.fairgraphfl.moments import FairGraphFLMoments
 from secure_fedgraph.algorithms.fedridge import at_home
 from secure_fedgraph.algorithms.fedridge.forms import ApflGateMoments, personal_weights
@@ -17,7 +16,6 @@ from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.protection.pooling import sampled_sum
 from secure_fedgraph.experiment.baselines import expected_gain
 from secure_fedgraph.experiment.config import Experiment
-from secure_fedgraph.experiment.results import in_form, lead, make_federation
 from secure_fedgraph.forms import FormWarning
 from secure_fedgraph.graph.sample.packing import select_graphs
 from secure_fedgraph.protocol.transcript import everything
@@ -127,39 +125,6 @@ def test_a_family_takes_its_form_and_keeps_to_the_budget(federation, algorithm, 
     assert 0 < float(run.privacy()["graph"]["epsilon"]) <= 8
     paid = {"moments", "worth"} if "fair" in name else {"moments"}
     assert {charge.channel for charge in run.charges if charge.channel != "reward"} == paid
-
-
-def test_what_is_set_by_hand_and_what_is_no_graph_keep_local_training() -> None:
-    for one in (
-        sfg.FedAvg(learning_rate=0.01),
-        sfg.FedAvg(network="gin", hidden=(8, 8)),
-        sfg.ApflGate(alpha=0.5),
-        sfg.FedGate(),
-        sfg.FairGraphFL(prototypes="none"),
-        FairGraphFLBounded(budget=7.0, batch=4),
-    ):
-        assert one.on_sums("graph") is one
-    assert sfg.ApflGate().on_sums("node").name == "apflgate"
-    assert FairGraphFLBounded().on_sums("graph").name == "fairgraphfl-moments"
-    assert sfg.FairGraphFL(budget=7.0).on_sums("graph").settings.budget == 7.0
-
-
-@pytest.mark.parametrize("policy", ["masked", "distributed_dp", "strictest"])
-@pytest.mark.parametrize("algorithm", ["fedavg", "apflgate", "fairgraphfl"])
-def test_the_command_says_the_form_in_its_first_line(policy: str, algorithm: str) -> None:
-    experiment = Experiment(
-        algorithm=algorithm,
-        data="synthetic-molecules",
-        dataset={"graphs": 90},
-        clients=3,
-        policy=policy,
-        epsilon=4,
-        unit="graph",
-    )
-    federation = make_federation(experiment)
-    line = lead(experiment, in_form(experiment, federation), federation)
-    assert "training.second_moments=sent" in line and "no network is trained" in line
-    assert experiment.make_policy().steps is None
 
 
 def test_a_nodes_budget_on_graphs_takes_no_form_of_nodes() -> None:

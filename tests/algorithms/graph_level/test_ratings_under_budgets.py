@@ -18,8 +18,6 @@ from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.protection.moments import moment_sums
 from secure_fedgraph.core.upload import ContributionMoments
-from secure_fedgraph.experiment.config import Experiment
-from secure_fedgraph.experiment.results import in_form, lead, make_federation
 from secure_fedgraph.forms import FormWarning
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.protocol.transcript import everything
@@ -167,31 +165,6 @@ def test_an_owner_of_few_ratings_takes_a_shared_model_that_is_right() -> None:
         for one in (personal, alone)
     ]
     assert errors[0] < errors[1]
-
-
-def test_what_is_set_by_hand_and_other_units_keep_local_training() -> None:
-    assert sfg.ApflGate().on_sums("edge").name == "apflgate-ratings"
-    for one in (sfg.ApflGate(alpha=0.5), sfg.FedGate()):
-        assert one.on_sums("edge") is one
-    assert sfg.ApflGate().on_sums("node").name == "apflgate"
-
-
-@pytest.mark.needs_data("ciao")
-@pytest.mark.parametrize("policy", ["masked", "distributed_dp", "strictest"])
-def test_the_command_says_the_form_in_its_first_line_and_randomises_no_link(policy: str) -> None:
-    experiment = Experiment(
-        algorithm="apflgate",
-        data="ciao",
-        clients=28,
-        partition="by_category",
-        policy=policy,
-        epsilon=4,
-        unit="edge",
-    )
-    assert experiment.make_policy().randomizers == ()
-    federation = make_federation(experiment)
-    line = lead(experiment, in_form(experiment, federation), federation)
-    assert "training.second_moments=sent" in line and "no network is trained" in line
 
 
 def test_a_run_on_ratings_passes_the_checks_of_an_audit(federation: sfg.Federation) -> None:

@@ -57,6 +57,7 @@ def earned(*agents: list[Data]) -> list[float]:
     return [float(one) / shared_structure.SHARE for one in sums]
 
 
+Change = Callable[[Data, int], Data]
 CLEAN = [clustered(seed) for seed in range(40)]
 OTHERS = [clustered(seed) for seed in range(100, 140)]
 JUNK = [noise(g, i) for i, g in enumerate(CLEAN)]
@@ -79,45 +80,13 @@ def renumbered(graph: Data, seed: int) -> Data:
     return Data(x=x, edge_index=place[graph.edge_index], y=graph.y)
 
 
-def with_other_features(graph: Data, seed: int) -> Data:
-    return Data(x=graph.x.roll(1, 1), edge_index=graph.edge_index, y=1 - graph.y)
-
-
-def with_links_twice(graph: Data, seed: int) -> Data:
-    return Data(x=graph.x, edge_index=graph.edge_index.repeat(1, 2), y=graph.y)
-
-
-def with_links_in_one_direction(graph: Data, seed: int) -> Data:
-    once = graph.edge_index[:, graph.edge_index[0] < graph.edge_index[1]]
-    return Data(x=graph.x, edge_index=once, y=graph.y)
-
-
-def with_loops(graph: Data, seed: int) -> Data:
-    return grown(graph, [(seed % 5, seed % 5), (7, 7)])
-
-
-def with_lonely_nodes(graph: Data, seed: int) -> Data:
-    return grown(graph, [], 60 + seed)
-
-
-def with_hanging_nodes(graph: Data, seed: int) -> Data:
-    first = len(graph.x)
-    return grown(graph, [(i % first, first + i) for i in range(60 + seed)], 60 + seed)
-
-
-def with_a_hanging_path(graph: Data, seed: int) -> Data:
-    first = len(graph.x)
-    return grown(graph, [(0, first), *((first + i, first + i + 1) for i in range(59 + seed))], 60 + seed)
-
-
-def with_a_tree_beside(graph: Data, seed: int) -> Data:
-    first = len(graph.x)
-    return grown(graph, [(first + i // 2, first + i + 1) for i in range(59 + seed)], 60 + seed)
-
-
-def with_a_ring_beside(graph: Data, seed: int) -> Data:
-    first, size = len(graph.x), 60 + seed
-    return grown(graph, [(first + i, first + (i + 1) % size) for i in range(size)], size)
+def same(graph: Data, x: torch.Tensor | None = None, links: torch.Tensor | None = None) -> Data:
+    """The graph with another part."""
+    return Data(
+        x=graph.x if x is None else x,
+        edge_index=graph.edge_index if links is None else links,
+        y=graph.y if x is None else 1 - graph.y,
+    )
 
 
 def with_a_handle(graph: Data, seed: int) -> Data:
@@ -126,24 +95,32 @@ def with_a_handle(graph: Data, seed: int) -> Data:
     return grown(graph, [(0, first), (1, last), *((i, i + 1) for i in range(first, last))], 60 + seed)
 
 
-PADDED = (
-    with_lonely_nodes,
-    with_hanging_nodes,
-    with_a_hanging_path,
-    with_a_tree_beside,
-    with_a_ring_beside,
-    with_a_handle,
-)
-SAME_TRIANGLES = (
-    renumbered,
-    with_other_features,
-    with_links_twice,
-    with_links_in_one_direction,
-    with_loops,
-    *PADDED,
-)
-Change = Callable[[Data, int], Data]
-by_change = pytest.mark.parametrize("change", SAME_TRIANGLES, ids=lambda one: one.__name__)
+def padded(links: Callable[[int, int], list[tuple[int, int]]]) -> Change:
+    """With 60 nodes or more, and links of them: of the first one's number, and how many there are."""
+    return lambda graph, seed: grown(graph, links(len(graph.x), 60 + seed), 60 + seed)
+
+
+PADDED = {
+    "lonely nodes": padded(lambda first, more: []),
+    "hanging nodes": padded(lambda first, more: [(i % first, first + i) for i in range(more)]),
+    "a hanging path": padded(
+        lambda first, more: [(0, first), *((first + i, first + i + 1) for i in range(more - 1))]
+    ),
+    "a tree beside": padded(lambda first, more: [(first + i // 2, first + i + 1) for i in range(more - 1)]),
+    "a ring beside": padded(lambda first, more: [(first + i, first + (i + 1) % more) for i in range(more)]),
+    "a handle": with_a_handle,
+}
+SAME_TRIANGLES = {
+    "renumbered": renumbered,
+    "other features": lambda graph, seed: same(graph, x=graph.x.roll(1, 1)),
+    "links twice": lambda graph, seed: same(graph, links=graph.edge_index.repeat(1, 2)),
+    "links in one direction": lambda graph, seed: same(
+        graph, links=graph.edge_index[:, graph.edge_index[0] < graph.edge_index[1]]
+    ),
+    "loops": lambda graph, seed: grown(graph, [(seed % 5, seed % 5), (7, 7)]),
+    **PADDED,
+}
+by_change = pytest.mark.parametrize("change", SAME_TRIANGLES.values(), ids=SAME_TRIANGLES)
 
 
 @by_change
@@ -171,7 +148,7 @@ def test_padding_makes_no_graph_worth_more(change: Change, graphs: list[Data]):
         assert padded == pytest.approx(plain, rel=1e-5)  # and what hangs on an honest graph costs nothing
 
 
-@pytest.mark.parametrize("change", PADDED, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("change", PADDED.values(), ids=PADDED)
 def test_one_graph_padded_in_many_ways_counts_once(change: Change):
     assert earned([change(CLEAN[0], 3 * i) for i in range(20)])[0] < earned(CLEAN[:1])[0] * 1.00001
 

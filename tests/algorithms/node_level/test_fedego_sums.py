@@ -19,7 +19,7 @@ from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.spending.ledger import Ledger
 from secure_fedgraph.experiment.config import Experiment
-from secure_fedgraph.experiment.results import execute, in_form, lead, make_federation
+from secure_fedgraph.experiment.results import execute
 from secure_fedgraph.forms import FormWarning
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models import ridge
@@ -96,15 +96,6 @@ def test_the_family_takes_the_form_and_sends_mashes_once(federation) -> None:
     assert run.accuracy["personal"] >= run.accuracy["own"] - 0.05
 
 
-def test_settings_by_hand_and_other_units_keep_the_family_as_it_is() -> None:
-    by_hand = sfg.FedEgo(batch=8)
-    assert by_hand.on_sums("node") is by_hand
-    for unit in ("edge", "client", "feature"):
-        assert sfg.FedEgo().on_sums(unit).name == "fedego"
-    released = sfg.FedEgoReleased()
-    assert released.on_sums("node") is released
-
-
 @pytest.mark.parametrize("true", [0, 1, 2])
 def test_a_label_is_told_by_its_home_alone_whatever_the_coins(monkeypatch, true: int) -> None:
     """For each pair of coins: an owner that is not the home says the same whatever its label is."""
@@ -125,26 +116,6 @@ def test_labels_of_homes_are_charged_once_and_refused_without_any() -> None:
     assert randomizer_of(one.to_config()) == one
     with pytest.raises(BadInput, match="home"):
         one.randomize(Data(y=torch.tensor([0, 1])), 2)
-
-
-@pytest.mark.parametrize(("policy", "unit"), [("masked", "node"), ("strictest", "node"), ("masked", "label")])
-def test_the_command_says_the_form_in_its_first_line(policy: str, unit: str) -> None:
-    experiment = Experiment(
-        algorithm="fedego",
-        data="synthetic-citation",
-        dataset=LARGE,
-        split=SPLIT,
-        partition="label_skew",
-        clients=3,
-        policy=policy,
-        epsilon=4,
-        unit=unit,
-    )
-    federation = make_federation(experiment)
-    assert "training.mash=class" in lead(experiment, in_form(experiment, federation), federation)
-    made = experiment.make_policy()
-    assert made.steps is None
-    assert [type(one) for one in made.randomizers] == ([DividedLabels] if unit == "label" else [])
 
 
 def test_labels_that_a_nodes_home_alone_tells_are_no_broken_ledger() -> None:

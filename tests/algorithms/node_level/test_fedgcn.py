@@ -25,6 +25,11 @@ from secure_fedgraph.protocol.transcript import everything
 SPLITS = {"random": {}, "label_skew": {"local_tests": 5, "local_share": 0.4}}
 
 
+@pytest.fixture(scope="module")
+def federation() -> sfg.Federation:
+    return sfg.federate("synthetic-citation", clients=3, partition="random", nodes=90, features=16)
+
+
 def answered(own: OwnersGraph, others: list[OwnersGraph]) -> dict[str, torch.Tensor]:
     """What the others' answers add up to."""
     parts = [one.answer(own.asked, len(own.ids)) for one in others]
@@ -56,10 +61,8 @@ def test_two_hops_compute_what_pygs_gcn_computes_on_the_graph_of_all_owners(part
             assert torch.allclose(sums, own.completed(answered(own, others))[0][: len(own.ids)], atol=1e-6)
 
 
-def test_without_an_exchange_it_is_a_gcn_on_the_owners_own_links():
-    graph = sfg.federate("synthetic-citation", clients=3, partition="random", nodes=90, features=16).owners[
-        "owner-0"
-    ]
+def test_without_an_exchange_it_is_a_gcn_on_the_owners_own_links(federation):
+    graph = federation.owners["owner-0"]
     model = Gcn(16, 4, 8)
     glorot(model, 1)
     with torch.no_grad():
@@ -67,8 +70,7 @@ def test_without_an_exchange_it_is_a_gcn_on_the_owners_own_links():
         assert torch.allclose(model.from_sums(*own.completed(None)), model(graph.x, graph.edge_index))
 
 
-def test_the_only_neighbour_at_other_owners_is_read_exactly_and_the_server_reads_nothing():
-    federation = sfg.federate("synthetic-citation", clients=3, partition="random", nodes=90, features=16)
+def test_the_only_neighbour_at_other_owners_is_read_exactly_and_the_server_reads_nothing(federation):
     policies = {"plaintext": sfg.policies.plaintext(), "masked": sfg.policies.masked()}
     runs = {
         name: sfg.train(sfg.FedGcn(hops=1), federation, policy, rounds=1, keep=everything)
@@ -96,28 +98,24 @@ class _Asked:
 
 
 @pytest.mark.parametrize(
-    ("ids", "own"),
-    [([0.0, 1.0], 3), ([0.0], -1), ([-1.0, 2.0], 1), ([], 0), (torch.zeros(2**24).tolist()[:1], 1e30)],
+    ("ids", "own", "words"),
+    [
+        (torch.tensor([0.0, 1.0]), 3, None),
+        (torch.tensor([0.0]), -1, None),
+        (torch.tensor([-1.0, 2.0]), 1, None),
+        (torch.tensor([]), 0, None),
+        (torch.tensor([0.0]), 1e30, None),
+        (torch.zeros(1).expand(2**24), 1, "more than"),  # before the rows are made
+    ],
 )
-def test_questions_that_no_owner_asks_are_refused(ids, own):
-    federation = sfg.federate("synthetic-citation", clients=3, partition="random", nodes=90, features=16)
-    asked = {"wanted_nodes": {"ids": torch.tensor(ids), "own": torch.tensor(float(own))}}
-    with pytest.raises(HostileMessage):
-        sfg.FedGcn().neighbour_sums(_Asked(federation, "owner-0"), asked)
-
-
-def test_too_many_rows_are_refused_before_they_are_made():
-    federation = sfg.federate("synthetic-citation", clients=3, partition="random", nodes=90, features=16)
-    ids = torch.zeros(1).expand(2**24)
-    asked = {"wanted_nodes": {"ids": ids, "own": torch.tensor(1.0)}}
-    with pytest.raises(HostileMessage, match="more than"):
+def test_questions_that_no_owner_asks_are_refused(federation, ids, own, words):
+    asked = {"wanted_nodes": {"ids": ids, "own": torch.tensor(float(own))}}
+    with pytest.raises(HostileMessage, match=words):
         sfg.FedGcn().neighbour_sums(_Asked(federation, "owner-0"), asked)
 
 
 @pytest.mark.parametrize("short", [SUMS, COUNTS])
-def test_sums_of_other_rows_than_asked_for_are_refused(short: str):
-    federation = sfg.federate("synthetic-citation", clients=3, partition="random", nodes=90, features=16)
-
+def test_sums_of_other_rows_than_asked_for_are_refused(federation, short: str):
     client = _Asked(federation, "owner-0")
     due = len(sfg.FedGcn()._owners_graph(client).asked)
     sent = {SUMS: torch.zeros(due, 16), COUNTS: torch.zeros(due)}
@@ -141,8 +139,7 @@ def test_hops_are_0_1_or_2(hops):
         sfg.FedGcn(hops=hops)
 
 
-def test_owners_who_know_no_ids_are_refused_with_the_setting_without_an_exchange():
-    federation = sfg.federate("synthetic-citation", clients=3, partition="random", nodes=90, features=16)
+def test_owners_who_know_no_ids_are_refused_with_the_setting_without_an_exchange(federation):
     owners = {name: Data(x=g.x, y=g.y, edge_index=g.edge_index) for name, g in federation.owners.items()}
     silos = sfg.federate(owners)
     with pytest.raises(BadInput, match="hops=0"):
@@ -150,9 +147,8 @@ def test_owners_who_know_no_ids_are_refused_with_the_setting_without_an_exchange
     assert sfg.train(sfg.FedGcn(hops=0), silos, "masked", rounds=1).history
 
 
-def test_randomised_links_take_the_links_to_other_owners_away():
+def test_randomised_links_take_the_links_to_other_owners_away(federation):
     """They are links too, and nobody randomised them."""
-    federation = sfg.federate("synthetic-citation", clients=3, partition="random", nodes=90, features=16)
     graph = federation.owners["owner-0"].clone()
     assert graph.cross_links.shape[1] > 0
     policy = replace(sfg.policies.masked(), randomizers=(RandomisedLinks(3.0),))
@@ -162,9 +158,8 @@ def test_randomised_links_take_the_links_to_other_owners_away():
 
 
 @pytest.mark.parametrize("hops", [1, 2])
-def test_the_shared_model_is_combined_with_an_owners_where_links_were_randomised(hops, caplog):
+def test_the_shared_model_is_combined_with_an_owners_where_links_were_randomised(federation, hops, caplog):
     """The exchange was without links to others' nodes, and the owner's own test is on a graph with them."""
-    federation = sfg.federate("synthetic-citation", clients=3, partition="random", nodes=90, features=16)
     policy = replace(sfg.policies.masked(), randomizers=(RandomisedLinks(3.0),))
     run = sfg.train(sfg.FedGcn(hops=hops), federation, policy, rounds=1)
     assert {"personal", "own"} <= run.accuracy.keys()

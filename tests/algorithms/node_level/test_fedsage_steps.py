@@ -16,7 +16,6 @@ from secure_fedgraph.algorithms.fedsgd.heads.graph_sage import GraphSageHead
 from secure_fedgraph.algorithms.fedsgd.settings import SageStepSettings
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment.config import Experiment
-from secure_fedgraph.experiment.results import in_form, lead, make_federation
 from secure_fedgraph.forms import FormWarning
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models.neighgen import at_home
@@ -108,14 +107,6 @@ def test_the_family_takes_the_form_and_an_edge_pays_nothing(federation, algorith
     assert 0 < float(spent["node"]["epsilon"]) <= 8 and float(spent["edge"]["epsilon"]) == 0
 
 
-def test_settings_of_local_training_keep_local_training() -> None:
-    for settings in ({"learning_rate": 0.01}, {"fanout": (3, 3)}, {"network": "ego", "hidden": (64, 64)}):
-        one = sfg.FedSage(**settings)
-        assert one.on_sums("node") is one
-    assert sfg.FedSage().on_sums("edge").name == sfg.FedSage().on_sums("client").name == "fedsage"
-    assert sfg.FedSage(hidden=(32, 16)).on_sums("node").settings.hidden == (32, 16)
-
-
 def test_uploads_are_the_same_bytes_without_links(federation) -> None:
     algorithm = FedSageSteps(sums="sent", rate=1.0)
     first = sfg.train(algorithm, federation, "plaintext", rounds=3, keep=everything)
@@ -172,22 +163,15 @@ def test_mending_is_of_classes() -> None:
 
 
 @pytest.mark.parametrize("policy", ["masked", "distributed_dp", "strictest"])
-def test_the_command_says_the_form_in_its_first_line(policy: str) -> None:
-    experiment = Experiment(
+def test_settings_of_local_training_by_hand_take_noisy_steps_where_a_policy_has_no_noise(policy: str) -> None:
+    by_hand = Experiment(
         algorithm="fedsage",
         data="synthetic-citation",
-        dataset={"nodes": 300, **LARGE},
-        clients=3,
         policy=policy,
         epsilon=4,
         unit="node",
+        training={"learning_rate": 0.01},
     )
-    federation = make_federation(experiment)
-    algorithm = in_form(experiment, federation)
-    line = lead(experiment, algorithm, federation)
-    assert "training.sums=sent" in line and "one sum over all owners" in line
-    assert experiment.make_policy().steps is None
-    by_hand = experiment.model_copy(update={"training": {"learning_rate": 0.01}})
     assert (by_hand.make_policy().steps is None) == (policy == "distributed_dp")
 
 

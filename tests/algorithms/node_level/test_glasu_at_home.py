@@ -15,7 +15,6 @@ from secure_fedgraph.algorithms.glasu.at_home import GlasuAtHome
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.experiment.config import Experiment
-from secure_fedgraph.experiment.results import in_form, lead, make_federation
 from secure_fedgraph.forms import FormWarning
 from secure_fedgraph.models.vertical import linear
 from secure_fedgraph.protocol.transcript import everything
@@ -132,27 +131,6 @@ def test_the_family_takes_the_form_and_the_unit_pays_nothing(unit) -> None:
 def test_a_form_by_hand_that_reads_the_unit_is_refused_before_anything_is_sent() -> None:
     with pytest.raises(BadInput, match="adds no noise"):
         sfg.train(GlasuAtHome(sends="columns"), split(), "masked", budget=sfg.Budget(4.0, 1e-5, "feature"))
-
-
-@pytest.mark.parametrize("policy", ["masked", "strictest", "homomorphic"])
-@pytest.mark.parametrize("unit", SENDS)
-def test_the_command_says_the_form_in_its_first_line(unit, policy) -> None:
-    experiment = Experiment(
-        algorithm="glasu",
-        data="synthetic-citation",
-        dataset={"nodes": 40, "features": 12},
-        policy=policy,
-        epsilon=4,
-        unit=unit,
-    )
-    federation = make_federation(experiment)
-    line = lead(experiment, in_form(experiment, federation), federation)
-    assert (
-        f"in the form training.sends={SENDS[unit]}" in line
-        and f"epsilon 4 at delta 1e-05 for one {unit}" in line
-    )
-    policy_made = experiment.make_policy()
-    assert policy_made.steps is None and policy_made.randomizers == ()
 
 
 def test_settings_of_training_by_hand_keep_training_on_randomised_inputs() -> None:

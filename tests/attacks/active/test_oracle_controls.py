@@ -9,9 +9,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import attacked
 import numpy as np
 import pytest
 import torch
+from attacked import score_of
 
 import secure_fedgraph as sfg
 from secure_fedgraph.attacks import Blind, GeneratorOracle, GeneratorSingle, Knowledge
@@ -23,7 +25,6 @@ from secure_fedgraph.audits import scoring
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid import choices, grid
 from secure_fedgraph.audits.grid.attacked import KeepReadChannels
-from secure_fedgraph.audits.surfaces.registry import JUDGES
 from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.experiment.config import load
@@ -65,9 +66,8 @@ def go(policy: str = "plaintext", multiplier: float = 0.0, **settings: Any) -> s
     return sfg.train(algorithm, federation(), chosen, rounds=1, keep=lambda channel, round: True)
 
 
-def judged(run: sfg.Run, aim: str = "run", party: str = "owner-0") -> scoring.Score:
-    guess = getattr(GeneratorOracle(), aim)(run.transcript.view(party), Knowledge())
-    return JUDGES[guess.about](guess, FinishedRun.of(run, 0)).score
+def judged(run: sfg.Run, aim: str = "run") -> scoring.Score:
+    return attacked.judged(FinishedRun.of(run, 0), GeneratorOracle(), aim=aim)
 
 
 def test_positive_every_node_of_the_others_is_named() -> None:
@@ -178,7 +178,7 @@ def test_gradients_at_the_outputs_are_read_by_c1() -> None:
     with pytest.raises(Blind, match="which c1 reads"):
         judged(run)
     found = GeneratorSingle().run(run.transcript.view("owner-0"), Knowledge())
-    assert JUDGES[found.about](found, FinishedRun.of(run, 0)).score.value > 0.9
+    assert score_of(found, FinishedRun.of(run, 0)).value > 0.9
 
 
 def test_the_grid_plays_the_run_and_says_who_did(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attacked import guessed, judged, made, score_of, settings_of
 
-import secure_fedgraph as sfg
 from secure_fedgraph.attacks import ATTACKS, Blind, GraphStructure, Guess
 from secure_fedgraph.attacks.weights.assembled_graphs import assemble, atoms_of, counted
 from secure_fedgraph.attacks.weights.graph_structure import (
@@ -19,13 +19,8 @@ from secure_fedgraph.attacks.weights.graph_structure import (
 )
 from secure_fedgraph.attacks.weights.rooted_trees import Clock, Level
 from secure_fedgraph.attacks.weights.spans import span_of
-from secure_fedgraph.audits import scoring
 from secure_fedgraph.audits.finished_run import FinishedRun
-from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
 from secure_fedgraph.audits.surfaces.trained_graphs import Labelled, training_graphs
-from secure_fedgraph.experiment.config import load
-from secure_fedgraph.experiment.results import execute
-from secure_fedgraph.protocol.transcript import everything
 
 MOLECULES: dict[str, Any] = {
     "algorithm": "apflgate",
@@ -34,34 +29,17 @@ MOLECULES: dict[str, Any] = {
     "clients": 6,
     "protection": {"norm": 1.0, "multiplier": 10.0},
 }
-ONE, *_, EIGHT = GraphStructure.controls
-
-
-def go(policy: str, *more: str, base: dict[str, Any] | None = None) -> sfg.Run:
-    settings = [f"{key}={value}" for key, value in ONE.settings.items()]
-    chosen = {**MOLECULES, **(base or {}), "policy": policy}
-    return execute(load(None, chosen, [*settings, *more]), None, keep=everything)
-
-
-def guessed(run: sfg.Run, aim: str = "run", effort: float | None = None) -> Guess:
-    attack = GraphStructure(effort)
-    view = run.transcript.view("server")
-    guess: Guess = getattr(attack, aim)(view, knowledge(attack, FinishedRun.of(run, 0)))
-    return guess
-
-
-def judged(run: sfg.Run, aim: str = "run") -> scoring.Score:
-    guess = guessed(run, aim)
-    return JUDGES[guess.about](guess, FinishedRun.of(run, 0)).score
+ONE = settings_of(GraphStructure.controls[0])
+A6 = GraphStructure()
 
 
 @pytest.fixture(scope="module")
-def open_run() -> sfg.Run:
-    return go("plaintext")
+def case() -> FinishedRun:
+    return made(MOLECULES, "plaintext", *ONE)
 
 
-def test_positive_one_graph_of_each_owner(open_run: sfg.Run) -> None:
-    score = judged(open_run)
+def test_positive_one_graph_of_each_owner(case: FinishedRun) -> None:
+    score = judged(case, A6)
     assert score.details["graphs"] == 6
     assert score.value >= 0.8
     assert score.leaks
@@ -70,15 +48,14 @@ def test_positive_one_graph_of_each_owner(open_run: sfg.Run) -> None:
 
 
 def test_positive_batches_of_four() -> None:
-    score = judged(go("plaintext", "training.batch=4"))
+    score = judged(made(MOLECULES, "plaintext", *ONE, "training.batch=4"), A6)
     assert score.details["graphs"] >= 22  # graphs of equal embeddings count once
     assert score.value >= 0.6
     assert score.leaks
 
 
-def test_the_judge_refuses_a_moved_link_and_takes_nodes_in_another_order(open_run: sfg.Run) -> None:
-    finished = FinishedRun.of(open_run, 0)
-    owner, graphs = next(iter(training_graphs(finished).items()))
+def test_the_judge_refuses_a_moved_link_and_takes_nodes_in_another_order(case: FinishedRun) -> None:
+    owner, graphs = next(iter(training_graphs(case).items()))
     graph = max(graphs, key=lambda one: len(one.names))
     order = np.random.default_rng(0).permutation(len(graph.names))
     place = np.argsort(order)
@@ -92,49 +69,50 @@ def test_the_judge_refuses_a_moved_link_and_takes_nodes_in_another_order(open_ru
     links[:, 0] = away
     for one, value in ((shuffled, 1.0), (Molecule(shuffled.atoms, links), 0.0)):
         guess = Guess(TRAINED_GRAPHS, {owner: encoded([one], 9)}, {owner: (owner,)}, 1)
-        assert JUDGES[TRAINED_GRAPHS](guess, finished).score.value == value
+        assert score_of(guess, case).value == value
 
 
 @pytest.mark.parametrize("policy", ["masked", "homomorphic"])
 def test_negative_no_single_owner_can_be_read(policy: str) -> None:
     with pytest.raises(Blind, match="a6-graph-structure"):
-        judged(go(policy))
+        judged(made(MOLECULES, policy, *ONE), A6)
 
 
-def test_negative_noise_leaves_nothing() -> None:
-    score = judged(go("local_dp"))
+ADAM = {"algorithm": "gin-fedavg", "clients": 3, "dataset": {"graphs": 24}, "rounds": 1}
+
+
+@pytest.mark.parametrize(
+    ("base", "policy", "changes"),
+    [({}, "local_dp", ONE), (ADAM, "plaintext", [])],
+    ids=["noise", "steps of Adam"],
+)
+def test_negative_noise_and_steps_of_adam_leave_nothing(
+    base: dict[str, Any], policy: str, changes: list[str]
+) -> None:
+    score = judged(made({**MOLECULES, **base}, policy, *changes), A6)
     assert score.value == 0.0
     assert not score.leaks
 
 
-def test_negative_steps_of_adam_leave_nothing() -> None:
-    base = {"algorithm": "gin-fedavg", "clients": 3, "dataset": {"graphs": 24}}
-    chosen = load(None, {**MOLECULES, **base, "policy": "plaintext", "rounds": 1}, [])
-    run = execute(chosen, None, keep=everything)
-    assert judged(run).value == 0.0
-
-
 def test_residual_graphs_from_the_masked_sum_of_all_owners() -> None:
-    run = go("masked", "training.hidden=[256,256,256]")
-    guess = guessed(run, "residual")
-    graphs = decoded(next(iter(guess.values.values())), 9)
-    score = judged(run, "residual")
-    assert score.value == pytest.approx(
-        np.mean([graph is not None for graph in graphs])
-    )  # none is wrong that is named
+    case = made(MOLECULES, "masked", *ONE, "training.hidden=[256,256,256]")
+    graphs = decoded(next(iter(guessed(case, A6, aim="residual").values.values())), 9)
+    score = judged(case, A6, aim="residual")
+    # none is wrong that is named
+    assert score.value == pytest.approx(np.mean([graph is not None for graph in graphs]))
     # one or two of six at this seed, by the processor's rounding: masks hide whose they are, and nothing else
     assert score.value >= 1 / 6
 
 
 def test_another_network_leaves_it_blind() -> None:
     with pytest.raises(Blind, match="a6-graph-structure: the update is of no graph isomorphism network"):
-        judged(go("plaintext", "training.network=gcn", "training.hidden=[32,32]"))
+        judged(made(MOLECULES, "plaintext", *ONE, "training.network=gcn", "training.hidden=[32,32]"), A6)
 
 
-def test_a_search_without_time_says_that_it_stopped(open_run: sfg.Run) -> None:
-    guess = guessed(open_run, effort=1e-9)
+def test_a_search_without_time_says_that_it_stopped(case: FinishedRun) -> None:
+    guess = guessed(case, GraphStructure(1e-9))
     assert set(guess.stopped) == set(guess.values)
-    assert JUDGES[guess.about](guess, FinishedRun.of(open_run, 0)).score.value == 0.0
+    assert score_of(guess, case).value == 0.0
 
 
 def test_atoms_are_granted_and_printed() -> None:
@@ -198,8 +176,7 @@ def test_graphs_travel_in_one_array() -> None:
 @pytest.mark.slow
 @pytest.mark.needs_data("molecule_net/bbbp")
 def test_on_bbbp_more_than_half_of_the_graphs() -> None:
-    scores = [
-        judged(go("plaintext", f"seed={seed}", base={"data": "bbbp", "dataset": {}})) for seed in range(3)
-    ]
+    base = {**MOLECULES, "data": "bbbp", "dataset": {}}
+    scores = [judged(made(base, "plaintext", *ONE, f"seed={seed}"), A6) for seed in range(3)]
     exact = sum(score.value * score.details["graphs"] for score in scores)
     assert exact / sum(score.details["graphs"] for score in scores) >= 0.5

@@ -6,33 +6,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attacked import judged, made, settings_of
 
-import secure_fedgraph as sfg
-from secure_fedgraph.attacks import Blind, Guess, Knowledge, ReluBatch
+from secure_fedgraph.attacks import Blind, ReluBatch
 from secure_fedgraph.attacks.weights.relu_batch import FirstLayer, recover
-from secure_fedgraph.audits import scoring
-from secure_fedgraph.audits.finished_run import FinishedRun
-from secure_fedgraph.audits.surfaces.registry import JUDGES
-from secure_fedgraph.experiment.config import load
-from secure_fedgraph.experiment.results import execute
-from secure_fedgraph.protocol.transcript import everything
 
 GENERATED: dict[str, Any] = {
     "data": "synthetic-citation",
     "dataset": {"nodes": 300, "features": 600},
     "protection": {"norm": 1.0, "multiplier": 10.0},
 }
-BEST = [f"{key}={value}" for key, value in ReluBatch.controls[1].settings.items()]
-TWO_NODES = [*BEST, "training.share=0.03"]
-
-
-def go(policy: str, *changes: str, **more: Any) -> sfg.Run:
-    return execute(load(None, {**GENERATED, **more, "policy": policy}, changes), None, keep=everything)
-
-
-def judged(run: sfg.Run, aim: str = "run") -> scoring.Score:
-    guess: Guess = getattr(ReluBatch(4.0), aim)(run.transcript.view("server"), Knowledge())
-    return JUDGES[guess.about](guess, FinishedRun.of(run, 0)).score
+TWO_NODES = [*settings_of(ReluBatch.controls[1]), "training.share=0.03"]
+A3 = ReluBatch(4.0)
 
 
 def layer(nodes: int, units: int, inputs: int, seed: int = 0, *, words: bool = False) -> FirstLayer:
@@ -86,7 +71,7 @@ def test_as_many_nodes_as_units_leave_nothing_to_search_in() -> None:
 
 
 def test_positive_every_node_of_fedsages_step() -> None:
-    score = judged(go("plaintext", *TWO_NODES))
+    score = judged(made(GENERATED, "plaintext", *TWO_NODES), A3)
     assert score.details["asked_for"] >= 10
     assert score.value >= 0.9
     assert score.leaks
@@ -94,21 +79,18 @@ def test_positive_every_node_of_fedsages_step() -> None:
 
 
 def test_positive_every_node_of_fedegos_reduction() -> None:
-    run = go(
-        "plaintext",
-        "training.optimizer=sgd",
-        "training.learning_rate=1.0",
-        "training.epochs=1",
-        "training.share=0.01",
-        "training.batch=4",
-        "training.fanout=[2,2]",
-        "training.hidden=[128,128]",
-        "rounds=1",
-        algorithm="fedego",
-        dataset={"nodes": 600, "features": 600},
-        split={"local_tests": 20},
-    )
-    score = judged(run)
+    of_fedego = {"algorithm": "fedego", "dataset": {"nodes": 600, "features": 600}}
+    training = {
+        "optimizer": "sgd",
+        "learning_rate": 1.0,
+        "epochs": 1,
+        "share": 0.01,
+        "batch": 4,
+        "fanout": [2, 2],
+        "hidden": [128, 128],
+    }
+    more = {"training": training, "rounds": 1, "split": {"local_tests": 20}}
+    score = judged(made({**GENERATED, **of_fedego, **more}, "plaintext"), A3)
     assert score.value >= 0.6
     assert score.leaks
 
@@ -116,34 +98,27 @@ def test_positive_every_node_of_fedegos_reduction() -> None:
 @pytest.mark.parametrize("policy", ["masked", "homomorphic"])
 def test_negative_no_single_owner_can_be_read(policy: str) -> None:
     with pytest.raises(Blind, match="a3-relu-batch: every upload of channel 'update' is"):
-        judged(go(policy, *TWO_NODES))
+        judged(made(GENERATED, policy, *TWO_NODES), A3)
 
 
-def test_negative_noise_leaves_nothing() -> None:
-    score = judged(go("local_dp", *TWO_NODES))
+@pytest.mark.parametrize(
+    ("policy", "changes"),
+    [("local_dp", TWO_NODES), ("plaintext", ["rounds=1"])],
+    ids=["noise", "an epoch of Adam"],
+)
+def test_negative_noise_and_an_epoch_of_adam_leave_nothing(policy: str, changes: list[str]) -> None:
+    score = judged(made(GENERATED, policy, *changes), A3)
     assert score.value == 0.0
     assert not score.leaks
 
 
-def test_negative_an_epoch_of_adam_leaves_nothing() -> None:
-    score = judged(go("plaintext", "rounds=1"))
-    assert score.value == 0.0
-
-
 def test_residual_the_masked_sum_is_a_larger_batch_of_everybodys_nodes() -> None:
-    score = judged(go("masked", *TWO_NODES, "training.hidden=[512,32]"), "residual")
+    score = judged(made(GENERATED, "masked", *TWO_NODES, "training.hidden=[512,32]"), A3, aim="residual")
     assert score.value >= 0.7
     assert score.leaks
 
 
 def test_another_network_leaves_it_blind() -> None:
-    run = go(
-        "plaintext",
-        "rounds=1",
-        algorithm="gin-fedavg",
-        data="synthetic-molecules",
-        dataset={"graphs": 40},
-        clients=3,
-    )
+    gin = {"algorithm": "gin-fedavg", "data": "synthetic-molecules", "dataset": {"graphs": 40}, "clients": 3}
     with pytest.raises(Blind, match="no first layer with a bias that reads the features of single nodes"):
-        judged(run)
+        judged(made({**GENERATED, **gin}, "plaintext", "rounds=1"), A3)

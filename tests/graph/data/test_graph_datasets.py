@@ -3,7 +3,6 @@ from __future__ import annotations
 import io
 import os
 import re
-import shutil
 import subprocess
 import sys
 import urllib.error
@@ -29,18 +28,8 @@ CORA = "d861d78c590ca70e0b22f3bcd9e42878a5d7c7b57f3ab87bec85804fe4ca867c"
 DATA = os.environ.get(sources.VARIABLE, "")
 
 
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache folder, no data folder, no package and no network; tests put back what they need."""
-    monkeypatch.setattr(sources, "cache_folder", lambda: tmp_path / "cache")
-    monkeypatch.setattr(packages, "carried", lambda name: [])
-    monkeypatch.setattr(urllib.request, "urlopen", no_network)
-    monkeypatch.delenv(sources.VARIABLE, raising=False)
-    return tmp_path / "cache"
-
-
-def no_network(url: str, **_: object) -> None:
-    raise urllib.error.URLError("Name or service not known")
+def snapshot(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
 def write_raw(root: Path, name: str = "cora_ml", nodes: int = 12) -> None:
@@ -57,10 +46,6 @@ def write_raw(root: Path, name: str = "cora_ml", nodes: int = 12) -> None:
         arrays |= {f"{prefix}_{key}": getattr(matrix, key) for key in ("data", "indices", "indptr")}
         arrays[f"{prefix}_shape"] = np.array(matrix.shape)
     np.savez(folder / RAW[name].files[0], **arrays)
-
-
-def snapshot(root: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
 def test_a_read_only_data_folder_is_read_and_not_written(
@@ -331,17 +316,6 @@ def test_louvain_owners_of_cora_are_those_of_the_fedsage_paper(
         assert min(each.sizes) >= 2708 / owners - 30
         counts = torch.stack([torch.bincount(graph.y[part], minlength=7) for part in each.parts])
         assert int(counts.min()) >= 2
-
-
-@pytest.mark.needs_data("planetoid")
-def test_the_data_folder_may_be_read_only(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.copytree(Path(DATA) / "planetoid" / "CiteSeer", tmp_path / "data" / "planetoid" / "CiteSeer")
-    before = snapshot(tmp_path / "data")
-    monkeypatch.setenv(sources.VARIABLE, str(tmp_path / "data"))
-    assert load("citeseer").graph.num_nodes == 3327
-    assert snapshot(tmp_path / "data") == before
 
 
 @pytest.mark.parametrize(

@@ -32,20 +32,6 @@ LABELS = [0, 0, 1, 1, 0, 0, 2, 2, 1, 0]
 LINKS = [(1, 2), (2, 3), (1, 3), (4, 5), (5, 6), (4, 6), (6, 7), (8, 9), (9, 10)]
 
 
-def no_network(url: str, **_: object) -> None:
-    raise urllib.error.URLError("Name or service not known")
-
-
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache folder, no data folder, no carrying package and no network."""
-    monkeypatch.setattr(sources, "cache_folder", lambda: tmp_path / "cache")
-    monkeypatch.setattr(packages, "carried", lambda name: [])
-    monkeypatch.setattr(urllib.request, "urlopen", no_network)
-    monkeypatch.delenv(sources.VARIABLE, raising=False)
-    return tmp_path / "cache"
-
-
 def write_tu(folder: Path, name: str, links: list[tuple[int, int]] = LINKS) -> None:
     """Three small graphs in the file format of the TU Dortmund collection."""
     both = [*links, *((b, a) for a, b in links)]
@@ -323,8 +309,8 @@ def test_published_sets(
         assert [int(graph.y) for graph in found.graphs] == [0] * 663 + [1] * 450
 
 
-@pytest.mark.needs_data("tu", "ciao", "herigraph_venice_partial")
-@pytest.mark.parametrize("name", ["mutag", "ciao", "venice"])
+@pytest.mark.needs_data("tu", "ciao", "herigraph_venice_partial", "planetoid")
+@pytest.mark.parametrize("name", ["mutag", "ciao", "venice", "citeseer"])
 def test_the_data_folder_may_be_read_only(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

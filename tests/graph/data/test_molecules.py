@@ -154,42 +154,24 @@ class TestNetwork:
             GraphConvolution("gat", 4, 5)
 
 
-class TestAgainstPyG:
-    """Each layer without bonds is PyG's own."""
-
-    def layers(self, kind: str) -> tuple[GraphConvolution, torch.Tensor, torch.Tensor]:
-        layer = GraphConvolution(kind, 5, 6)  # type: ignore[arg-type]
-        glorot(layer, 2)
-        draw = torch.Generator().manual_seed(0)
-        edges = torch.tensor([[0, 1, 1, 2, 3, 0], [1, 0, 2, 1, 0, 3]])
-        return layer, torch.randn(5, 5, generator=draw), edges  # node 4 is isolated
-
-    def test_gcn(self):
-        layer, x, edges = self.layers("gcn")
-        other = GCNConv(5, 6)
-        with torch.no_grad():
-            other.lin.weight.copy_(layer.sent.weight)
-            other.bias.zero_()
-        assert torch.allclose(layer(x, edges, None), other(x, edges), atol=1e-6)
-
-    def test_sage(self):
-        layer, x, edges = self.layers("sage")
+@pytest.mark.parametrize("kind", ["gcn", "sage", "gat"])
+def test_each_layer_without_bonds_is_pygs_own(kind: str):
+    layer = GraphConvolution(kind, 5, 6)
+    glorot(layer, 2)
+    x = torch.randn(5, 5, generator=torch.Generator().manual_seed(0))
+    edges = torch.tensor([[0, 1, 1, 2, 3, 0], [1, 0, 2, 1, 0, 3]])  # node 4 is isolated
+    sent, none = layer.sent.weight, torch.zeros(6)
+    if kind == "gcn":
+        other, weights = GCNConv(5, 6), {"lin.weight": sent, "bias": none}
+    elif kind == "sage":
         other = SAGEConv(5, 6)
-        with torch.no_grad():
-            other.lin_l.weight.copy_(layer.sent.weight)
-            other.lin_l.bias.zero_()
-            other.lin_r.weight.copy_(layer.own.weight)
-        assert torch.allclose(layer(x, edges, None), other(x, edges), atol=1e-6)
-
-    def test_gat(self):
-        layer, x, edges = self.layers("gat")
-        other = GATConv(5, 3, heads=2)
-        with torch.no_grad():
-            other.lin.weight.copy_(layer.sent.weight)
-            other.att_dst[0].copy_(layer.attend[:2])
-            other.att_src[0].copy_(layer.attend[2:])
-            other.bias.zero_()
-        assert torch.allclose(layer(x, edges, None), nn.functional.elu(other(x, edges)), atol=1e-6)
+        weights = {"lin_l.weight": sent, "lin_l.bias": none, "lin_r.weight": layer.own.weight}
+    else:
+        other, (dst, src) = GATConv(5, 3, heads=2), layer.attend[None].split(2, dim=1)
+        weights = {"lin.weight": sent, "att_dst": dst, "att_src": src, "bias": none}
+    other.load_state_dict(weights)
+    expected = nn.functional.elu(other(x, edges)) if kind == "gat" else other(x, edges)
+    assert torch.allclose(layer(x, edges, None), expected, atol=1e-6)
 
 
 @pytest.mark.needs_data("molecule_net")

@@ -26,7 +26,6 @@ from secure_fedgraph.graph.silos.alone import declared_by, owned
 from secure_fedgraph.graph.silos.reading import read_one, read_silo
 
 NODES = 90
-Given = tuple[Any, dict[str, Any]]
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse")  # of torch, about tensors that tests make
 
 
@@ -186,234 +185,203 @@ def taken(given: Any, **options: Any) -> tuple[sfg.Federation, str]:
     return made, "".join(said)
 
 
-LEARNED: dict[str, tuple[Callable[[], Given], tuple[str, int], str]] = {
+Case = tuple[Callable[[], Any], tuple[Any, ...], dict[str, Any]]
+
+
+def case(make: Callable[[], Any], *expected: Any, **options: Any) -> Case:
+    """What is given, what is to come of it, and options of ``federate``."""
+    return make, expected, options
+
+
+LEARNED: dict[str, Case] = {
     # what is given, (task, outputs), a word of what is said
-    "booleans": (lambda: (graph(y=graph().y > 0), {}), ("classes", 2), "booleans"),
-    "uint8": (lambda: (graph(y=graph().y.to(torch.uint8)), {}), ("classes", 3), ""),
-    "floating with NaN and -1": (
-        lambda: (graph(y=torch.where(drawn(NODES) < 0.2, torch.nan, graph().y.float()).clamp(min=-1)), {}),
+    "booleans": case(lambda: graph(y=graph().y > 0), ("classes", 2), "booleans"),
+    "uint8": case(lambda: graph(y=graph().y.to(torch.uint8)), ("classes", 3), ""),
+    "floating with NaN and -1": case(
+        lambda: graph(y=torch.where(drawn(NODES) < 0.2, torch.nan, graph().y.float()).clamp(min=-1)),
         ("classes", 3),
         "became classes",
     ),
-    "numbers": (lambda: (graph(y=drawn(NODES) * 33), {}), ("number", 1), "low and high"),
-    "whole numbers with gaps": (lambda: (graph(y=whole(0, 9) * 7), {}), ("number", 1), "range 0 to 56"),
-    "numbers that are said": (
-        lambda: (graph(y=graph().y), {"task": "number"}),
-        ("number", 1),
-        "NaN says that there is none",
+    "numbers": case(lambda: graph(y=drawn(NODES) * 33), ("number", 1), "low and high"),
+    "whole numbers with gaps": case(lambda: graph(y=whole(0, 9) * 7), ("number", 1), "range 0 to 56"),
+    "numbers that are said": case(
+        lambda: graph(y=graph().y), ("number", 1), "NaN says that there is none", task="number"
     ),
-    "numbers with a public range": (
-        lambda: (graph(y=drawn(NODES), low=0, high=1.0, task="number"), {}),
-        ("number", 1),
-        "",
+    "numbers with a public range": case(
+        lambda: graph(y=drawn(NODES), low=0, high=1.0, task="number"), ("number", 1), ""
     ),
-    "several labels": (lambda: (graph(y=drawn(NODES, 4) < 0.5), {}), ("labels", 4), ""),
-    "several labels with NaN": (
-        lambda: (
-            graph(y=torch.where(drawn(NODES, 4) < 0.1, torch.nan, (drawn(NODES, 4, seed=1) < 0.5).float())),
-            {},
+    "several labels": case(lambda: graph(y=drawn(NODES, 4) < 0.5), ("labels", 4), ""),
+    "several labels with NaN": case(
+        lambda: graph(
+            y=torch.where(drawn(NODES, 4) < 0.1, torch.nan, (drawn(NODES, 4, seed=1) < 0.5).float())
         ),
         ("labels", 4),
         "some of their labels only",
     ),
-    "one label of several": (
-        lambda: (graph(y=torch.nn.functional.one_hot(graph().y)), {}),
-        ("labels", 3),
-        "argmax",
+    "one label of several": case(
+        lambda: graph(y=torch.nn.functional.one_hot(graph().y)), ("labels", 3), "argmax"
     ),
-    "links": (lambda: (without("y"), {"task": "links"}), ("links", 2), ""),
-    "links by name": (
-        lambda: ("synthetic-citation", {"task": "links", "nodes": 60, "features": 16}),
-        ("links", 2),
-        "",
+    "links": case(lambda: without("y"), ("links", 2), "", task="links"),
+    "links by name": case(
+        lambda: "synthetic-citation", ("links", 2), "", task="links", nodes=60, features=16
     ),
-    "classes of links": (lambda: (links(), {}), ("link-classes", 2), "y is not used"),
-    "RandomLinkSplit": (
-        lambda: (RandomLinkSplit(is_undirected=True)(graph())[0], {}),
-        ("link-classes", 2),
-        "y is not used",
+    "classes of links": case(lambda: links(), ("link-classes", 2), "y is not used"),
+    "RandomLinkSplit": case(
+        lambda: RandomLinkSplit(is_undirected=True)(graph())[0], ("link-classes", 2), "y is not used"
     ),
-    "classes of edges": (
-        lambda: (without("y", edge_label=(drawn(graph().num_edges) < 0.5).float().unsqueeze(1)), {}),
+    "classes of edges": case(
+        lambda: without("y", edge_label=(drawn(graph().num_edges) < 0.5).float().unsqueeze(1)),
         ("link-classes", 2),
         "edge_label_index is missing",
     ),
-    "a list of graphs": (lambda: (graphs(), {"clients": 3}), ("classes", 2), ""),
-    "graphs with scalars": (lambda: (graphs(lambda n: n % 3), {"clients": 3}), ("classes", 3), ""),
-    "graphs with numbers": (
-        lambda: (graphs(lambda n: torch.tensor([n / 7])), {"clients": 3}),
-        ("number", 1),
-        "low and high",
+    "a list of graphs": case(lambda: graphs(), ("classes", 2), "", clients=3),
+    "graphs with scalars": case(lambda: graphs(lambda n: n % 3), ("classes", 3), "", clients=3),
+    "graphs with numbers": case(
+        lambda: graphs(lambda n: torch.tensor([n / 7])), ("number", 1), "low and high", clients=3
     ),
-    "graphs with labels": (
-        lambda: (graphs(lambda n: torch.tensor([[n % 2, n % 3 == 0]])), {"clients": 3}),
-        ("labels", 2),
-        "",
+    "graphs with labels": case(
+        lambda: graphs(lambda n: torch.tensor([[n % 2, n % 3 == 0]])), ("labels", 2), "", clients=3
     ),
-    "graphs with flat labels": (
-        lambda: (graphs(lambda n: torch.tensor([n % 2, int(n % 3 == 0)])), {"clients": 3}),
-        ("labels", 2),
-        "",
+    "graphs with flat labels": case(
+        lambda: graphs(lambda n: torch.tensor([n % 2, int(n % 3 == 0)])), ("labels", 2), "", clients=3
     ),
-    "graphs without an answer": (
-        lambda: (graphs(lambda n: torch.tensor([-1 if n < 4 else n % 2])), {"clients": 3}),
+    "graphs without an answer": case(
+        lambda: graphs(lambda n: torch.tensor([-1 if n < 4 else n % 2])),
         ("classes", 2),
         "4 of 40 graphs have no answer",
+        clients=3,
     ),
-    "a data set of graphs": (lambda: (InMemory(*graphs()), {}), ("classes", 2), ""),
-    "a batch": (lambda: (Batch.from_data_list(graphs()), {}), ("classes", 2), ""),
-    "graphs by shares": (
-        lambda: (
-            InMemory(*graphs(lambda n: torch.tensor([n / 7]))),
-            {"partition": "dirichlet", "split": {"least": 3}},
-        ),
+    "a data set of graphs": case(lambda: InMemory(*graphs()), ("classes", 2), ""),
+    "a batch": case(lambda: Batch.from_data_list(graphs()), ("classes", 2), ""),
+    "graphs by shares": case(
+        lambda: InMemory(*graphs(lambda n: torch.tensor([n / 7]))),
         ("number", 1),
         "",
+        partition="dirichlet",
+        split={"least": 3},
     ),
-    "OGB's nodes": (
-        lambda: (Ogb(graph(y=graph().y.unsqueeze(1))), {}),
-        ("classes", 3),
-        "its own split became masks",
+    "OGB's nodes": case(
+        lambda: Ogb(graph(y=graph().y.unsqueeze(1))), ("classes", 3), "its own split became masks"
     ),
-    "OGB's regression": (lambda: (OgbRegression(graph(y=graph().y.float())), {}), ("number", 1), "masks"),
-    "OGB's graphs": (lambda: (Ogb(*graphs()), {}), ("classes", 2), "its split is not used"),
-    "NetworkX": (
-        lambda: (network(y=lambda node: node % 2, age=lambda node: node / 3, tall=lambda node: node > 9), {}),
+    "OGB's regression": case(lambda: OgbRegression(graph(y=graph().y.float())), ("number", 1), "masks"),
+    "OGB's graphs": case(lambda: Ogb(*graphs()), ("classes", 2), "its split is not used"),
+    "NetworkX": case(
+        lambda: network(y=lambda node: node % 2, age=lambda node: node / 3, tall=lambda node: node > 9),
         ("classes", 2),
         "age, tall",
     ),
-    "NetworkX with x": (
-        lambda: (network(y=lambda node: node % 2, x=lambda node: [node, 1.0]), {}),
+    "NetworkX with x": case(
+        lambda: network(y=lambda node: node % 2, x=lambda node: [node, 1.0]),
         ("classes", 2),
         "club of nodes is not used",
     ),
 }
 
 
-@pytest.mark.parametrize("case", LEARNED)
-def test_what_is_learned_is_seen_in_the_answers(case: str) -> None:
-    make, learned, word = LEARNED[case]
-    given, options = make()
-    made, said = taken(given, **options)
+@pytest.mark.parametrize("name", LEARNED)
+def test_what_is_learned_is_seen_in_the_answers(name: str) -> None:
+    make, (learned, word), options = LEARNED[name]
+    made, said = taken(make(), **options)
     assert (made.schema.task, made.schema.classes) == learned and type(made.schema.task) is str
     assert word in said
     for owner in made.owners.values():
         assert bool(owner.train_mask.any()) and len(owner.train_mask) == len(owner.y)
 
 
-REFUSED: dict[str, tuple[Callable[[], Given], str]] = {
-    "1 and -1": (lambda: (graph(y=(graph().y > 0).long() * 2 - 1), {}), r"y = \(y \+ 1\) // 2"),
-    "1.0 and -1.0": (lambda: (graph(y=(graph().y > 0).float() * 2 - 1), {}), r"y = \(y \+ 1\) // 2"),
-    "one class": (lambda: (graph(y=torch.zeros(NODES).long()), {}), "class 0"),
-    "one class to train on": (
-        lambda: (graph(train_mask=graph().y == 1, test_mask=graph().y != 1), {}),
+REFUSED: dict[str, Case] = {
+    "1 and -1": case(lambda: graph(y=(graph().y > 0).long() * 2 - 1), r"y = \(y \+ 1\) // 2"),
+    "1.0 and -1.0": case(lambda: graph(y=(graph().y > 0).float() * 2 - 1), r"y = \(y \+ 1\) // 2"),
+    "one class": case(lambda: graph(y=torch.zeros(NODES).long()), "class 0"),
+    "one class to train on": case(
+        lambda: graph(train_mask=graph().y == 1, test_mask=graph().y != 1),
         "training nodes of all owners together: every label is class 1",
     ),
-    "one number": (lambda: (graph(y=torch.full((NODES,), 2.5)), {}), "every answer is 2.5"),
-    "no number": (lambda: (graph(y=torch.full((NODES,), torch.nan)), {}), "label"),
-    "no complete labels": (
-        lambda: (graph(y=torch.tensor([[1, torch.nan]] * NODES)), {}),
-        "all of its labels",
+    "one number": case(lambda: graph(y=torch.full((NODES,), 2.5)), "every answer is 2.5"),
+    "no number": case(lambda: graph(y=torch.full((NODES,), torch.nan)), "label"),
+    "no complete labels": case(lambda: graph(y=torch.tensor([[1, torch.nan]] * NODES)), "all of its labels"),
+    "several columns of numbers": case(lambda: graph(y=drawn(NODES, 2)), "0 or 1"),
+    "several columns with -1": case(lambda: graph(y=torch.randint(-1, 2, (NODES, 3))), "0 or 1"),
+    "low above high": case(lambda: graph(y=drawn(NODES), low=2, high=1), "low = 2"),
+    "low without high": case(lambda: graph(y=drawn(NODES), low=2), "high = None"),
+    "numbers outside": case(lambda: graph(y=drawn(NODES) + 1, low=0, high=1), "outside of low"),
+    "positive of three": case(lambda: graph(positive=1), "positive"),
+    "positive of none": case(lambda: graph(positive="yes"), "positive"),
+    "an unknown task": case(lambda: graph(), "task", task="ranks"),
+    "two tasks": case(lambda: graph(task="number"), "task", task="classes"),
+    "labels in one column": case(lambda: graph(), "task = 'labels'", task="labels"),
+    "numbers in several": case(lambda: graph(y=drawn(NODES, 2)), "task = 'number'", task="number"),
+    "classes that are none": case(lambda: graph(y=drawn(NODES)), "whole number", task="classes"),
+    "numbers of a named data set": case(
+        lambda: "synthetic-citation", "task", task="number", nodes=60, features=16
     ),
-    "several columns of numbers": (lambda: (graph(y=drawn(NODES, 2)), {}), "0 or 1"),
-    "several columns with -1": (lambda: (graph(y=torch.randint(-1, 2, (NODES, 3))), {}), "0 or 1"),
-    "low above high": (lambda: (graph(y=drawn(NODES), low=2, high=1), {}), "low = 2"),
-    "low without high": (lambda: (graph(y=drawn(NODES), low=2), {}), "high = None"),
-    "numbers outside": (lambda: (graph(y=drawn(NODES) + 1, low=0, high=1), {}), "outside of low"),
-    "positive of three": (lambda: (graph(positive=1), {}), "positive"),
-    "positive of none": (lambda: (graph(positive="yes"), {}), "positive"),
-    "an unknown task": (lambda: (graph(), {"task": "ranks"}), "task"),
-    "two tasks": (lambda: (graph(task="number"), {"task": "classes"}), "task"),
-    "labels in one column": (lambda: (graph(), {"task": "labels"}), "task = 'labels'"),
-    "numbers in several": (lambda: (graph(y=drawn(NODES, 2)), {"task": "number"}), "task = 'number'"),
-    "classes that are none": (lambda: (graph(y=drawn(NODES)), {"task": "classes"}), "whole number"),
-    "numbers of a named data set": (
-        lambda: ("synthetic-citation", {"task": "number", "nodes": 60, "features": 16}),
-        "task",
-    ),
-    "links of whole graphs": (lambda: (graphs(), {"clients": 2, "task": "links"}), "links of one graph"),
-    "labels of no links": (lambda: (graph(), {"task": "link-classes"}), "edge_label"),
-    "links that are no nodes": (
-        lambda: (graph(edge_label_index=torch.full((2, 9), NODES), edge_label=torch.arange(9) % 2), {}),
+    "links of whole graphs": case(lambda: graphs(), "links of one graph", clients=2, task="links"),
+    "labels of no links": case(lambda: graph(), "edge_label", task="link-classes"),
+    "links that are no nodes": case(
+        lambda: graph(edge_label_index=torch.full((2, 9), NODES), edge_label=torch.arange(9) % 2),
         "names node",
     ),
-    "fewer labels than links": (
-        lambda: (graph(edge_label_index=torch.zeros(2, 9).long(), edge_label=torch.arange(8) % 2), {}),
+    "fewer labels than links": case(
+        lambda: graph(edge_label_index=torch.zeros(2, 9).long(), edge_label=torch.arange(8) % 2),
         "edge_label has shape",
     ),
-    "a third kind of link": (
-        lambda: (
-            graph(edge_label_index=torch.zeros(2, 9).long(), edge_label=torch.arange(9) % 3),
-            {"task": "links"},
-        ),
+    "a third kind of link": case(
+        lambda: graph(edge_label_index=torch.zeros(2, 9).long(), edge_label=torch.arange(9) % 3),
         "1 or 0",
+        task="links",
     ),
-    "label_skew of numbers": (lambda: (graph(y=drawn(NODES)), {"partition": "label_skew"}), "label_skew"),
-    "a vertical split of links": (lambda: (links(), {"partition": "vertical"}), "vertical"),
-    "sparse beyond its shape": (
-        lambda: (
-            graph(
-                x=torch.sparse_coo_tensor(
-                    [[0, NODES], [0, 3]], [1.0, 1.0], (NODES, 4), check_invariants=False
-                )
-            ),
-            {},
+    "label_skew of numbers": case(lambda: graph(y=drawn(NODES)), "label_skew", partition="label_skew"),
+    "a vertical split of links": case(lambda: links(), "vertical", partition="vertical"),
+    "sparse beyond its shape": case(
+        lambda: graph(
+            x=torch.sparse_coo_tensor([[0, NODES], [0, 3]], [1.0, 1.0], (NODES, 4), check_invariants=False)
         ),
         "no sound sparse matrix",
     ),
-    "sparse and too wide": (
-        lambda: (graph(x=torch.sparse_coo_tensor([[0], [0]], [1.0], (NODES, 2**40))), {}),
-        "fewer columns",
+    "sparse and too wide": case(
+        lambda: graph(x=torch.sparse_coo_tensor([[0], [0]], [1.0], (NODES, 2**40))), "fewer columns"
     ),
-    "x of words": (lambda: (graph(x=np.array([["a"]] * NODES)), {}), "x is a NumPy array"),
-    "x of objects": (lambda: (graph(x=np.array([[{}]] * NODES, dtype=object)), {}), "x is a NumPy array"),
-    "a dense adj_t": (lambda: (without("edge_index", adj_t=torch.eye(NODES)), {}), "adj_t"),
-    "weights twice": (
-        lambda: (
-            without("edge_index", adj_t=torch.eye(NODES).mul(2).to_sparse(), edge_weight=torch.ones(NODES)),
-            {},
+    "x of words": case(lambda: graph(x=np.array([["a"]] * NODES)), "x is a NumPy array"),
+    "x of objects": case(lambda: graph(x=np.array([[{}]] * NODES, dtype=object)), "x is a NumPy array"),
+    "a dense adj_t": case(lambda: without("edge_index", adj_t=torch.eye(NODES)), "adj_t"),
+    "weights twice": case(
+        lambda: without(
+            "edge_index", adj_t=torch.eye(NODES).mul(2).to_sparse(), edge_weight=torch.ones(NODES)
         ),
         "edge_weight stands beside it",
     ),
-    "neither x nor a number of nodes": (
-        lambda: (Data(edge_index=torch.zeros(2, 0).long(), y=torch.tensor(3)), {}),
-        "num_nodes",
+    "neither x nor a number of nodes": case(
+        lambda: Data(edge_index=torch.zeros(2, 0).long(), y=torch.tensor(3)), "num_nodes"
     ),
-    "a fourth split of three": (lambda: (graph(**splits(3)), {"split": 3}), "split = 3"),
-    "a split of none": (lambda: (graph(), {"split": 1}), "split = 1"),
-    "a split of a named data set": (lambda: ("synthetic-citation", {"split": 1, "nodes": 60}), "split = 1"),
-    "a mask of other places": (lambda: (graph(train_mask=torch.tensor([0, NODES])), {}), "train_mask"),
-    "kinds of nodes": (lambda: (HeteroData(), {}), "to_homogeneous"),
-    "kinds of nodes at an owner": (lambda: ({"a": HeteroData()}, {}), "to_homogeneous"),
-    "graphs of nodes": (lambda: ([graph(), graph()], {"clients": 2}), "class of the whole graph"),
-    "graphs of several widths": (
-        lambda: (graphs(lambda n: torch.arange(1 + n // 20)), {"clients": 2}),
-        "graph 20: y is the class",
+    "a fourth split of three": case(lambda: graph(**splits(3)), "split = 3", split=3),
+    "a split of none": case(lambda: graph(), "split = 1", split=1),
+    "a split of a named data set": case(lambda: "synthetic-citation", "split = 1", split=1, nodes=60),
+    "a mask of other places": case(lambda: graph(train_mask=torch.tensor([0, NODES])), "train_mask"),
+    "kinds of nodes": case(lambda: HeteroData(), "to_homogeneous"),
+    "kinds of nodes at an owner": case(lambda: {"a": HeteroData()}, "to_homogeneous"),
+    "graphs of nodes": case(lambda: [graph(), graph()], "class of the whole graph", clients=2),
+    "graphs of several widths": case(
+        lambda: graphs(lambda n: torch.arange(1 + n // 20)), "graph 20: y is the class", clients=2
     ),
-    "no graphs": (lambda: ([], {"clients": 2}), "no graphs"),
-    "a data set of pairs": (lambda: (InMemory((1, 2)), {}), "data is of type InMemory"),
-    "a table": (lambda: (pandas.DataFrame({"a": [1]}), {}), "tables in CSV or parquet files"),
-    "a NetworkX without y": (
-        lambda: (network(club=lambda node: "odd" if node % 2 else "even", x=lambda node: [1.0]), {}),
+    "no graphs": case(lambda: [], "no graphs", clients=2),
+    "a data set of pairs": case(lambda: InMemory((1, 2)), "data is of type InMemory"),
+    "a table": case(lambda: pandas.DataFrame({"a": [1]}), "tables in CSV or parquet files"),
+    "a NetworkX without y": case(
+        lambda: network(club=lambda node: "odd" if node % 2 else "even", x=lambda node: [1.0]),
         "an attribute y of nodes",
     ),
-    "an empty NetworkX": (lambda: (nx.Graph(), {}), "no nodes"),
-    "NetworkX with words": (
-        lambda: (network(y=lambda node: "even" if node % 2 else "odd"), {}),
-        "y of nodes",
-    ),
-    "NetworkX with x at some": (
-        lambda: (network(y=lambda node: node % 2, x=lambda node: [1.0] if node else None), {}),
-        "has no x",
+    "an empty NetworkX": case(lambda: nx.Graph(), "no nodes"),
+    "NetworkX with words": case(lambda: network(y=lambda node: "even" if node % 2 else "odd"), "y of nodes"),
+    "NetworkX with x at some": case(
+        lambda: network(y=lambda node: node % 2, x=lambda node: [1.0] if node else None), "has no x"
     ),
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("name", REFUSED)
 @pytest.mark.filterwarnings("ignore::secure_fedgraph.DataWarning")
-def test_what_cannot_be_meant_is_refused_by_name(case: str) -> None:
-    make, key = REFUSED[case]
-    given, options = make()
+def test_what_cannot_be_meant_is_refused_by_name(name: str) -> None:
+    make, (key,), options = REFUSED[name]
+    given = make()
     with pytest.raises(BadInput, match=key) as refusal:
         sfg.federate(given, **options)
     assert "\n" not in str(refusal.value)

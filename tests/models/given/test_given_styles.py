@@ -32,40 +32,22 @@ class Style(nn.Module):
         rows = self.layer(x, edge_index)
         return rows if batch is None else global_mean_pool(rows, batch)
 
-
-class Usual(Style):
-    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
-        return self.scores(x, edge_index, batch)
+    def of(self, graph: Any) -> Tensor:
+        return self.scores(graph.x, graph.edge_index, graph.batch)
 
 
-class OfData(Style):
-    def forward(self, data: Any) -> Tensor:
-        return self.scores(data.x, data.edge_index, data.batch)
-
-
-class OfBatch(Style):
-    def forward(self, batch: Any) -> Tensor:
-        return self.scores(batch.x, batch.edge_index, batch.batch)
-
-
-class OfG(Style):
-    def forward(self, g: Any, embed: bool = False) -> Tensor:
-        return self.scores(g.x, g.edge_index, g.batch)
+def styled(forward: Any) -> type[Style]:
+    return type("Styled", (Style,), {"forward": forward})
 
 
 class Annotated(Style):
     def forward(self, inputs: Data) -> Tensor:
-        return self.scores(inputs.x, inputs.edge_index, inputs.batch)
+        return self.of(inputs)
 
 
 class AnnotatedInWords(Style):
     def forward(self, inputs: torch_geometric.data.Batch) -> Tensor:  # noqa: F821
-        return self.scores(inputs.x, inputs.edge_index, inputs.batch)
-
-
-class OneArgument(Style):
-    def forward(self, sample) -> Tensor:  # type: ignore[no-untyped-def]
-        return self.scores(sample.x, sample.edge_index, sample.batch)
+        return self.of(inputs)
 
 
 class InPlace(Style):
@@ -76,43 +58,32 @@ class InPlace(Style):
         return found
 
 
-class AnotherOrder(Style):
-    def forward(self, edge_index: Tensor, x: Tensor, batch: Tensor | None = None) -> Tensor:
-        return self.scores(x, edge_index, batch)
-
-
-class ByPlace(Style):
-    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None, /) -> Tensor:
-        return self.scores(x, edge_index, batch)
-
-
-def giving(name: str, made: Any) -> type[Style]:
+def giving(made: Any) -> type[Style]:
     """A model that gives something around its scores."""
+    return styled(lambda self, x, edge_index, batch=None: made(self.scores(x, edge_index, batch)))
 
-    def forward(self: Style, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Any:
-        return made(self.scores(x, edge_index, batch))
 
-    return type(name, (Style,), {"forward": forward})
+Usual = giving(lambda scores: scores)
 
 
 SAME = {
-    "forward(data)": OfData,
-    "forward(batch)": OfBatch,
-    "forward(g, embed=False)": OfG,
+    "forward(data)": styled(lambda self, data: self.of(data)),
+    "forward(batch)": styled(lambda self, batch: self.of(batch)),
+    "forward(g, embed=False)": styled(lambda self, g, embed=False: self.of(g)),
     "annotated as Data": Annotated,
     "annotated as Batch, in words": AnnotatedInWords,
-    "one argument": OneArgument,
+    "one argument": styled(lambda self, sample: self.of(sample)),
     "in place": InPlace,
-    "another order": AnotherOrder,
-    "by place": ByPlace,
-    "a tuple": giving("Tuple", lambda scores: (scores, scores * 2)),
-    "a list with a word first": giving("Listed", lambda scores: ["scores", scores]),
-    "logits": giving("Logits", lambda scores: OrderedDict(loss=None, logits=scores)),
-    "out": giving("Out", lambda scores: {"embedding": scores * 2, "out": scores}),
+    "another order": styled(lambda self, edge_index, x, batch=None: self.scores(x, edge_index, batch)),
+    "by place": styled(lambda self, x, edge_index, batch=None, /: self.scores(x, edge_index, batch)),
+    "a tuple": giving(lambda scores: (scores, scores * 2)),
+    "a list with a word first": giving(lambda scores: ["scores", scores]),
+    "logits": giving(lambda scores: OrderedDict(loss=None, logits=scores)),
+    "out": giving(lambda scores: {"embedding": scores * 2, "out": scores}),
 }
 LOGARITHMS = {
-    "log-probabilities": giving("Logs", lambda scores: scores.log_softmax(dim=1)),
-    "probabilities": giving("Shares", lambda scores: scores.softmax(dim=1)),
+    "log-probabilities": giving(lambda scores: scores.log_softmax(dim=1)),
+    "probabilities": giving(lambda scores: scores.softmax(dim=1)),
 }
 
 
@@ -190,7 +161,7 @@ def test_one_column_trains() -> None:
         (Schema(16, 1, task=str(Task.NUMBER)), Flat),
         (Schema(16, 1, task=str(Task.NUMBER)), Column),
         (Schema(16, 4, task=str(Task.LABELS)), Usual),
-        (Schema(16, 2, task=str(Task.LINKS)), giving("Embeds", lambda scores: scores[:, :1].expand(-1, 7))),
+        (Schema(16, 2, task=str(Task.LINKS)), giving(lambda scores: scores[:, :1].expand(-1, 7))),
     ],
 )
 def test_outputs_of_other_tasks(schema: Schema, model: type[Style]) -> None:
@@ -218,38 +189,14 @@ def test_a_model_of_whole_data_sees_no_answer_and_every_field_of_the_links() -> 
     assert "y" not in seen[0] and seen[0].batch is None
 
 
-class NoTensor(Style):
-    def forward(self, data: Any) -> Any:
-        return ["no scores"]
-
-
-class NoLogits(Style):
-    def forward(self, data: Any) -> Any:
-        return {"embedding": self.scores(data.x, data.edge_index)}
-
-
-class NeedsMore(Style):
-    def forward(self, data: Any, training: bool) -> Tensor:
-        return self.scores(data.x, data.edge_index)
-
-
-class OfFeatures(nn.Linear):
-    """Takes features alone, as a layer does."""
-
-
-class Wide(Style):
-    def forward(self, data: Any) -> Tensor:
-        return self.scores(data.x, data.edge_index).repeat(1, 2)
-
-
 @pytest.mark.parametrize(
     ("model", "key"),
     [
-        (NoTensor, "list"),
-        (NoLogits, "dict"),
-        (NeedsMore, r"forward\(data\)"),
-        (lambda schema: OfFeatures(16, 3), r"forward\(data\)"),
-        (Wide, "3 classes"),
+        (styled(lambda self, data: ["no scores"]), "list"),
+        (styled(lambda self, data: {"embedding": self.of(data)}), "dict"),
+        (styled(lambda self, data, training: self.of(data)), r"forward\(data\)"),
+        (lambda schema: nn.Linear(16, 3), r"forward\(data\)"),  # features alone
+        (styled(lambda self, data: self.of(data).repeat(1, 2)), "3 classes"),
         (Column, "3 classes"),
     ],
 )
