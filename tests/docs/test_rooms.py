@@ -19,9 +19,9 @@ CEILINGS = {
     "secure_fedgraph/core": 4_430,
     "secure_fedgraph/core/carriers": 2_300,
     "all code": 62_700,
-    "lines of tests": 73_500,
+    "lines of tests": 72_700,
     "lines of benchmarks": 5_500,
-    "words of pages": 71_600,
+    "words of pages": 70_600,
     "bytes of the changelog": 10_000,
 }
 """What the house weighs at most; a change that needs more takes something else out, or says here why not."""
