@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from secure_fedgraph.cli.screen import plain_warnings
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.deployment.certificates import AUTHORITY, CERTIFICATE, check_host, make_certificates
 from secure_fedgraph.deployment.federation_file import (
@@ -102,7 +103,8 @@ def make_federation(
         **({} if tables is None else {"tables": tables.model_dump(by_alias=True)}),
     }
     federation: Federation = checked_federation(values, "the federation")
-    terms_in(Approved(federation, b""))  # what cannot run is refused before anybody approves it
+    with plain_warnings():
+        terms_in(Approved(federation, b""))  # what cannot run is refused before anybody approves it
     out.parent.mkdir(parents=True, exist_ok=True)
     return write_federation(federation, out)
 
@@ -110,7 +112,8 @@ def make_federation(
 def show(file: Path) -> None:
     """Print a file's digest, and what it says."""
     approved = read_federation(file)
-    federation, terms = approved.federation, terms_in(approved)
+    with plain_warnings():
+        federation, terms = approved.federation, terms_in(approved)
     experiment = terms.experiment
     click.echo(f"digest {approved.digest}")
     click.echo(f"name {federation.name}, server {federation.server.address}")

@@ -98,6 +98,7 @@ def resume(
             if given is not None:
                 raise BadInput(f"--{option} {given}: {folder} is finished, and {why}; drop it")
         if files.size_of(folder / manifest.NAME) is None:  # it was killed before
+            warn(f"{folder} held no {manifest.NAME}, as after a kill at its end: it is signed as it is now")
             finish(folder, ledger)
         manifest.check(folder, ledger)
         if not (folder / "report.html").exists():

@@ -191,7 +191,8 @@ def approve(folder: Path, file: Path, digest: str | None) -> None:
             "file than "
             "the operator's"
         )
-    terms_in(approved)
+    with plain_warnings():
+        terms_in(approved)
     home = SiloFolder(folder)
     lock = home.lock()
     try:
