@@ -136,7 +136,7 @@ def test_what_owners_who_learn_at_home_are_handed(sends: str) -> None:
         return
     completed = judged(case, ModelCompletion(), LAST)
     assert (completed.value > 0.95) == (sends == "labels")  # these are what travels
-    # the system draws which columns a node shows: their groups are .4 to .66 right, above chance once in six runs
+    # the system draws which columns a node shows: their groups are .4 to .66 right
     groups = judged(case, BlindGroups(), "server", "residual")
     assert (groups.value > 0.9) == (sends == "labels")
     alike = judged(case, AlikeRows(), "server", "residual")
