@@ -77,29 +77,28 @@ class AnswerState:
             self._before.restore(self.memory, self.scratch)
             self._before = None
 
-    def keep(self, unconfirmed: str = "", beside: Any = None) -> None:
+    def keep(self, unconfirmed: str = "", history: Any = None) -> None:
         """Keeps what changed: for good, or until the sum of a channel is known to be complete.
 
         Args:
             unconfirmed: that channel.
-            beside: what :meth:`abandon` gives back with it.
+            history: as it was before the answer, which :meth:`abandon` gives back.
         """
         before, self._before = self._before, None
         if unconfirmed and before is not None:
-            self._unconfirmed = (unconfirmed, before, beside)
+            self._unconfirmed = (unconfirmed, before, history)
 
     def confirm(self) -> None:
         """The sum is complete: its answer stays."""
         self._before = self._unconfirmed = None
 
-    def abandon(self) -> tuple[Any] | None:
-        """Undoes an answer whose sum was never confirmed; None where there is none."""
-        if self._unconfirmed is None:
-            return None
-        _, before, beside = self._unconfirmed
+    def abandon(self) -> Any:
+        """Undoes the answer that waits for its sum, and returns the history of before it."""
+        assert self._unconfirmed is not None
+        _, before, history = self._unconfirmed
         before.restore(self.memory, self.scratch)
         self._unconfirmed = None
-        return (beside,)
+        return history
 
 
 def _copied(values: dict[str, Any]) -> dict[str, Any]:

@@ -242,8 +242,8 @@ class Door(ABC):
                 self._abandon()
 
     def _abandon(self) -> None:
-        if (undone := self._state.abandon()) is not None:
-            self._history = undone[0]
+        if self._state.unconfirmed:
+            self._history = self._state.abandon()
 
     def _commit(self, request: Message, history_before: History | None) -> None:
         """Keeps what an answer changed: at once, or when the carrier shows that the sum is complete."""

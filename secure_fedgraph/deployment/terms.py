@@ -16,7 +16,7 @@ from secure_fedgraph.deployment.federation_file import Approved
 from secure_fedgraph.evaluation import Evaluator
 from secure_fedgraph.experiment.config import SILOS, Experiment
 from secure_fedgraph.experiment.protect import protect
-from secure_fedgraph.experiment.results import in_form
+from secure_fedgraph.experiment.results import ELSEWHERE, in_form
 from secure_fedgraph.federation import Federation as Owners
 from secure_fedgraph.graph.kinds import GraphDataset
 from secure_fedgraph.graph.partition.result import TestSet
@@ -25,8 +25,6 @@ from secure_fedgraph.graph.tables.schema import TableSchema
 from secure_fedgraph.round import Sampler, everyone
 from secure_fedgraph.running.options import RunOptions
 from secure_fedgraph.running.preparation import Prepared, prepare
-
-ELSEWHERE = "on its own machine"
 
 
 class AgreedExperiment(Experiment):

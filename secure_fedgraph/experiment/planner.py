@@ -290,7 +290,9 @@ def _why(one: Candidate, choice: Choice) -> str:
     if not choice.learns:
         return "noise exceeds any signal"
     if one is choice.least:
-        return "the most weights of those where noise is faint" if choice.by_weights else LEAST
+        if choice.by_weights:
+            return "the most weights of those where noise is faint"
+        return LEAST if one.runs_as else f"{LEAST} among what is made for budgets"
     if one.runs_as and not choice.least.runs_as:
         return "a form; what is made for budgets comes first"
     if choice.by_weights and ratio < FAINT and one.weights < choice.least.weights:

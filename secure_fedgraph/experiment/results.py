@@ -66,6 +66,8 @@ BESIDE = (
     *(manifest.NAME, manifest.KEY),
 )
 """Files that commands write beside their results, and remove together with them."""
+ELSEWHERE = "on its own machine"
+"""The data of an owner whom a run reached on its own machine, where others' have a file."""
 OUTSIDE = {"ledger": "--ledger", "logging": "--log"}
 """Keys of an experiment that name where a run writes besides its folder, and their options."""
 UNFINISHED = "; its run is not finished: `secure-fedgraph resume {folder}` goes on with it"
@@ -481,6 +483,11 @@ def typed_silos(noted: Any, typed: Mapping[str, str] | None, folder: Path) -> di
     given = dict(typed or {})
     for place in given.values():
         refuse_inside(place, folder)
+    if names and not given and set(noted.values()) == {ELSEWHERE}:
+        raise BadInput(
+            f"the run in {folder} had owners on machines of their own, whose data are not here: audit the "
+            "same settings on data of yours ('audit --algorithm … --silo NAME=FILE')"
+        )
     if names and not given:
         again = " ".join(f"--silo {shlex.quote(f'{name}={str(noted[name])[:200]}')}" for name in names)
         raise BadInput(f"the run in {folder} is of silos, whose files are read if you name them: add {again}")

@@ -58,6 +58,16 @@ def test_another_configuration_is_refused_and_overwrite_runs_it(tmp_path):
     assert rounds_of(tmp_path) == {2} and (tmp_path / "runs" / "mine" / "notes.txt").exists()
 
 
+def test_owners_own_models_are_scored_after_the_last_round_alone(tmp_path):
+    assert call(tmp_path, rounds=3).exit_code == 0
+    scored = {
+        path.parts[-3]: [bool(one["accuracy"]) for one in json.loads(path.read_text())["rounds"]]
+        for path in tmp_path.glob("runs/*/seed-0/result.json")
+    }
+    assert scored["local-plaintext"] == [False, False, True]
+    assert all(map(all, (found for name, found in scored.items() if name != "local-plaintext")))
+
+
 def test_overwrite_leaves_no_run_of_before(tmp_path):
     assert call(tmp_path, "--seeds", "2").exit_code == 0
     (tmp_path / "compare.json").unlink()  # as a call that was killed leaves it

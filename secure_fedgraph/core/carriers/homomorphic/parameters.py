@@ -101,11 +101,6 @@ class RingParameters:
         """How many ciphertexts hold ``length`` values."""
         return -(-length // self.values)
 
-    def upload_bytes(self, length: int) -> int:
-        """The most bytes that an encrypted vector of ``length`` values has; 0.2 % more than it usually has
-        at 60 data bits, 17 % at 48 (compression takes the zero bits out)."""
-        return self.pieces(length) * (4 + self._piece_bytes(1)[1])
-
     def divided(self, packed: bytes, length: int, polynomials: tuple[int, ...]) -> list[memoryview]:
         """The pieces of a ciphertext of ``length`` values, each of a length that honest ones have.
 
