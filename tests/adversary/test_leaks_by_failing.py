@@ -164,7 +164,7 @@ class WithoutLinks(sfg.Algorithm):
     init = Tells.init
     COLUMNS = Channel("columns", Reveal.SUM, links=False)
     TAKE = Channel("take", Reveal.NOTHING)
-    fails = True
+    fails = "take"
 
     def round(self, round: Any, state: Any) -> Any:
         round.reduce(self.COLUMNS)
@@ -173,11 +173,13 @@ class WithoutLinks(sfg.Algorithm):
 
     @COLUMNS.answer
     def columns(self, client: Any, given: Any) -> Upload:
+        if self.fails == "columns" and client.name == "owner-1":  # by what its memory may have of links
+            raise ValueError("by links")
         return Upload({"w": torch.ones(1)})
 
     @TAKE.answer
     def take(self, client: Any, given: Any) -> None:
-        if self.fails and client.name == "owner-1" and client.graph.num_edges:
+        if self.fails == "take" and client.name == "owner-1" and client.graph.num_edges:
             raise ValueError("by links")
 
 
@@ -188,9 +190,17 @@ def test_links_that_no_upload_sees_are_spent_by_an_answer_that_fails(
     algorithm = WithoutLinks()
     with pytest.raises(ValueError, match="by links"):
         sfg.train(algorithm, federation, masked, rounds=2, out=tmp_path, budget=budget)
-    algorithm.fails = False
+    algorithm.fails = ""
     with pytest.warns(LeftOutWarning, match="spent before"):
         run = sfg.train(algorithm, federation, masked, rounds=2, out=tmp_path, budget=budget, resume=True)
+    assert run.privacy("edge")["epsilon"] == "inf"
+
+
+def test_nor_does_a_failure_on_the_channel_without_links_spare_them(federation: sfg.Federation) -> None:
+    algorithm = WithoutLinks()
+    algorithm.fails = "columns"
+    with pytest.warns(LeftOutWarning, match="owner-1"):  # the masks let the others go on
+        run = sfg.train(algorithm, federation, sfg.policies.masked(), rounds=1)
     assert run.privacy("edge")["epsilon"] == "inf"
 
 
