@@ -272,8 +272,9 @@ class Client(Door):
                 yield Draw(one.kind, one.unit, one.costs(), partial(self._draw, one))
 
     def _draw(self, one: InputRandomizer) -> None:
-        self.memory[_entry_of(one)] = one.at(*self._place()).randomize(self.graph, self.schema.classes)
-        self._use_randomized(one)
+        drawn = one.at(*self._place()).randomize(self.graph, self.schema.classes)
+        graph = _with(self.graph, one, drawn)  # first: nothing may stand in the memory that is not in use
+        self.graph, self.memory[_entry_of(one)] = graph, drawn
 
     def covered(self, channel: Channel) -> tuple[str, ...]:
         """What is computed from randomised inputs, or without a part of the data, costs nothing more."""
@@ -307,10 +308,7 @@ class Client(Door):
 
     def _use_randomized(self, one: InputRandomizer) -> None:
         if _entry_of(one) in self.memory:
-            self.graph = self.graph.clone()
-            setattr(self.graph, one.place, self.memory[_entry_of(one)])
-            if one.place == "edge_index" and CROSS_LINKS in self.graph:  # nobody randomised these
-                del self.graph[CROSS_LINKS]
+            self.graph = _with(self.graph, one, self.memory[_entry_of(one)])
 
     @contextmanager
     def _for_the_reader(self, channel: Channel) -> Iterator[None]:
@@ -404,6 +402,15 @@ def seeded(seed: int, name: str, round: int, purpose: str) -> torch.Generator:
     label = f"{seed}/{name}/{round}/{purpose}".encode()
     own = int.from_bytes(hashlib.sha256(label).digest()[:8], "little") >> 1
     return torch.Generator().manual_seed(own)
+
+
+def _with(graph: Data, one: InputRandomizer, drawn: Any) -> Data:
+    """The graph with what was drawn in place of what it has."""
+    made = graph.clone()
+    setattr(made, one.place, drawn)
+    if one.place == "edge_index" and CROSS_LINKS in made:  # nobody randomised these
+        del made[CROSS_LINKS]
+    return made
 
 
 def _entry_of(one: InputRandomizer) -> str:

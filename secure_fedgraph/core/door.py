@@ -99,8 +99,8 @@ class Door(ABC):
           (:class:`~secure_fedgraph.core.carriers.history.History`);
         - an answer that fails sends nothing, is charged as an upload without noise, and leaves its memory and
           its scratch as before. Some carriers confirm that a sum is complete (``masked`` does). Under them
-          the client undoes an answer whose sum was never confirmed. Counts of releases and randomised inputs
-          are not undone. The referee's questions change nothing.
+          the client undoes an answer whose sum was never confirmed, and answers no later step of that sum.
+          Counts of releases and randomised inputs are not undone. The referee's questions change nothing.
 
     Args:
         party: name, identity and roster.
@@ -219,6 +219,7 @@ class Door(ABC):
             return self._last[1]
         self._refuse_replays(request)
         self._abandon_if_skipped(request)
+        round_before, scratch_before = self.round, dict(self._state.scratch)
         if request.round != self.round:
             self._state.scratch.clear()
         self.round = request.round
@@ -227,10 +228,17 @@ class Door(ABC):
             reply = request.reply(wire.pack(self._answer(request))).to_bytes()
         except BaseException:  # the request had no effect, so it counts as missed
             self._state.undo()
-            self._history = history_before
+            if self.round != round_before:
+                self._state.scratch.update(scratch_before)
+            self.round, self._history = round_before, history_before
             raise
         self._commit(request, history_before)
-        self._last, self._last_round = (request_digest, reply), request.round
+        self._last = (request_digest, reply)
+        if request.sender == Recipient.REFEREE:  # its questions change nothing, a round's number neither
+            self._state.scratch.update(scratch_before)
+            self.round = round_before
+        else:
+            self._last_round = request.round
         return reply
 
     def _abandon_if_skipped(self, request: Message) -> None:
@@ -242,7 +250,8 @@ class Door(ABC):
                 self._abandon()
 
     def _abandon(self) -> None:
-        if self._state.unconfirmed:
+        if channel := self._state.unconfirmed:
+            self._protections[channel].carrier.abandon(self._party)  # or a sum would open that is undone here
             self._history = self._state.abandon()
 
     def _commit(self, request: Message, history_before: History | None) -> None:
@@ -316,20 +325,21 @@ class Door(ABC):
         elif channel.to == Recipient.PEER:
             self._offered = scope.exchange
         whose = f" {offerer}'s offer" if offerer else ""
-        self.check_given(channel, scope.round, values, f"channel {channel.name!r} gives {self.name}{whose}")
-        self._draw_inputs(scope)
         self._state.begin()  # randomised inputs and their charge stay, even if this answer fails
+        self.check_given(channel, scope.round, values, f"channel {channel.name!r} gives {self.name}{whose}")
+        self._draw_inputs(bound, scope)
         try:
             with self._failures_charged(bound, scope):
                 upload = self._computed(bound, values)
+                width = 0 if upload is None else upload.size
         except HostileMessage as error:
             raise HostileMessage(f"{offerer}'s offer: {error}" if offerer else str(error)) from None
-        if upload is None:
-            return {}
         if channel.to == Recipient.REFEREE:
             self._state.undo()
-        else:
-            self._charge(bound, scope, upload.size)
+        if upload is None:
+            return {}
+        if channel.to != Recipient.REFEREE:
+            self._charge(bound, scope, width)
         self._record_contribution(bound, upload, scope)
         with self._failures_charged(bound, scope):  # an upload that breaks what its channel declares
             return bound.seal_to_send(upload, scope, self._party)
@@ -399,12 +409,13 @@ class Door(ABC):
                 self._ledger.charge(replace(blank, computational=bound.computational), unavoidable=True)
             raise
 
-    def _draw_inputs(self, scope: Scope) -> None:
+    def _draw_inputs(self, bound: Bound, scope: Scope) -> None:
         """Randomises inputs, once, before an upload or a read uses them."""
         for one in self.draws():
             blank = self._blank_charge(one.kind, one.unit, scope, self._protections.relation)
             self._ledger.charge(replace(blank, steps=one.costs))
-            one.draw()
+            with self._failures_charged(bound, scope):
+                one.draw()
 
     def _record_contribution(self, bound: Bound, upload: Any, scope: Scope) -> None:
         """Records what it adds to a sum under masks, ciphertexts or noise: only this client knows it."""
@@ -418,6 +429,8 @@ class Door(ABC):
         values, offerer, offered = {}, "", 0
         for name, value in given.items():
             if name.startswith(OFFER):
+                if offerer:
+                    raise HostileMessage(f"{self.name} was handed the offers of two peers in one ask")
                 parcel = Parcel.from_bytes(value)
                 values[parcel.channel] = self._open_offer(parcel, scope)
                 offerer, offered = parcel.sender, parcel.exchange
@@ -445,9 +458,8 @@ class Door(ABC):
         channel = bound.channel
         bundle = Bundle.from_tree(given, channel.name, self.name, request.round)
         self._check_bundle(bundle, bound)
-        self._delivered = bundle.exchange
         scope = Scope(self._run, bundle.round, bundle.exchange, channel.name, bundle.cohort)
-        self._draw_inputs(scope)  # what it computes from its data here may be sent later
+        self._draw_inputs(bound, scope)  # what it computes from its data here may be sent later
         opened: Any
         if channel.reveal is Reveal.SUM:
             opened = self._read_sum(bound, bundle, replace(scope, reader=self.name, offer=self._offered))
@@ -457,6 +469,7 @@ class Door(ABC):
             for name, values in opened.items():
                 self._note(scope, (name,), values)
             self.check_opened(channel, opened)
+        self._delivered = bundle.exchange  # what does not open was never read
         self._state.begin()
         with self._failures_charged(bound, scope):
             self.take(channel, opened)

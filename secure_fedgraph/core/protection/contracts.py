@@ -258,6 +258,10 @@ class Carrier(ABC):
         """
         return ""
 
+    def abandon(self, party: Party) -> None:
+        """Ends the sum that a client uploaded for last and undoes: it answers no later step of it."""
+        return
+
     def check(self, data: Any, layout: Layout, name: str) -> None:
         """Checks that a sealed upload has the form that its layout promises; by default nothing.
 

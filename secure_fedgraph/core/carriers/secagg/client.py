@@ -314,6 +314,11 @@ def keep_noise_keys(keys: tuple[bytes, ...], party: Party) -> None:
     session.noise_keys = keys
 
 
+def abandon(party: Party) -> None:
+    """Forgets the secrets of the latest sum, which stays unfinished: no later step of it is answered."""
+    party.secrets.pop(_SESSION, None)
+
+
 def bound_to(party: Party) -> bytes:
     """What the masks of the latest upload are bound to: a hash of what all parties know."""
     session: Session = party.secrets[_SESSION]

@@ -236,6 +236,10 @@ class Masked(Carrier):
         ring_words.accumulate(words, plus=plus, minus=minus)
         return ring_words.pack(words, self.bits)
 
+    def abandon(self, party: Party) -> None:
+        """The latest sum's secrets are gone: its survivors are not signed and its masks not opened."""
+        client.abandon(party)
+
     def binding_mark(self, scope: Scope, party: Party) -> str:
         """A hash of the broadcast that the client was given and the keys that it was handed."""
         return client.bound_to(party).hex()
