@@ -398,18 +398,3 @@ def _texts(payload: memoryview, count: int) -> tuple[str, ...]:
         return tuple(bytes(texts[start:end]).decode() for start, end in pairwise([0, *ends]))
     except UnicodeDecodeError:
         raise HostileMessage("a list of texts holds one that is not UTF-8") from None
-
-
-def plain(values: Mapping[str, Any]) -> Tree:
-    """Flattens nested dictionaries to the names ``a/b/c``, so that client memory can be kept as a body.
-
-    >>> plain({"adam": {"0": {"step": 2}}, "name": "a"})
-    {'adam/0/step': 2, 'name': 'a'}
-    """
-    flat: Tree = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            flat.update({f"{name}/{inner}": v for inner, v in plain(value).items()})
-        else:
-            flat[str(name)] = value
-    return flat

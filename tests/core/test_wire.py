@@ -173,7 +173,3 @@ def test_a_promise_costs_nothing(code, shape):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 100_000
-
-
-def test_memory_is_flattened():
-    assert wire.plain({"a": {"b": {"c": 1}, "d": 2}, "e": 3}) == {"a/b/c": 1, "a/d": 2, "e": 3}

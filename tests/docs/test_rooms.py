@@ -19,7 +19,7 @@ CEILINGS = {
     "secure_fedgraph/core": 4_430,
     "secure_fedgraph/core/carriers": 2_300,
     "all code": 62_700,
-    "lines of tests": 72_700,
+    "lines of tests": 72_830,
     "lines of benchmarks": 5_500,
     "words of pages": 70_600,
     "bytes of the changelog": 10_000,
