@@ -209,7 +209,7 @@ def test_sgd_keeps_no_moments_and_one_full_step_is_the_gradient(federation: sfg.
         generator=lambda purpose: torch.Generator().manual_seed(7),
     )
     upload = algorithm.update(client, state)
-    assert client.memory == {}
+    assert client.memory == {"optimizer": {}}
     # the last bias: lr * (class shares - mean prediction), and both sum to one
     step = upload.values["head.bias"] / 0.5
     assert abs(float(step.sum())) < 1e-6
