@@ -56,7 +56,9 @@ class Message:
     def to_bytes(self) -> bytes:
         """What goes over the wire."""
         fields = {**vars(self), "cohort": "\n".join(self.cohort)}
-        return bytes((_WITH_MISSED if len(self.missed) else _WITHOUT).pack(fields))
+        if not len(self.missed):
+            del fields[MISSED]
+        return wire.encode(fields)
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Message:
@@ -65,7 +67,7 @@ class Message:
         Raises:
             HostileMessage: for bytes that hold none.
         """
-        tree = _WITHOUT.read(raw) or wire.decode(raw, views=True)
+        tree = wire.decode(raw, views=True)
         for key, kind in _FIELDS.items():
             if type(tree.get(key)) is not kind:
                 raise HostileMessage(f"a message lacks its field {key!r}, or the field has another type")
@@ -120,8 +122,6 @@ _FIELDS: dict[str, type[str] | type[int] | type[memoryview]] = {
     "cohort": str,
     "body": memoryview,
 }
-_WITHOUT, _WITH_MISSED = wire.Form(_FIELDS), wire.Form({**_FIELDS, MISSED: memoryview})
-"""Envelopes without and with exchanges that the recipient has missed."""
 
 
 class _Known:

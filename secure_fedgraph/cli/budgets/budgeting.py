@@ -66,7 +66,7 @@ class Training:
     def figures(self, noise: float, accountants: tuple[str, ...]) -> dict[str, float]:
         if self.occurrences is None:
             return budget_figures(noise, self.rate, self.steps, self.delta, self.relation, accountants)
-        return node_budget(noise, self.rate, self.steps, self.occurrences, self.delta, self.records)
+        return node_budget(noise, self.rate, self.steps, self.occurrences, self.delta)
 
     def words(self, noise: float) -> list[str]:
         each = "" if self.occurrences is None else f", which changes {self.occurrences} records at most"

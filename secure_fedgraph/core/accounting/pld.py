@@ -1,9 +1,9 @@
 """Privacy loss distributions of sampled Gaussians that dp-accounting lacks; all rounding is upwards.
 
 Where dp-accounting has the mechanism, its own distribution is used. This module has the rest: two mixtures
-of Gaussians whose means move away from a common point in opposite directions, and the coupled pair. Each is
-given by its hockey-stick curve on a grid, which dp-accounting turns into a distribution that dominates it
-("connect the dots"). ``docs/guarantees.md`` proves that these pairs are the worst.
+of Gaussians whose means move away from a common point in opposite directions. A pair is given by its
+hockey-stick curve on a grid, which dp-accounting turns into a distribution that dominates it ("connect the
+dots"). ``docs/guarantees.md`` proves that these pairs are the worst.
 """
 
 from __future__ import annotations
@@ -59,26 +59,6 @@ def _reach(masses: Array, shifts: Array) -> float:
     """A loss that the Gaussians, each moved by its shift, exceed together with a rare probability only."""
     deviations = np.sqrt(2 * np.maximum(np.log(masses / RARE), 0.0))
     return float(np.max(shifts * shifts / 2 + shifts * deviations))
-
-
-def coupled(count: int, rate: float, noise: float, grid: float) -> Distribution:
-    """The coupled pair of one step: ``(J, N(2 J, noise**2))`` against ``(J, N(0, noise**2))``, J binomial.
-
-    References:
-        Daigavane et al., Node-Level Differentially Private Graph Neural Networks, 2021, whose Rényi form
-        has a hypergeometric J.
-    """
-    values, masses, left_out = occurrences(count, rate)
-    shifts = 2 * values / noise
-
-    def curve(epsilons: Array) -> Array:
-        total = np.full(epsilons.shape, left_out)
-        for shift, mass in zip(shifts, masses, strict=True):
-            total += mass * _gaussian_curve(float(shift), epsilons)
-        return total
-
-    # the two worlds are symmetric: given J, each is the other one moved
-    return dp_losses.PrivacyLossDistribution(_dots(curve, _reach(masses, shifts), grid))
 
 
 def mirrored(count: int, rate: float, noise: float, grid: float) -> Distribution:
@@ -147,15 +127,6 @@ def reach_of(one: SampledGaussian | OccurringGaussian | VanishingGaussian | Pure
         return _reach(np.ones(1), np.array([shift]))
     values, masses, _ = occurrences(one.occurrences, one.rate)
     return _reach(masses, (2 if isinstance(one, OccurringGaussian) else 1) * values / one.noise_multiplier)
-
-
-def _gaussian_curve(shift: float, epsilons: Array) -> Array:
-    """The hockey-stick divergence of two Gaussians of variance 1 (Balle and Wang, ICML 2018, theorem 8)."""
-    if shift == 0:
-        return np.asarray(np.maximum(0.0, -np.expm1(epsilons)))
-    first = special.log_ndtr(shift / 2 - epsilons / shift)
-    second = epsilons + special.log_ndtr(-shift / 2 - epsilons / shift)
-    return np.asarray(np.exp(first) * -np.expm1(np.minimum(second - first, 0.0)))
 
 
 def _mixtures(up: Array, down: Array, masses: Array, left_out: float) -> Curve:

@@ -144,17 +144,6 @@ def _coupled(count: int, rate: float, change: float) -> tuple[Array, Array]:
     return np.asarray(np.logaddexp(_moments(values, np.log(masses), change), rare)), rare
 
 
-def coupled_curve(one: OccurringGaussian) -> Array:
-    """The Rényi divergence of the coupled pair at each order: looser than :func:`curve_of`, a cross-check.
-
-    References:
-        Daigavane et al., Node-Level Differentially Private Graph Neural Networks, 2021, lemma 5, where J is
-        hypergeometric.
-    """
-    moments, _ = _coupled(one.occurrences, one.rate, 2 / one.noise_multiplier)
-    return np.asarray(one.steps * np.maximum(moments, 0.0) / (ORDERS - 1))
-
-
 @lru_cache(maxsize=1024)
 def _mixtures(count: int, rate: float, shift: float, mirrored: bool) -> Array:
     """One step where a unit touches J gradients, J binomial: by quadrature, or else by the coupled pair.

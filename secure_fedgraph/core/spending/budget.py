@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 
 from secure_fedgraph.core.accounting import epsilon as accounting
-from secure_fedgraph.core.accounting.events import DiscreteRelease, Event, SamplingError
+from secure_fedgraph.core.accounting.events import Event
 from secure_fedgraph.core.accounting.filter import Filter
 from secure_fedgraph.core.errors import BadInput, BudgetExhausted, check_number, check_whole, wrong_type
 from secure_fedgraph.core.guarantee import Reader, Unit
@@ -98,8 +98,8 @@ class _Within:
     def __init__(self, epsilon: float, delta: float) -> None:
         self._epsilon, self._delta = epsilon, delta
         self._known: list[Mapping[Event, int]] = []
-        self._ahead: dict[frozenset[Event], float] = {}
-        """Kinds of events -> how many times as many are tried next."""
+        self._ahead = 2.0
+        """How many times as many events are tried next."""
 
     def holds(self, events: Mapping[Event, int]) -> bool:
         """Whether they are within the budget."""
@@ -107,22 +107,18 @@ class _Within:
             return True
         if not self._fits(events):
             return False
-        self._know(events)
-        kinds = frozenset(events)
-        ahead = self._ahead.get(kinds, 2.0)
-        more = {one: math.ceil(times * ahead) for one, times in events.items()}
-        if ahead > _LITTLE and self._fits(more):
-            self._know(more)
-        else:
-            self._ahead[kinds] = 1 + (ahead - 1) / 2
+        most = dict(events)
+        if self._ahead > _LITTLE:
+            more = {one: math.ceil(times * self._ahead) for one, times in events.items()}
+            if self._fits(more):
+                most = more
+            else:
+                self._ahead = 1 + (self._ahead - 1) / 2
+        self._known = [*(one for one in self._known if not _is_part(one, most)), most][-_REMEMBERED:]
         return True
 
     def _fits(self, events: Mapping[Event, int]) -> bool:
         return accounting.epsilon(events, self._delta).epsilon <= self._epsilon
-
-    def _know(self, events: Mapping[Event, int]) -> None:
-        rest = [known for known in self._known if not _is_part(known, events)]
-        self._known = [*rest, dict(events)][-_REMEMBERED:]
 
 
 _LITTLE = 1.01
@@ -131,41 +127,8 @@ _REMEMBERED = 16
 
 
 def _is_part(events: Mapping[Event, int], of: Mapping[Event, int]) -> bool:
-    """Whether events cost at most what others do: no more of each, on no wider vectors, with no more error.
-
-    Noise is planned for the widest vector that a channel may carry, and what is charged is as wide as what is
-    sent: the cost grows with the width and with the sampler's distance.
-    """
-    return _error(events) <= _error(of) and all(
-        times <= sum(n for other, n in of.items() if _covers(other, widest))
-        for widest, times in _by_noise(events)
-    )
-
-
-def _error(events: Mapping[Event, int]) -> float:
-    return math.fsum(n * one.total_variation for one, n in events.items() if isinstance(one, SamplingError))
-
-
-def _by_noise(events: Mapping[Event, int]) -> Iterator[tuple[Event, int]]:
-    """Releases with how often each; those of one noise as the widest of them."""
-    found: dict[DiscreteRelease, tuple[int, float, int]] = {}
-    for one, times in events.items():
-        if isinstance(one, DiscreteRelease):
-            key = replace(one, width=1, total_variation=0.0)
-            width, error, before = found.get(key, (1, 0.0, 0))
-            found[key] = max(width, one.width), max(error, one.total_variation), before + times
-        elif not isinstance(one, SamplingError):
-            yield one, times
-    for key, (width, error, times) in found.items():
-        yield replace(key, width=width, total_variation=error), times
-
-
-def _covers(one: Event, other: Event) -> bool:
-    """Whether a release costs at least as much as another of the same noise."""
-    if not (isinstance(one, DiscreteRelease) and isinstance(other, DiscreteRelease)):
-        return one == other
-    as_wide = replace(other, width=one.width, total_variation=one.total_variation)
-    return as_wide == one and one.width >= other.width and one.total_variation >= other.total_variation
+    """Whether there are no more of any event than among others: then they cost no more."""
+    return all(times <= of.get(one, 0) for one, times in events.items())
 
 
 @lru_cache(maxsize=64)
