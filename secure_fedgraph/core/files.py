@@ -13,6 +13,7 @@ import errno
 import fcntl
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -328,8 +329,11 @@ def remove_folder(path: Path, root: Path | None = None) -> None:
     Raises:
         BadInput: where a link stands in the place of a folder between the root and this one.
     """
-    with suppress(FileNotFoundError), _folder(path.parent, root) as around, suppress(OSError):
-        _remove_below(path.name, around)
+    with suppress(FileNotFoundError), _folder(path.parent, root) as around:
+        try:
+            os.unlink(path.name, dir_fd=around)
+        except OSError:  # a folder
+            shutil.rmtree(path.name, ignore_errors=True, dir_fd=around)
 
 
 def base_name(name: Any, where: str) -> str:
@@ -408,22 +412,3 @@ def _close_to_others(descriptor: int, mode: int) -> None:
     if os.fstat(descriptor).st_mode & OTHERS:
         with suppress(PermissionError):  # it belongs to somebody else
             os.fchmod(descriptor, mode)
-
-
-def _remove_below(name: str, around: int) -> None:
-    try:
-        folder = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=around)
-    except OSError as error:
-        if error.errno not in _LINKS:
-            raise
-        os.unlink(name, dir_fd=around)
-        return
-    try:
-        with os.scandir(folder) as entries:
-            names = [entry.name for entry in entries]
-        for below in names:
-            with suppress(OSError):
-                _remove_below(below, folder)
-    finally:
-        os.close(folder)
-    os.rmdir(name, dir_fd=around)
