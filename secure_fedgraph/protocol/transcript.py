@@ -8,13 +8,13 @@ collude) saw. It is the only thing an attack gets.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from itertools import zip_longest
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from secure_fedgraph.arguments import unknown_name
 from secure_fedgraph.core import files, wire
@@ -29,7 +29,9 @@ SERVER = "server"
 PEER = "peer"
 REFEREE = "referee"
 NOTES = "notes.jsonl"
+"""The file of all notes, a line each."""
 INDEX = "index.json"
+"""The file of what everybody knows, which a run writes at its end."""
 BODY = ".sfg"
 """How the name of a file ends that holds a message or a value as it was."""
 MOST_TALLIES = 8
@@ -37,6 +39,9 @@ MOST_TALLIES = 8
 
 Keep = Callable[[str, int], bool]
 """Whether a channel's messages of a round are kept in full."""
+Number = Annotated[int, Field(ge=0, lt=2**40)]
+"""Of a note: all notes of a run share one running number."""
+Names = Annotated[tuple[str, ...], Field(strict=False)]
 
 
 def nothing(channel: str, round: int) -> bool:
@@ -49,11 +54,18 @@ def everything(channel: str, round: int) -> bool:
     return True
 
 
+class Note:
+    """One line of a record."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(strict=True)
+    number: Number
+
+
 @dataclass(frozen=True)
-class Sent:
+class Sent(Note):
     """One message as sent: who, what, how many bytes on the wire."""
 
-    number: int
+    number: Number
     round: int
     exchange: int
     channel: str
@@ -66,28 +78,28 @@ class Sent:
 
 
 @dataclass(frozen=True)
-class Opened:
+class Opened(Note):
     """One value as its reader opened it."""
 
-    number: int
+    number: Number
     reader: str
     round: int
     exchange: int
     channel: str
-    contributors: tuple[str, ...]
+    contributors: Names
     bytes: int
     digest: str
     kept: bool
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class LeftOut(Note):
     """A client that an exchange went on without, and why: invalid answer, refusal, or not reached.
 
     A reason names what was wrong and holds nothing of what was sent.
     """
 
-    number: int
+    number: Number
     round: int
     exchange: int
     channel: str
@@ -97,13 +109,13 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
-class Cut:
+class Cut(Note):
     """How many uploads of one exchange held more than their protection carries, and its limit.
 
     The reader learns the number, not which uploads: it is a coordinate of the same sum.
     """
 
-    number: int
+    number: Number
     reader: str
     round: int
     exchange: int
@@ -114,10 +126,10 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Stopped:
+class Stopped(Note):
     """The last exchange that was charged for when a run was stopped and resumed: replies may be missing."""
 
-    number: int
+    number: Number
     exchange: int
 
 
@@ -129,6 +141,18 @@ class Seen:
     exchange: int
     clients: tuple[str, ...]
     values: Mapping[str, np.ndarray] = field(repr=False)
+
+
+KINDS: dict[str, type[Note]] = {
+    "sent": Sent,
+    "opened": Opened,
+    "made": Opened,
+    "left_out": LeftOut,
+    "cut": Cut,
+    "stopped": Stopped,
+}
+"""What there are notes of, as :data:`NOTES` names it."""
+_READ = {name: TypeAdapter(kind) for name, kind in KINDS.items()}
 
 
 class Transcript:
@@ -275,12 +299,10 @@ class Transcript:
         return files.read(self._place(self.folder, number), root=self.folder.parent)
 
     def close(self) -> None:
-        """Writes the index, so that a later process can read the folder."""
-        if self.folder is None:
-            return
-        notes = {kind: [vars(note) for note in listed] for kind, listed in self._lists().items()}
-        index = {"public": self.public, **notes}
-        files.write(self.folder / INDEX, [json.dumps(index).encode()], private=True, root=self.folder.parent)
+        """Writes what everybody knows, so that a later process can read the folder."""
+        if self.folder is not None:
+            index = json.dumps({"public": self.public}).encode()
+            files.write(self.folder / INDEX, [index], private=True, root=self.folder.parent)
 
     @classmethod
     def load(cls, folder: Path) -> Transcript:
@@ -301,21 +323,8 @@ class Transcript:
         _check_public(path, index.get("public"))
         transcript = cls(None, public=index["public"])
         transcript.folder = folder
-        transcript.sent = [_note(Sent, row, path, "sent") for row in _rows(path, index, "sent")]
-        transcript.opened = [_note(Opened, row, path, "opened") for row in _rows(path, index, "opened")]
-        transcript.left_out = [
-            _note(LeftOut, row, path, "left_out") for row in _rows(path, index, "left_out", [])
-        ]
-        transcript.cut = [_note(Cut, row, path, "cut") for row in _rows(path, index, "cut", [])]
-        transcript.stopped = [
-            _note(Stopped, row, path, "stopped") for row in _rows(path, index, "stopped", [])
-        ]
-        transcript.made = [_note(Opened, row, path, "made") for row in _rows(path, index, "made", [])]
-        unnamed = transcript._unnamed_bodies(folder)
-        if unnamed:
-            raise damaged(path, f"it says of no message that {unnamed[0].name} keeps it")
-        transcript._check_numbers(path)
-        transcript._check_against_notes(folder / NOTES, path)
+        if transcript._read_notes(folder / NOTES) is not None:
+            raise damaged(folder / NOTES, "its last line is cut off")
         return transcript
 
     @staticmethod
@@ -342,94 +351,49 @@ class Transcript:
         total = sum(s.bytes for s in self.sent)
         return {"up": up, "down": down, "evaluation": total - up - down}
 
-    def _write_down(self, kind: str, note: Sent | Opened | LeftOut | Cut | Stopped) -> None:
-        """Writes a note at once: the index is written at the end, which a run may not reach."""
+    def _write_down(self, kind: str, note: Note) -> None:
+        """Writes a note at once: a run may not reach its end."""
         if self._notes is not None:
             line = json.dumps({"kind": kind, **vars(note)}) + "\n"
             self._notes.append(line.encode())
 
     def _take_up(self, path: Path) -> None:
-        try:
-            notes = files.read(path, root=path.parents[1])
-        except FileNotFoundError:
-            return
-        whole, _, torn = notes.rpartition(b"\n")
-        if torn:  # the process was killed in a note; the ledger has charged the message itself
-            files.write(path, [whole, b"\n" * bool(whole)], private=True, root=path.parents[1])
-        self._add_notes(path, whole)
+        whole = self._read_notes(path, missing=b"")
+        if whole is not None:  # the process was killed in a note; the ledger has charged the message itself
+            files.write(path, [whole], private=True, root=path.parents[1])
         for body in self._unnamed_bodies(path.parent):  # the process was killed between a body and its note
             files.remove(body, path.parents[1])
 
-    def _add_notes(self, path: Path, whole: bytes) -> None:
-        """Adds what the lines of a file of notes say."""
-        for number, line in enumerate(whole.split(b"\n") if whole else [], start=1):
-            try:
-                row = json.loads(line)
-                kind, due = row.pop("kind"), self._next
-            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-                raise damaged(path, f"line {number} is no note") from None
-            place = f"line {number}"
-            if kind == "sent":
-                self.sent.append(_note(Sent, row, path, place))
-            elif kind == "left_out":
-                self.left_out.append(_note(LeftOut, row, path, place))
-            elif kind == "cut":
-                self.cut.append(_note(Cut, row, path, place))
-            elif kind == "stopped":
-                self.stopped.append(_note(Stopped, row, path, place))
-            elif kind in ("made", "opened"):
-                (self.made if kind == "made" else self.opened).append(_note(Opened, row, path, place))
-            else:
-                raise damaged(path, f"line {number} has kind {str(kind)[:40]!r}")
-            if row["number"] != due:
-                raise damaged(path, f"line {number} is note {row['number']}, and {due} is due")
-            self._next = due + 1
+    def _read_notes(self, path: Path, missing: bytes | None = None) -> bytes | None:
+        """Adds the notes of a file.
 
-    def _lists(self) -> dict[str, Sequence[Sent | Opened | LeftOut | Cut | Stopped]]:
-        """The lists of notes, by their names in the index. All of them share one running number."""
-        return {
-            "sent": self.sent,
-            "opened": self.opened,
-            "left_out": self.left_out,
-            "cut": self.cut,
-            "stopped": self.stopped,
-            "made": self.made,
-        }
+        Args:
+            missing: what a file that is not there holds; by default it is damaged.
 
-    def _check_numbers(self, path: Path) -> None:
-        """Checks that no note of an index is missing, or there twice.
-
-        Raises:
-            BadInput: naming the first number that is.
-        """
-        numbers = sorted(note.number for notes in self._lists().values() for note in notes)
-        for due, number in enumerate(numbers):
-            if number != due:
-                what = f"has note {number} twice" if number < due else f"lacks note {due} of {numbers[-1]}"
-                raise damaged(path, f"it {what}")
-
-    def _check_against_notes(self, notes: Path, path: Path) -> None:
-        """Checks that an index holds the notes that were written while the run went on, where they are kept.
-
-        Raises:
-            BadInput: naming the list and the first note that differs.
+        Returns:
+            The file without its last line, where that is cut off; else None.
         """
         try:
-            whole, _, torn = files.read(notes, root=notes.parents[1]).rpartition(b"\n")
+            notes = files.read(path, root=path.parents[1])
         except FileNotFoundError:
-            return
-        if torn:
-            raise damaged(notes, "its last line is cut off")
-        written = Transcript()
-        written._add_notes(notes, whole)
-        for kind, of_run in written._lists().items():
-            of_index = self._lists()[kind]
-            if of_index == of_run:
-                continue
-            pairs = zip_longest(of_index, of_run)
-            here, there = next((one, other) for one, other in pairs if one != other)
-            number = min(note.number for note in (here, there) if note is not None)
-            raise damaged(path, f"its list {kind!r} and {notes.name} differ in note {number}")
+            if missing is None:
+                raise damaged(path, "it is missing") from None
+            notes = missing
+        *lines, torn = notes.split(b"\n")
+        for place, line in enumerate(lines, start=1):
+            try:
+                kind = json.loads(line)["kind"]
+                note = _READ[kind].validate_json(line)
+            except ValidationError as error:
+                key = ".".join(map(str, error.errors()[0]["loc"]))[:40]
+                raise damaged(path, f"line {place} holds a note whose {key} is missing or wrong") from None
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                raise damaged(path, f"line {place} is no note") from None
+            if note.number != self._next:
+                raise damaged(path, f"line {place} is note {note.number}, and {self._next} is due")
+            getattr(self, kind).append(note)
+            self._next += 1
+        return notes[: -len(torn)] if torn else None
 
     def _unnamed_bodies(self, folder: Path) -> list[Path]:
         """Files of bodies that no note says were kept."""
@@ -618,42 +582,6 @@ def readable(reply: wire.Tree, unit: Unit) -> dict[str, np.ndarray] | None:
         matrix = matrix * step
     named = layout.unpack(matrix, by_row=unit is not Unit.CLIENT)
     return {name: value.numpy() for name, value in named.items()}
-
-
-Note = TypeVar("Note", Sent, Opened, LeftOut, Cut, Stopped)
-_KINDS: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool}
-
-
-def _note(kind: type[Note], row: Any, path: Path, place: str) -> Note:
-    """A note as it was written, once every field is present and of its type.
-
-    Raises:
-        BadInput: naming the first field that is not.
-    """
-    names = {one.name: str(one.type) for one in fields(kind)}
-    if not isinstance(row, dict):
-        raise damaged(path, f"{place!r} holds a note that names no keys")
-    if row.keys() != names.keys():
-        lacking = ", ".join(name for name in names if name not in row)
-        what = f"lacks {lacking}" if lacking else f"has the key {str(min(row.keys() - names.keys()))[:40]!r}"
-        raise damaged(path, f"{place!r} holds a note that {what}")
-    for name, type_name in names.items():
-        value = row[name]
-        if type_name.startswith("tuple"):
-            valid = isinstance(value, list) and all(isinstance(one, str) for one in value)
-        else:
-            valid = type(value) is _KINDS[type_name]
-        if not valid or (name == "number" and not 0 <= value < 2**40):
-            raise damaged(path, f"{place!r} holds a note whose {name} is {str(value)[:40]!r}")
-    values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in row.items()}
-    return kind(**values)
-
-
-def _rows(path: Path, index: Mapping[str, Any], key: str, default: Any = None) -> list[Any]:
-    rows = index.get(key, default)
-    if not isinstance(rows, list):
-        raise damaged(path, f"it lacks the list {key!r}")
-    return rows
 
 
 def _check_public(path: Path, public: Any) -> None:

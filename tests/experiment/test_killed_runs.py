@@ -86,11 +86,14 @@ def check(folder: Path, whole: dict[str, Any]) -> None:
     assert found["rounds"] == whole["rounds"]
     charged = [(c.client, c.channel, c.exchange) for c in read_ledger(folder / "ledger.jsonl")]
     assert len(set(charged)) == len(charged)  # numbers went on: nothing was sent under one twice
-    index = json.loads((folder / "transcript" / "index.json").read_text())
+    notes = map(json.loads, (folder / "transcript" / "notes.jsonl").read_text().splitlines())
     sent = {
         (s["sender"], s["channel"], s["exchange"])
-        for s in index["sent"]
-        if s["recipient"] == "server" and s["channel"] in CHARGED and s["step"] == "answer"
+        for s in notes
+        if s["kind"] == "sent"
+        and s["recipient"] == "server"
+        and s["channel"] in CHARGED
+        and s["step"] == "answer"
     }
     assert sent <= set(charged)
     assert len(sent) >= 3 * 4 + 6 * 4 + 3 * 12

@@ -85,17 +85,11 @@ DAMAGES: dict[str, tuple[str, Callable[[Path], object]]] = {
         r"index\.json is damaged",
         lambda f: (f / "transcript" / "index.json").write_text("[]"),
     ),
-    "index: a note of another format": (
-        r"index\.json is damaged",
-        lambda f: change(f / "transcript" / "index.json", lambda v: v["sent"][0].pop("digest")),
-    ),
+    "notes: cut off": (r"notes\.jsonl is damaged", lambda f: cut(f / "transcript" / "notes.jsonl")),
+    "notes: missing": (r"notes\.jsonl is damaged", lambda f: (f / "transcript" / "notes.jsonl").unlink()),
     "index: nothing public": (
         r"index\.json is damaged",
         lambda f: change(f / "transcript" / "index.json", lambda v: v.update(public={})),
-    ),
-    "index: a message said not to be kept": (
-        r"index\.json is damaged \(it says of no message that \d{6}\.sfg keeps it\)",
-        lambda f: change(f / "transcript" / "index.json", lambda v: v["sent"][0].update(kept=False)),
     ),
     "message: missing": (
         r"\d{6}\.sfg is damaged \(it is missing",

@@ -17,6 +17,7 @@ from secure_fedgraph.cli.main import main
 from secure_fedgraph.core.spending.ledger import read_ledger
 from secure_fedgraph.experiment.schema import RunResult
 from secure_fedgraph.protocol.courier import Courier
+from secure_fedgraph.protocol.transcript import Transcript
 from secure_fedgraph.storage import manifest
 
 RUN = ["run", "--data", "synthetic-citation", "--rounds", "2", "--policy", "distributed_dp", "--epsilon", "8"]
@@ -221,8 +222,8 @@ def test_a_run_that_was_stopped_within_an_exchange_and_resumed_passes(
         patched.setattr(Courier, "_opened", stop)
         assert CliRunner().invoke(main, [*masked, "--out", str(folder)]).exit_code == 130
     assert CliRunner().invoke(main, ["resume", str(folder), "--quiet"]).exit_code == 0
-    (stopped,) = json.loads((folder / "transcript" / "index.json").read_text())["stopped"]
-    assert stopped["exchange"] > 0
+    (stopped,) = Transcript.load(folder / "transcript").stopped
+    assert stopped.exchange > 0
     result, found = audit(folder)
     assert result.exit_code == 0 and outcomes(found)["ledger"] == "passed", result.output
 
