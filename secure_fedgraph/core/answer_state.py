@@ -60,7 +60,7 @@ class AnswerState:
         self.scratch: dict[str, Any] = {}
         self._deep = deep
         self._before: Before | None = None
-        self._unconfirmed: tuple[str, Before, Any] | None = None
+        self._unconfirmed: tuple[str, Before] | None = None
 
     @property
     def unconfirmed(self) -> str:
@@ -77,28 +77,25 @@ class AnswerState:
             self._before.restore(self.memory, self.scratch)
             self._before = None
 
-    def keep(self, unconfirmed: str = "", history: Any = None) -> None:
+    def keep(self, unconfirmed: str = "") -> None:
         """Keeps what changed: for good, or until the sum of a channel is known to be complete.
 
         Args:
             unconfirmed: that channel.
-            history: as it was before the answer, which :meth:`abandon` gives back.
         """
         before, self._before = self._before, None
         if unconfirmed and before is not None:
-            self._unconfirmed = (unconfirmed, before, history)
+            self._unconfirmed = (unconfirmed, before)
 
     def confirm(self) -> None:
         """The sum is complete: its answer stays."""
         self._before = self._unconfirmed = None
 
-    def abandon(self) -> Any:
-        """Undoes the answer that waits for its sum, and returns the history of before it."""
+    def abandon(self) -> None:
+        """Undoes the answer that waits for its sum."""
         assert self._unconfirmed is not None
-        _, before, history = self._unconfirmed
-        before.restore(self.memory, self.scratch)
+        self._unconfirmed[1].restore(self.memory, self.scratch)
         self._unconfirmed = None
-        return history
 
 
 def _copied(values: dict[str, Any]) -> dict[str, Any]:

@@ -232,7 +232,7 @@ class Door(ABC):
                 self._state.scratch.update(scratch_before)
             self.round, self._history = round_before, history_before
             raise
-        self._commit(request, history_before)
+        self._commit(request)
         self._last = (request_digest, reply)
         if request.sender == Recipient.REFEREE:  # its questions change nothing, a round's number neither
             self._state.scratch.update(scratch_before)
@@ -252,9 +252,9 @@ class Door(ABC):
     def _abandon(self) -> None:
         if channel := self._state.unconfirmed:
             self._protections[channel].carrier.abandon(self._party)  # or a sum would open that is undone here
-            self._history = self._state.abandon()
+            self._state.abandon()
 
-    def _commit(self, request: Message, history_before: History | None) -> None:
+    def _commit(self, request: Message) -> None:
         """Keeps what an answer changed: at once, or when the carrier shows that the sum is complete."""
         bound = self._protections.bounds.get(request.channel)
         confirming = bound.carrier.confirming_step if bound is not None else ""
@@ -262,7 +262,7 @@ class Door(ABC):
             self._state.confirm()
         else:
             waits = bool(confirming) and request.step == ANSWER
-            self._state.keep(request.channel if waits else "", history_before)
+            self._state.keep(request.channel if waits else "")
 
     def _answer(self, request: Message) -> wire.Tree:
         given = request.tree()

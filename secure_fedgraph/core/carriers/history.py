@@ -40,9 +40,9 @@ class Exchange:
 class History:
     """The exchanges of a run in which clients are given something alike, in order, as one digest.
 
-    A client adds what it was given itself. The next request reports to it the exchanges in which it was not
-    asked, and those that it undid: its answer failed, or the sum is not known to be complete. The client
-    ignores a reported exchange if it has already recorded that number or a higher one.
+    A client adds what it was given itself, unless its answer failed. The next request reports to it the
+    exchanges that it did not answer, and those whose sums were abandoned. The client ignores a reported
+    exchange if it has already recorded that number or a higher one.
 
     Guarantees:
         - two parties have the same head only if the same cohorts were given the same on the same channels,
