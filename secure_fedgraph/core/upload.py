@@ -111,14 +111,6 @@ class Upload:
         """How many numbers it holds."""
         return sum(value.numel() for value in self.values.values())
 
-    def check_types(self) -> None:
-        """Checks that it holds plain tensors under plain names: what others' classes compute nobody knows.
-
-        Raises:
-            TypeError: for anything else.
-        """
-        _check_plain(self.values)
-
     def packed(self, unit: Unit) -> tuple[Layout, np.ndarray]:
         """The layout and the matrix ``[rows, width]`` (float32): one row is one unit's data."""
         layout, tensors = self._described(unit)
@@ -183,10 +175,6 @@ class ContributionRows:
         rows = self.places.shape[-1] if self.places.dim() else 0
         return rows * sum(math.prod(value.shape[1:]) for value in self.values.values())
 
-    def check_types(self) -> None:
-        """As :meth:`Upload.check_types`."""
-        _check_plain(self.values, self.places)
-
     def packed(self, unit: Unit) -> tuple[Layout, np.ndarray, np.ndarray]:
         """The layout of the sums, the parts ``[units, width]`` (float32), and the places as booleans."""
         layout, matrix = Upload(self.values).packed(unit)
@@ -224,10 +212,6 @@ class ContributionMoments:
         """How many numbers the sums hold at most."""
         width = self.records.shape[-1]
         return width * (width + 1) // 2 + width * self.targets.shape[-1]
-
-    def check_types(self) -> None:
-        """As :meth:`Upload.check_types`."""
-        _check_plain({}, self.records, self.targets, *(() if self.ends is None else (self.ends,)))
 
     def packed(self, unit: Unit, second: bool) -> tuple[Layout, np.ndarray, np.ndarray]:
         """The layout of the sums, the records and the targets (float32).
@@ -267,10 +251,6 @@ class ContributionSample:
     def size(self) -> int:
         """How many numbers the sum holds."""
         return sum(math.prod(value.shape[1:]) for value in self.values.values())
-
-    def check_types(self) -> None:
-        """As :meth:`Upload.check_types`."""
-        _check_plain(self.values, self.units)
 
     def of(self, units: torch.Tensor) -> ContributionSample:
         """The parts of these units, the first of each.
@@ -329,10 +309,14 @@ def unlike_real_numbers(value: torch.Tensor) -> str:
 
 
 def _as_it_travels(name: str, value: torch.Tensor) -> torch.Tensor:
-    """float32 on the CPU: the tensor itself where it is that already."""
+    """float32 on the CPU: the tensor itself where it is that already. A class of its own is left behind."""
+    if not isinstance(value, torch.Tensor):
+        raise WrongType(f"an upload holds tensors, and {name!r} is of type {type(value).__name__}")
     kind = unlike_real_numbers(value)
     if kind:
         raise BadInput(f"{name!r} in an upload is {kind}: give real numbers, each at its place")
+    with torch._C.DisableTorchFunctionSubclass():
+        value = value.as_subclass(torch.Tensor)
     return value.detach().to(torch.float32).cpu().resolve_neg()
 
 
@@ -342,17 +326,6 @@ def _warn_of(name: str) -> None:
         "lower the learning rate",
         name,
     )
-
-
-def _check_plain(values: Mapping[str, torch.Tensor], *more: torch.Tensor) -> None:
-    if type(values) is not dict:
-        raise WrongType(f"an upload holds a dict of tensors, not {type(values).__name__}")
-    for name in values:
-        if type(name) is not str:
-            raise WrongType(f"an upload names its tensors by str, not by {type(name).__name__}")
-    for value in (*values.values(), *more):
-        if type(value) not in (torch.Tensor, torch.nn.Parameter):
-            raise WrongType(f"an upload holds tensors of torch itself, not {type(value).__name__}")
 
 
 def _check_text(layout: Layout) -> None:

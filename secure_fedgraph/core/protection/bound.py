@@ -208,9 +208,8 @@ class Bound:
         """Checks that an answer is of the kind that the channel declares, so that all its parts are clipped.
 
         Raises:
-            WrongType: for an upload where it declares sums over units, for parts where it does not, for
-                anything else, and for tensors that are of a class of somebody's own: its arithmetic could
-                leave out clip and noise.
+            WrongType: for an upload where it declares sums over units, for parts where it does not, and for
+                anything else.
         """
         expected: type[AnyUpload] = _UPLOAD_OF[type(self.channel.unit_contribution)]
         name = "an Upload" if expected is Upload else expected.__name__
@@ -218,7 +217,6 @@ class Bound:
             raise WrongType(
                 f"channel {self.channel.name!r}: an answer returns {name}, not {type(upload).__name__}"
             )
-        upload.check_types()
 
     @property
     def sums_units(self) -> bool:
