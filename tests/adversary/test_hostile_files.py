@@ -393,7 +393,8 @@ class TestLoaders:
         "number", ['"../../x"', "-1", "1e3", "true", "null", str(2**70)]
     )  # fmt: skip
     def test_a_number_of_a_body(self, number: str, tmp_path: Path) -> None:
-        note = '{"kind": "sent", "number": %s, "round": 1, "exchange": 1, "channel": "c", "step": "answer", "sender": "server",'
+        note = '{"kind": "sent", "number": %s, "round": 1, "exchange": 1, "channel": "c", "step": "answer",'
+        note += ' "sender": "server",'
         note += ' "recipient": "a", "bytes": 1, "digest": "", "kept": true}'
         (tmp_path / "t").mkdir()
         (tmp_path / "t" / "index.json").write_text('{"public": {}}')
