@@ -124,24 +124,6 @@ Expected = tuple[Entries, ...]
 NOTHING: Expected = ({},)
 
 
-def is_form(declared: object) -> bool:
-    """Whether a declaration is of :data:`Expected`'s type, or None.
-
-    >>> is_form(None), is_form(({"w": Numbers((2,))},)), is_form({"w": 2})
-    (True, True, False)
-    """
-    if declared is None:
-        return True
-    return isinstance(declared, tuple | list) and all(_is_entries(form) for form in declared)
-
-
-def _is_entries(form: object) -> bool:
-    return isinstance(form, Mapping) and all(
-        isinstance(name, str) and (isinstance(entry, Entry) or _is_entries(entry))
-        for name, entry in form.items()
-    )
-
-
 def like(state: Mapping[str, torch.Tensor]) -> dict[str, Entry]:
     """The form of a state that goes to the clients as it is: same names, shapes and kinds of numbers.
 
@@ -201,15 +183,3 @@ def _fits(value: torch.Tensor, shape: tuple[int | None, ...]) -> bool:
 
 def _form(shape: Iterable[int | None]) -> str:
     return f"({', '.join('any' if size is None else str(size) for size in shape)})"
-
-
-def link_holder(low: torch.Tensor, high: torch.Tensor, clients: int) -> torch.Tensor:
-    """Which client answers about each pair of nodes, where several hold its link.
-
-    Clients, and the privacy that charges each of them for its own pairs alone, compute it from public
-    node numbers.
-
-    >>> link_holder(torch.tensor([0, 1]), torch.tensor([2, 3]), 3).tolist()
-    [2, 1]
-    """
-    return (low + high) % clients

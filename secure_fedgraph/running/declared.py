@@ -16,7 +16,7 @@ from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithm.attributes import check_attributes, check_type, type_of
 from secure_fedgraph.core.channel import Channel
 from secure_fedgraph.core.errors import WrongType
-from secure_fedgraph.core.given import Expected, is_form
+from secure_fedgraph.core.given import Entry, Expected
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.running.returned import as_state
 
@@ -96,3 +96,21 @@ def _methods(schema: Schema) -> dict[str, tuple[Callable[[Algorithm], object], T
         "personal": (lambda one: one.personal(), type_of(InstanceOf[Channel] | None)),
         "made_with": (lambda one: one.made_with(), type_of(Mapping[str, object])),
     }
+
+
+def is_form(declared: object) -> bool:
+    """Whether a declaration is of :data:`Expected`'s type, or None.
+
+    >>> is_form(None), is_form(({"w": Numbers((2,))},)), is_form({"w": 2})
+    (True, True, False)
+    """
+    if declared is None:
+        return True
+    return isinstance(declared, tuple | list) and all(_is_entries(form) for form in declared)
+
+
+def _is_entries(form: object) -> bool:
+    return isinstance(form, Mapping) and all(
+        isinstance(name, str) and (isinstance(entry, Entry) or _is_entries(entry))
+        for name, entry in form.items()
+    )
