@@ -183,3 +183,15 @@ def _fits(value: torch.Tensor, shape: tuple[int | None, ...]) -> bool:
 
 def _form(shape: Iterable[int | None]) -> str:
     return f"({', '.join('any' if size is None else str(size) for size in shape)})"
+
+
+def link_holder(low: torch.Tensor, high: torch.Tensor, clients: int) -> torch.Tensor:
+    """Which client answers about each pair of nodes, where several hold its link.
+
+    Clients, and the privacy that charges each of them for its own pairs alone, compute it from public
+    node numbers.
+
+    >>> link_holder(torch.tensor([0, 1]), torch.tensor([2, 3]), 3).tolist()
+    [2, 1]
+    """
+    return (low + high) % clients

@@ -101,6 +101,7 @@ def _methods(schema: Schema) -> dict[str, tuple[Callable[[Algorithm], object], T
 def is_form(declared: object) -> bool:
     """Whether a declaration is of :data:`Expected`'s type, or None.
 
+    >>> from secure_fedgraph.core.given import Numbers
     >>> is_form(None), is_form(({"w": Numbers((2,))},)), is_form({"w": 2})
     (True, True, False)
     """

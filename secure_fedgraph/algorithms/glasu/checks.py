@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from secure_fedgraph.core.errors import HostileMessage
+from secure_fedgraph.core.given import link_holder
 from secure_fedgraph.models.finite import is_finite
-from secure_fedgraph.privacy.input_dp.links import link_holder
 
 MOST_NODES = 2**24
 """Uploads are float32: node numbers above this are not exact."""

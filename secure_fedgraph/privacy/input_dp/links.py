@@ -12,6 +12,7 @@ from torch import Tensor
 
 from secure_fedgraph.core.accounting.events import Event, OneHolderRelease
 from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.given import link_holder
 from secure_fedgraph.privacy.input_dp import randomizer
 from secure_fedgraph.privacy.input_dp.randomizer import CHUNK, InputRandomizer, flip_threshold
 
@@ -199,15 +200,3 @@ def _most_alike(pairs: np.ndarray, x: Tensor, count: int) -> np.ndarray:
     chosen = alike.topk(count).indices.numpy()
     kept: np.ndarray = np.sort(pairs[chosen])
     return kept
-
-
-def link_holder(low: torch.Tensor, high: torch.Tensor, clients: int) -> torch.Tensor:
-    """Which client answers about each pair of nodes, where several hold its link.
-
-    Clients, and the privacy that charges each of them for its own pairs alone, compute it from public
-    node numbers.
-
-    >>> link_holder(torch.tensor([0, 1]), torch.tensor([2, 3]), 3).tolist()
-    [2, 1]
-    """
-    return (low + high) % clients
