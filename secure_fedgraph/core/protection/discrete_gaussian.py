@@ -74,7 +74,7 @@ class DiscreteGaussian:
     __slots__ = ("_entries", "_finer", "_index_bits", "reach", "sigma", "total_variation")
 
     def __init__(self, sigma: float) -> None:
-        if not SMALLEST <= sigma <= LARGEST:  # NaN too
+        if not SMALLEST <= sigma <= LARGEST + 0.01:  # NaN too; rounding adds a little
             raise BadInput(
                 f"sigma {sigma:g}: discrete noise needs a standard deviation of {SMALLEST:g} to {LARGEST:g} "
                 f"grid steps: use a {'coarser' if sigma > LARGEST else 'finer'} grid, or "
@@ -83,16 +83,13 @@ class DiscreteGaussian:
         self.sigma = float(sigma)
         self.reach: int = reach_of(self.sigma)
         """The largest absolute value of a draw."""
-        half, left_over = self._weights()
+        half, left_over = _weights(Fraction(self.sigma), self.reach)
         # rounded up to the next float
         bound = math.nextafter(float(Fraction(left_over, 2**_WEIGHT_BITS) + _REPEATS), 1.0)
         self.total_variation: float = bound
         """A proved upper bound on the total variation distance of one draw from the ideal one."""
         self._index_bits = (2 * self.reach).bit_length()
         self._entries, self._finer = _alias_table([*half[:0:-1], *half], self._index_bits)
-
-    def _weights(self) -> tuple[list[int], int]:
-        return _weights(Fraction(self.sigma), self.reach)
 
     def draw(self, size: int, key: bytes = b"") -> np.ndarray:
         """``size`` independent draws, int32.
