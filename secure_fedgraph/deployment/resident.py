@@ -176,7 +176,7 @@ class Resident:
             raise HostileMessage("an order to begin without digest, run and exchange number")
         if not (len(run) == 16 and set(run) <= set("0123456789abcdef")) or not -1 <= after < 2**53:
             raise HostileMessage(f"{run[:40]!r} is no name of a run, or {after} no exchange number")
-        check_digest(self._terms.approved, self.name, digest, asked.get("file"))
+        check_digest(self._terms.approved, self.name, digest)
         approved = self._terms.approved
         begun = self._folder.times_begun(approved)
         if run != approved.run:

@@ -173,7 +173,6 @@ class Silos:
         self._begun = {}
         order: wire.Tree = {
             "digest": self._approved.digest,
-            "file": self._approved.content.decode(),
             "run": run,
             "after": after,
             "label": label,
@@ -367,7 +366,6 @@ class Silos:
             {
                 "nonce": nonce.hex(),
                 "digest": self._approved.digest,
-                "file": self._approved.content.decode(),
             }
         )
 
