@@ -12,9 +12,11 @@ what is kept.
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +31,13 @@ from secure_fedgraph.experiment.schema import AuditResult, as_read
 from secure_fedgraph.experiment.schema.audit import Target
 from secure_fedgraph.experiment.schema.score_verdict import SINGLE_OWNERS
 from secure_fedgraph.report.figures.ego_graphs import Sample
-from secure_fedgraph.report.figures.stolen import Bars, Links, Order, Panel, Words, stolen
-from secure_fedgraph.report.figures.svg import as_file
-from secure_fedgraph.report.first_screens.thefts import Names, Theft, panel_of, record_of, what_is_left
+from secure_fedgraph.report.figures.stolen import Bars, Links, Panel, Words, stolen
+from secure_fedgraph.report.figures.svg import VARIABLES, Picture
+from secure_fedgraph.report.first_screens.thefts import Names, panel_of, record_of, what_is_left
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT, IMAGES = ROOT / "benchmarks/results/attack_pictures", ROOT / "docs/images/attacks"
-PANELS: Mapping[str, type[Bars] | type[Words] | type[Order]] = {"bars": Bars, "words": Words, "order": Order}
+PANELS: Mapping[str, type[Bars] | type[Words]] = {"bars": Bars, "words": Words}
 READERS = {"server": "the server", "client": "an owner", "outsider": "an outsider"}
 STATES = {
     "leaks": "reads single owners",
@@ -86,8 +88,6 @@ EGO = {"algorithm": "fedego", **FREE, "rounds": 5}
 NOISE = ("protection.norm=1.0", "protection.multiplier=1.0")
 FULL, ONE = control("a4-label-counts"), control("a2-single-sample")
 SCORED = {**SAGE, "clients": 10, "rounds": 10, "evaluation": "in_band"}
-PAID = ("training.hidden=16", "training.layers=2", "split.perturbed=true", "training.diversity=shared",
-        "training.prototypes=none")  # fmt: skip
 LISTS = control("d1-index-lists")
 SCENES = (
     Scene("weights", "a4-label-counts", "server", SAGE, Under("plaintext", FULL),
@@ -119,8 +119,6 @@ SCENES = (
           Under("plaintext"), Under("masked")),
     Scene("scores", "i2-constant-answers", "server", SCORED,
           Under("plaintext"), Under("masked")),
-    Scene("payoffs", "e6-payoff-quality", "server", {**FAIR, "clients": 18, "rounds": 4},
-          Under("plaintext", PAID), Under("homomorphic", PAID)),
 )  # fmt: skip
 
 
@@ -170,7 +168,7 @@ def halves(scene: Scene, out: Path) -> tuple[Half, Half]:
     panel = None if record is None else panel_of(record, Names())
     if record is None or panel is None or not cell.leaks:
         raise SystemExit(f"{scene.page}: {scene.attack} has nothing to draw: {cell.outcome} {cell.reason}")
-    left, state = what_is_left(after, Theft(cell, record, panel), there, Names())
+    left, state = what_is_left(after, record, there, Names())
     return (
         Half(as_json(panel), "leaks", scores(mine)),
         Half(as_json(left), state, scores(there)),
@@ -247,6 +245,21 @@ def pictures(kept: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
         )
         made[f"{kept['page']}-{side}.svg"] = (as_file(picture), picture.alt)
     return made
+
+
+def as_file(picture: Picture) -> str:
+    """A picture as an SVG file with its words as its title, on a white plate."""
+    head, body = picture.svg.split(">", 1)
+    box = re.search(r'viewBox="([^"]+)"', head)
+    left, top, width, height = (float(one) for one in box[1].split()) if box else (0.0, 0.0, 1.0, 1.0)
+    for colour, variable in VARIABLES.items():
+        body = body.replace(f"var({variable})", colour)
+    plate = f'<rect x="{left:g}" y="{top:g}" width="{width:g}" height="{height:g}" rx="6" fill="white"/>'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}pt" height="{height:g}pt" role="img" '
+        f'viewBox="{left:g} {top:g} {width:g} {height:g}" font-family="DejaVu Sans, Verdana, sans-serif">'
+        f"<title>{escape(picture.alt)}</title>{plate}{body}\n"
+    )
 
 
 def _caption(scene: Mapping[str, Any], side: str, where: str) -> str:

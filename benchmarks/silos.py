@@ -1,6 +1,6 @@
 """Silos over Flower on this machine: seconds an exchange, and kills.
 
-    python benchmarks/silos.py speed                 # seconds a round in one process, isolated, over Flower
+    python benchmarks/silos.py speed                 # seconds a round in one process and over Flower
     python benchmarks/silos.py kills --times 60      # kill -9 of a silo or the server
 
 Each silo and the server are processes of the command line, as their owners would start them.
@@ -148,15 +148,11 @@ def small_silos(count: int = 3, nodes: int = 60) -> dict[str, OwnData]:
 def speed(given: argparse.Namespace) -> list[dict[str, Any]]:
     data, rounds = sfg.federate("cora", clients=3).owners, 6
     settings = {"policy": "masked", "rounds": rounds}
-    rows = []
-    for way in ("one process", "isolated"):
-        started = time.monotonic()
-        run = sfg.train(
-            sfg.FedSage(), sfg.federate(data), **settings, isolated=way == "isolated", checkpoint_every=0
-        )
-        seconds = time.monotonic() - started
-        exchanges = len({one.exchange for one in run.transcript.sent})
-        rows.append(_timed(way, seconds / rounds, seconds / exchanges))
+    started = time.monotonic()
+    run = sfg.train(sfg.FedSage(), sfg.federate(data), **settings, checkpoint_every=0)
+    seconds = time.monotonic() - started
+    exchanges = len({one.exchange for one in run.transcript.sent})
+    rows = [_timed("one process", seconds / rounds, seconds / exchanges)]
     with deployment(data, "--algorithm", "fedsage", "--policy", "masked", "--rounds", str(rounds)) as running:
         server = running.serve()
         if server.wait(1800):

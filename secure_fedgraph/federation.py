@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,11 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.arguments import unknown_name
-from secure_fedgraph.backends.enlistment import algorithm_text, policy_text
-from secure_fedgraph.backends.isolated import PATIENCE, Workers
 from secure_fedgraph.client import Client
 from secure_fedgraph.core.crypto import KEY_BYTES, Identity
 from secure_fedgraph.core.door import OpenedRecorder
 from secure_fedgraph.core.errors import BadInput, check_whole, wrong_type
 from secure_fedgraph.core.protection.party import Party
-from secure_fedgraph.core.spending.budget import Budget
 from secure_fedgraph.core.spending.keyed_digest import kept_key, keyed
 from secure_fedgraph.core.spending.ledger import OF_GRAPH_SETS, OF_NODES, OF_ONE_GRAPH, Ledger
 from secure_fedgraph.evaluation import Evaluator
@@ -42,7 +39,6 @@ from secure_fedgraph.graph.own.sets import own_set
 from secure_fedgraph.graph.partition.registry import split_data
 from secure_fedgraph.graph.partition.result import Partition, owner_names
 from secure_fedgraph.graph.partition.subgraphs import handed_out
-from secure_fedgraph.graph.placing import CPU
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS
 from secure_fedgraph.graph.schema import NO_EDGE_ATTR, OF_LINKS, Schema, Task
 from secure_fedgraph.graph.seeds import sub_seed
@@ -189,51 +185,6 @@ class Federation:
             data = digest_of_data(graph)
             ledger.check_data(name, data)
             ledger.check_name(name, data, self.names)
-
-    def isolate(
-        self,
-        algorithm: Algorithm,
-        policy: BoundPolicy,
-        run: str,
-        ledger: Path,
-        seed: int,
-        store_folder: Path | None = None,
-        after: int = -1,
-        budget: Budget | None = None,
-        answer_within: float = PATIENCE,
-    ) -> Workers:
-        """The same clients, each in a process of its own that makes its own identity key.
-
-        Raises:
-            BadInput: for an algorithm, a model or a policy that another process cannot make by name.
-        """
-        everybody = {
-            "algorithm": algorithm_text(algorithm),
-            "policy": policy_text(policy, self.names),
-            "channels": list(policy.bounds),
-            "scores_by_item": any(
-                name == algorithm.SCORES.name and one.sums_units for name, one in policy.bounds.items()
-            ),
-            "schema": asdict(self.schema),
-            "run": run,
-            "ledger": str(ledger.absolute()),
-            "budget": asdict(budget) if budget else {},
-            "seed": seed,
-            "after": after,
-        }
-        return Workers(
-            {
-                name: {
-                    **everybody,
-                    "name": name,
-                    "graph": graph.to_dict(),
-                    "shelf": str((store_folder / name).absolute()) if store_folder else "",
-                }
-                for name, graph in self.owners.items()
-            },
-            answer_within,
-            anew=algorithm.device != CPU,
-        )
 
     def pooled(self) -> Federation:
         """The same data with one owner of everything: for baselines that are not federated.

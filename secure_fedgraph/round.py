@@ -360,7 +360,7 @@ class Round:
 
         def reasons() -> list[str]:
             notes = self._courier.transcript.left_out[before:]
-            return [self._courier.ending(note.reason) for note in notes]
+            return [note.reason for note in notes]
 
         return TolerantAsk(ask, self._courier.leave_out, reasons, self._courier.roster)
 

@@ -85,10 +85,6 @@ RULES: dict[str, Rule] = {
     "running":     Rule(may=("federation", "round", "client", "privacy", "core", "protocol", "evaluation",
                              "algorithm", "graph", "models", "metrics", "backends", "storage", "forms")),
     "backends":    Rule(may=("client", *SPEECH, "protocol")),
-    # a process that is told names and makes the client itself, and the text it is told
-    "backends.enlistment": Rule(may=("algorithm", "privacy", "registry")),
-    "backends.worker":     Rule(may=("backends", "client", "privacy", "core", "protocol",
-                                     "algorithm", "graph", "storage")),
     "policies":    Rule(may=("privacy",)),                 # the recipes under their public name
     # an experiment as files know it
     "experiment":  Rule(may=("registry", "algorithms", "algorithm", "privacy", "core", "protocol",

@@ -26,8 +26,8 @@ from secure_fedgraph.protocol import View
 
 AIMS = (SINGLE_OWNERS, RESIDUAL)
 UNJUDGED = (
-    "isolated clients do not show the updates that they made, so a guess cannot be scored: "
-    "audit a run without isolated=true"
+    "clients on other machines do not show the updates that they made, so a guess cannot be scored: "
+    "audit the same run in one process"
 )
 
 

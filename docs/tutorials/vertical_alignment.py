@@ -72,7 +72,7 @@ print("the same order everywhere:", len({tuple(one.rows) for one in aligned.valu
 # %%
 owned = {}
 for name, part in columns.items():
-    places = torch.as_tensor(aligned[name].places(lists[name]))
+    places = torch.as_tensor([lists[name].index(row) for row in aligned[name].rows])
     rows = customers[name][places]
     owned[name] = Data(x=people.x[rows][:, part], id=list(aligned[name].rows))
     if name == "a-bank":

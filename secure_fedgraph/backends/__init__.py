@@ -1,1 +1,1 @@
-"""Other ways to reach clients than a call: each in a process of its own."""
+"""Clients in this process, how their errors travel, and the memory that the process keeps."""

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from secure_fedgraph.client import Client
 from secure_fedgraph.protocol import DirectCalls
-from secure_fedgraph.protocol.transport import Answer, Lost
+from secure_fedgraph.protocol.transport import Answer
 
 AT_ONCE = 8
 """Clients that write at a time."""
@@ -32,8 +32,6 @@ class InProcess(DirectCalls):
         super().__init__({client.name: client.handle for client in clients})
         self._clients = clients
         self._one_exchange = one_exchange
-        self.lost: dict[str, Lost] = {}
-        """Empty: the clients' process is this one."""
 
     def exchange(self, requests: Mapping[str, bytes]) -> dict[str, bytes]:
         """Calls the doors one after the other."""

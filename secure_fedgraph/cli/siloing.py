@@ -34,8 +34,8 @@ from secure_fedgraph.deployment.flower.releases import check_flower
 from secure_fedgraph.deployment.own_data import data_at, fits_at, naming_data, own_part
 from secure_fedgraph.deployment.resident import Resident
 from secure_fedgraph.deployment.silo_folder import CARD, SCORES, Keys, SiloFolder, check_name
-from secure_fedgraph.deployment.spending import spending_page, spending_rows
-from secure_fedgraph.deployment.staying import Answering, Staying
+from secure_fedgraph.deployment.spending import spending_rows
+from secure_fedgraph.deployment.staying import Staying
 from secure_fedgraph.deployment.terms import terms_in
 from secure_fedgraph.graph.data.own_graph import words_of
 from secure_fedgraph.graph.silos.alone import declared_by
@@ -144,7 +144,7 @@ def check(folder: Path, file: Path | None, data: str | None, tables: str | None,
     schema, named = approved.federation.tables, approved.federation.data.rows or None
     fits, notes = ((), ()) if schema is None else fits_at(name, data, named, schema)
     before = [charge for path in home.ledgers().values() for charge in read_ledger(path)]
-    made = dry_run(terms, name, before)
+    made = dry_run(terms, before)
     if as_json:
         click.echo(
             json.dumps(
@@ -179,7 +179,7 @@ def check(folder: Path, file: Path | None, data: str | None, tables: str | None,
         console.print(_epsilons(made.spent, experiment.delta, "the same, with earlier runs of this silo"))
     for line in made.released:
         console.print(f"also shown: {line}", soft_wrap=True)
-    console.print("a dry run of two rounds on made-up data of this schema ended; nothing was sent")
+    console.print("nothing was sent")
 
 
 def approve(folder: Path, file: Path, digest: str | None) -> None:
@@ -241,7 +241,7 @@ def _log_to_stderr() -> None:
     logging.getLogger("secure_fedgraph").setLevel(logging.INFO)
 
 
-def _stay(resident: Answering, approved: Approved, keys: Keys) -> None:
+def _stay(resident: Resident | Aligner, approved: Approved, keys: Keys) -> None:
     staying = Staying(resident, approved, keys)
     for end in (signal.SIGTERM, signal.SIGINT):
         signal.signal(end, lambda *_: staying.stop())
@@ -300,13 +300,11 @@ def _is_running(home: SiloFolder) -> bool:
     return False
 
 
-def ledger(folder: Path, delta: float, page: Path | None, as_json: bool) -> None:
+def ledger(folder: Path, delta: float, as_json: bool) -> None:
     """Print what this silo spent, run by run, from its own ledger."""
     home = SiloFolder(folder)
     home.keys()
     rows, total = spending_rows(home, delta)
-    if page is not None:
-        spending_page(home, delta, page)
     if as_json:
         click.echo(json.dumps({"runs": rows, "total": total, "delta": delta}))
         return
@@ -321,8 +319,6 @@ def ledger(folder: Path, delta: float, page: Path | None, as_json: bool) -> None
     console.print(table_of("what this silo spent, by run", heads, shown))
     if not rows:
         warn("no run was begun yet")
-    if page is not None:
-        console.print(f"Page: {page}", soft_wrap=True)
 
 
 def _shown(epsilon: float | str) -> str:

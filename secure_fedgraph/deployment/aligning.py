@@ -16,7 +16,7 @@ from secure_fedgraph.deployment.greeting import greeted
 from secure_fedgraph.deployment.letters import ALIGN, Letter
 from secure_fedgraph.deployment.own_data import data_at, keep_alignment
 from secure_fedgraph.deployment.resident import answered
-from secure_fedgraph.deployment.silo_folder import Keys, SiloFolder
+from secure_fedgraph.deployment.silo_folder import ALIGNMENTS, Keys, SiloFolder
 
 _LOG = logging.getLogger("secure_fedgraph.silo")
 END = "end"
@@ -119,7 +119,7 @@ class Aligner:
         return packed([new for letter in letters for new in side.receive(letter)])
 
     def _begun(self, alignment: str) -> Side:
-        begun = self._folder.alignments_begun(self._approved)
+        begun = self._folder.times_begun(self._approved, ALIGNMENTS)
         if begun >= MOST_ALIGNMENTS:
             raise Refused(
                 f"{self.name} has begun {begun} alignments under this file and begins no more, since each "
@@ -127,7 +127,7 @@ class Aligner:
                 "approves"
             )
         side = self._made(alignment)
-        self._folder.note_alignment(self._approved, begun + 1)
+        self._folder.note_begun(self._approved, begun + 1, ALIGNMENTS)
         return side
 
     def _made(self, alignment: str) -> Side:

@@ -1,39 +1,19 @@
-"""What would leave a silo under a federation's file: from a run on made-up data of the same schema."""
+"""What would leave a silo under a federation's file, and what that costs: known before anything is sent."""
 
 from __future__ import annotations
 
-import copy
-import warnings
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import TypeVar
-
-import torch
-from torch_geometric.data import Data
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from secure_fedgraph.core.accounting.epsilon import WITHOUT, Spent
 from secure_fedgraph.core.channel import Reveal
 from secure_fedgraph.core.guarantee import Reader
-from secure_fedgraph.core.message import ANSWER
-from secure_fedgraph.core.spending.ledger import Charge
+from secure_fedgraph.core.spending.ledger import Charge, Cost, composed
 from secure_fedgraph.deployment.terms import Terms
-from secure_fedgraph.evaluation import Evaluator
-from secure_fedgraph.federation import Federation
-from secure_fedgraph.graph.kinds import GraphSetDataset
-from secure_fedgraph.graph.partition.result import EVERYBODY, TestSet
-from secure_fedgraph.graph.sample.packing import pack
-from secure_fedgraph.graph.schema import NO_EDGE_ATTR
-from secure_fedgraph.graph.silos.rows import no_test_set
-from secure_fedgraph.graph.stand_in import stand_in
-from secure_fedgraph.privacy.spent import spent
+from secure_fedgraph.privacy.planning import charged
 from secure_fedgraph.protocol.transcript import REFEREE
-from secure_fedgraph.running.loop import train
-from secure_fedgraph.running.run import Run
-
-T = TypeVar("T")
-NODES, GRAPHS = 60, 20
-"""How large a stand-in is: what leaves does not depend on it, but for numbers of rows."""
+from secure_fedgraph.running.planned_noise import occurrences_in, uses_in
 
 
 @dataclass(frozen=True)
@@ -45,7 +25,7 @@ class Leaving:
         to: who reads it.
         reveal: what the reader learns: the sum, each upload, or nothing.
         protection: in words.
-        uploads: how many leave each silo in the whole run.
+        uploads: how many leave each silo in the whole run, at most; what the referee asks is not counted.
     """
 
     channel: str
@@ -72,34 +52,40 @@ class DryRun:
     released: tuple[str, ...]
 
 
-def dry_run(terms: Terms, name: str, before: Iterable[Charge] = ()) -> DryRun:
-    """Runs two rounds among stand-ins of all silos, and counts what the whole run would charge.
-
-    Charges follow from public facts, so stand-ins are charged what the silos will be. What the second round
-    costs, every later one does.
+def dry_run(terms: Terms, before: Iterable[Charge] = ()) -> DryRun:
+    """What the whole run would send and charge, from its channels alone: charges follow from public facts.
 
     Args:
         terms: of the file.
-        name: the silo's; one that holds labels sends more than one that does not.
         before: what this silo was charged by earlier runs; it adds up.
     """
     prepared = terms.prepared
-    owners = _stand_ins(terms)
-    shorter, longer = (_run(terms, owners, rounds) for rounds in (1, 2))
-    whole = _in_all(_charges(shorter, name), _charges(longer, name), prepared.rounds)
-    uses = _in_all(_answers(shorter, name), _answers(longer, name), prepared.rounds)
-    charges = list(whole.elements())
-    experiment = terms.experiment
-    together = [*charges, *(replace(charge, client=name) for charge in before)]
-    units = tuple(dict.fromkeys((*owners.units, *(one.unit for one in prepared.bound.randomizers))))
-    figures, alone = (spent(some, experiment.delta, owners.holders, units) for some in (together, charges))
-    for row in (*figures.values(), *alone.values()) if terms.server_scores else ():
-        row[Reader.SERVER] = WITHOUT
+    bound, algorithm, names = prepared.bound, prepared.algorithm, prepared.federation.names
+    paid = [one.channel for one in bound.bounds.values() if one.channel.to != REFEREE]
+    uses = uses_in(algorithm, paid, len(names), prepared.rounds, prepared.rounds)
+    costs: Counter[Cost] = Counter()
+    for _, cost, times in charged(bound, uses, occurrences_in(algorithm, bound.policy)):
+        costs[cost] += times
     leaving = tuple(
-        Leaving(row["name"], row["to"], row["reveal"], row["policy"], uses[row["name"]])
-        for row in prepared.bound.describe()
+        Leaving(row["name"], row["to"], row["reveal"], row["policy"], uses.get(row["name"], 0))
+        for row in bound.describe()
     )
-    return DryRun(leaving, figures, alone, tuple(_released(terms)))
+    together = costs + Counter(one.cost for one in before)
+    return DryRun(leaving, _spent(terms, together), _spent(terms, costs), tuple(_released(terms)))
+
+
+def _spent(terms: Terms, costs: Mapping[Cost, int]) -> dict[str, dict[str, Spent]]:
+    owners, delta = terms.prepared.federation, terms.experiment.delta
+    units = dict.fromkeys((*owners.units, *(one.unit for one in terms.prepared.bound.randomizers)))
+    return {
+        unit: {
+            reader: WITHOUT
+            if terms.server_scores and reader == Reader.SERVER
+            else composed(dict(costs), unit, reader, owners.holders, delta)
+            for reader in Reader
+        }
+        for unit in units
+    }
 
 
 def _released(terms: Terms) -> Iterable[str]:
@@ -127,88 +113,3 @@ def _released(terms: Terms) -> Iterable[str]:
         )
         yield "how many rows all silos share"
     yield "sizes and times of messages, and who takes part in which round"
-
-
-def _run(terms: Terms, owners: Federation, rounds: int) -> Run:
-    prepared = terms.prepared
-    with torch.random.fork_rng(devices=()), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return train(
-            copy.deepcopy(prepared.algorithm),
-            owners,
-            prepared.bound.policy,
-            rounds=rounds,
-            seed=prepared.options.seed,
-            evaluation=prepared.evaluation,
-            checkpoint_every=0,
-            allow_plaintext=True,
-        )
-
-
-def _charges(run: Run, name: str) -> Counter[Charge]:
-    return Counter(
-        replace(charge, run="", round=0, exchange=0, data="")
-        for charge in run.charges
-        if charge.client == name
-    )
-
-
-def _answers(run: Run, name: str) -> Counter[str]:
-    return Counter(one.channel for one in run.transcript.sent if one.sender == name and one.step == ANSWER)
-
-
-def _in_all(one: Counter[T], two: Counter[T], rounds: int) -> Counter[T]:
-    """How often each comes in so many rounds, of which all but the first are alike."""
-    return Counter({key: one[key] + (two[key] - one[key]) * (rounds - 1) for key in one | two})
-
-
-def _stand_ins(terms: Terms) -> Federation:
-    federation = terms.prepared.federation
-    schema, held = federation.schema, terms.approved.federation.data
-    columns = {one.name: one.columns or schema.features for one in terms.approved.federation.silos}
-    owners = {
-        name: stand_in(_template(columns[name], held.edge_weight, held.edge_attr, schema.kind), schema)
-        for name in federation.names
-    }
-    test_set = no_test_set()
-    if held.rows:
-        first = owners[federation.names[0]]
-        place = {key: first[f"{key}_mask"].nonzero().flatten() for key in ("train", "val", "test")}
-        test_set = TestSet(
-            Data(num_nodes=NODES),
-            first.y.clone(),
-            {EVERYBODY: place["test"]},
-            {EVERYBODY: place["val"]},
-            {EVERYBODY: place["train"]},
-        )
-        for number, owner in enumerate(owners.values()):
-            known = held.labels == "all" or number == 0
-            owner.y = torch.where(owner.train_mask & torch.tensor(known), owner.y, -1)
-    return replace(federation, owners=owners, referee=Evaluator(test_set))
-
-
-def _template(features: int, weights: bool, attributes: int, kind: str) -> Data:
-    """A graph with the fields that a silo's has; its values are replaced."""
-    if kind == GraphSetDataset.kind:
-        size = NODES // GRAPHS
-        graph = pack([_template_graph(size, features, attributes) for _ in range(GRAPHS)])
-    else:
-        graph = _template_graph(NODES, features, attributes)
-        graph.y = torch.zeros(NODES, dtype=torch.long)
-        if weights:
-            graph.edge_weight = torch.ones(0)
-    items = len(graph.y)
-    for key in ("train_mask", "val_mask", "test_mask"):
-        graph[key] = torch.ones(items, dtype=torch.bool)
-    return graph
-
-
-def _template_graph(nodes: int, features: int, attributes: int) -> Data:
-    graph = Data(
-        x=torch.zeros(nodes, features),
-        edge_index=torch.zeros(2, 0, dtype=torch.long),
-        y=torch.zeros(1, dtype=torch.long),
-    )
-    if attributes != NO_EDGE_ATTR:
-        graph.edge_attr = torch.zeros(0, attributes) if attributes else torch.zeros(0)
-    return graph

@@ -7,9 +7,9 @@ import re
 import secrets
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import tomlkit
 from cryptography import x509
@@ -36,13 +36,13 @@ NOT_IN_A_FILE = {
     ),
     **dict.fromkeys(("classes", "rows"), "the table 'data' says that"),
     "tables": "the table 'tables' says that, from 'federation init --schema'",
-    **dict.fromkeys(("logging", "checkpoint_every", "answer_within"), "each party decides that for itself"),
+    **dict.fromkeys(("logging", "checkpoint_every"), "each party decides that for itself"),
     "ledger": "each silo keeps a ledger of its own",
-    "isolated": "each silo is a process of its own",
     "dropouts": "silos that do not answer are real ones",
     "device": "silos train on the CPU",
 }
 """Keys of an experiment that hand out data, or that are one party's own affair -> why they are left out."""
+_Kind = TypeVar("_Kind", Schema, Declaration)
 _HEX = re.compile(r"[0-9a-f]{64}")
 
 
@@ -63,7 +63,29 @@ class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Held(_Table):
+class _OfData(_Table):
+    """What data are like, as :class:`~secure_fedgraph.graph.silos.agreement.Declaration` has it."""
+
+    kind: Literal["node", "graph"] = "node"
+    features: int = Field(ge=0, le=10_000_000)
+    classes: int = Field(ge=0, le=1_000_000)
+    feature_names: tuple[str, ...] = ()
+    class_names: tuple[str, ...] = ()
+    edge_weight: bool = False
+    edge_attr: int = Field(default=NO_EDGE_ATTR, ge=NO_EDGE_ATTR, le=1_000_000)
+    rows: str = ""
+    task: Task = Task.CLASSES
+    positive: int = Field(default=1, ge=NOT_SAID)
+    low: float = Field(default=0.0, allow_inf_nan=False)
+    high: float = Field(default=0.0, allow_inf_nan=False)
+
+    def _as(self, kind: type[_Kind]) -> _Kind:
+        """The same as another class has it, by the names of its fields."""
+        shared = {one.name for one in fields(kind)} & set(type(self).model_fields)
+        return kind(**{name: getattr(self, name) for name in shared})
+
+
+class Held(_OfData):
     """What every silo's data are like. Nothing here follows from a value in them.
 
     Args:
@@ -80,36 +102,17 @@ class Held(_Table):
         task, positive, low, high: what is learned, as :class:`~secure_fedgraph.graph.schema.Schema` has it.
     """
 
-    kind: Literal["node", "graph"] = "node"
     features: int = Field(ge=1, le=10_000_000)
     classes: int = Field(ge=1, le=1_000_000)
-    feature_names: tuple[str, ...] = ()
-    class_names: tuple[str, ...] = ()
-    edge_weight: bool = False
-    edge_attr: int = Field(default=NO_EDGE_ATTR, ge=NO_EDGE_ATTR, le=1_000_000)
-    rows: str = ""
     labels: Literal["one", "all"] = "all"
     rows_at_most: int = Field(default=1_000_000, ge=1, le=2**24)
     holders: int = Field(1, ge=1)
-    task: Task = Task.CLASSES
     positive: int = Field(default=1, ge=0)
-    low: float = Field(default=0.0, allow_inf_nan=False)
-    high: float = Field(default=0.0, allow_inf_nan=False)
 
     @property
     def schema_of_data(self) -> Schema:
         """The same as models read it."""
-        return Schema(
-            self.features,
-            self.classes,
-            self.kind,
-            edge_weight=self.edge_weight,
-            edge_attr=self.edge_attr,
-            task=str(self.task.value),
-            positive=self.positive,
-            low=self.low,
-            high=self.high,
-        )
+        return self._as(Schema)
 
 
 class Member(_Table):
@@ -281,13 +284,16 @@ def read_federation(path: Path) -> Approved:
     Raises:
         BadInput: naming the file, the key and the mend.
     """
+    return parsed(_content(path, "ask the operator for the federation's file"), str(path))
+
+
+def _content(path: Path, mend: str) -> bytes:
     try:
-        content = files.read(path, most=LARGEST)
+        return files.read(path, most=LARGEST)
     except FileNotFoundError:
-        raise BadInput(f"{path} is missing: ask the operator for the federation's file") from None
+        raise BadInput(f"{path} is missing: {mend}") from None
     except OSError as error:
         raise BadInput(f"{path} cannot be read ({error.strerror})") from None
-    return parsed(content, str(path))
 
 
 def parsed(content: bytes, where: str) -> Approved:
@@ -296,11 +302,14 @@ def parsed(content: bytes, where: str) -> Approved:
     Raises:
         BadInput: as :func:`read_federation`.
     """
+    return Approved(_checked(Federation, _values(content, where), where), content)
+
+
+def _values(content: bytes, where: str) -> dict[str, Any]:
     try:
-        values = tomllib.loads(content.decode())
+        return tomllib.loads(content.decode())
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise BadInput(f"{where} is no TOML ({printable(str(error), 100)}): ask for it again") from None
-    return Approved(_checked(Federation, values, where), content)
 
 
 def checked_federation(values: Mapping[str, Any], where: str) -> Federation:
@@ -326,16 +335,13 @@ def _checked(kind: type[Any], values: Mapping[str, Any], where: str) -> Any:
         ) from None
 
 
-class Card(_Table):
+class Card(_OfData):
     """What a silo gives the operator before there is a federation: public keys, and what its data are like.
 
     Args:
         schema_: the format.
         name, identity, node: as :class:`Member` has them.
-        kind: as :class:`Held` has it.
-        declaration: features, classes, names, edge fields and what is learned, as owners in one process
-            declare them.
-        rows: with columns of rows, the column that names the rows.
+        ranged: whether its owner declared the ends of a number that is learned.
         labels: with columns of rows, whether it has labels.
     """
 
@@ -345,37 +351,14 @@ class Card(_Table):
     name: str
     identity: str
     node: str
-    kind: Literal["node", "graph"]
-    features: int = Field(ge=0)
-    classes: int = Field(ge=0)
-    feature_names: tuple[str, ...] = ()
-    class_names: tuple[str, ...] = ()
-    edge_weight: bool = False
-    edge_attr: int = NO_EDGE_ATTR
-    task: Task = Task.CLASSES
     positive: int = Field(default=NOT_SAID, ge=NOT_SAID, le=1)
-    low: float = Field(default=0.0, allow_inf_nan=False)
-    high: float = Field(default=0.0, allow_inf_nan=False)
     ranged: bool = False
-    rows: str = ""
     labels: bool = True
 
     @property
     def declaration(self) -> Declaration:
         """What its owner declares about the data."""
-        return Declaration(
-            self.features,
-            self.classes,
-            self.feature_names,
-            self.class_names,
-            self.edge_weight,
-            self.edge_attr,
-            str(self.task.value),
-            self.positive,
-            self.low,
-            self.high,
-            self.ranged,
-        )
+        return self._as(Declaration)
 
 
 def write_card(card: Card, path: Path) -> None:
@@ -390,14 +373,7 @@ def read_card(path: Path) -> Card:
     Raises:
         BadInput: naming the file, the key and the mend.
     """
-    try:
-        values = tomllib.loads(files.read(path, most=LARGEST).decode())
-    except FileNotFoundError:
-        raise BadInput(f"{path} is missing: give the cards that 'silo keygen' wrote") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise BadInput(
-            f"{path} is no TOML ({printable(str(error), 100)}): ask the silo for it again"
-        ) from None
+    values = _values(_content(path, "give the cards that 'silo keygen' wrote"), str(path))
     card: Card = _checked(Card, values, str(path))
     return card
 
@@ -469,20 +445,12 @@ def held_by(
             labels="all" if len(with_labels) == len(given) else "one",
             holders=len(given),
         )
-    schema = agreed(declared, first.kind, classes)
+    schema = vars(agreed(declared, first.kind, classes))
     return Held(
-        kind=first.kind,
-        features=schema.features,
-        classes=schema.classes,
+        **{key: value for key, value in schema.items() if key in Held.model_fields},
         feature_names=first.feature_names,
         class_names=class_names(declared),
-        edge_weight=schema.edge_weight,
-        edge_attr=schema.edge_attr,
         holders=holders,
-        task=Task(schema.task),
-        positive=schema.positive,
-        low=schema.low,
-        high=schema.high,
     )
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import tomllib
 
 from secure_fedgraph.backends.failures import failure_body, failure_in
 from secure_fedgraph.core import wire
 from secure_fedgraph.core.crypto import Identity, verify
 from secure_fedgraph.core.errors import HostileMessage, Refused, SecureFedGraphError
 from secure_fedgraph.core.text import printable
-from secure_fedgraph.deployment.federation_file import LARGEST, Approved
+from secure_fedgraph.deployment.federation_file import Approved
 from secure_fedgraph.deployment.letters import DONE, FAILED, Letter
 
 _LOG = logging.getLogger("secure_fedgraph.silo")
@@ -51,7 +50,7 @@ def greeted(
         nonce, digest = asked.get("nonce"), asked.get("digest")
         if not isinstance(nonce, str) or len(nonce) != 2 * NONCE or not isinstance(digest, str):
             raise HostileMessage("a greeting without a nonce and a digest")
-        check_digest(approved, name, digest, asked.get("file"))
+        check_digest(approved, name, digest)
         signature = identity.sign(proof_of(digest, node, bytes.fromhex(nonce), session, name))
         said: wire.Tree = {"name": name, "session": session, "signature": signature.hex(), **more}
         return Letter(DONE, wire.encode(said))
@@ -91,33 +90,14 @@ def session_in(letter: Letter, node: int, nonce: bytes, approved: Approved, name
     return printable(session, 40)
 
 
-def check_digest(approved: Approved, name: str, digest: str, file: object) -> None:
+def check_digest(approved: Approved, name: str, digest: str) -> None:
     """Refuses a server that runs another file than this silo approved.
 
     Raises:
-        Refused: naming the first key that differs, where the server shows its file.
+        Refused: naming both digests.
     """
     if digest != approved.digest:
         raise Refused(
             f"{name} approved the federation's file {approved.digest[:16]}… and the server runs "
-            f"{digest[:16]}…{_what_differs(approved.content, file)}: give every silo and the server the "
-            "same file"
+            f"{digest[:16]}…: give every silo and the server the same file"
         )
-
-
-def _what_differs(mine: bytes, theirs: object) -> str:
-    """The first key that the server's file says otherwise; both files are public."""
-    if not isinstance(theirs, str) or len(theirs) > LARGEST:
-        return ""
-    try:
-        one, other = tomllib.loads(mine.decode()), tomllib.loads(theirs)
-    except (ValueError, RecursionError):
-        return ""
-    for key in {**one, **other}:
-        if one.get(key) == other.get(key):
-            continue
-        if isinstance(one.get(key), dict) and isinstance(other.get(key), dict):
-            inner = next(k for k in {**one[key], **other[key]} if one[key].get(k) != other[key].get(k))
-            return f" ({key}.{inner} differs)"
-        return f" ({key} differs)"
-    return ""

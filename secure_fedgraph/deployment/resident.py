@@ -17,7 +17,6 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import TESTED
 from secure_fedgraph.backends.failures import failure_body
-from secure_fedgraph.backends.worker import LABEL
 from secure_fedgraph.client import Client
 from secure_fedgraph.core import files, wire
 from secure_fedgraph.core.errors import BadInput, HostileMessage, Refused, SecureFedGraphError, WrongType
@@ -44,7 +43,7 @@ from secure_fedgraph.graph.data.store import digest_of_data
 from secure_fedgraph.graph.mapped import check_unchanged
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.graph.silos.aligned import AlignedTable, digest_of_training_rows
-from secure_fedgraph.storage.party_store import PartyStore
+from secure_fedgraph.storage.party_store import LABEL, PartyStore
 
 _LOG = logging.getLogger("secure_fedgraph.silo")
 
@@ -177,7 +176,7 @@ class Resident:
             raise HostileMessage("an order to begin without digest, run and exchange number")
         if not (len(run) == 16 and set(run) <= set("0123456789abcdef")) or not -1 <= after < 2**53:
             raise HostileMessage(f"{run[:40]!r} is no name of a run, or {after} no exchange number")
-        check_digest(self._terms.approved, self.name, digest, asked.get("file"))
+        check_digest(self._terms.approved, self.name, digest)
         approved = self._terms.approved
         begun = self._folder.times_begun(approved)
         if run != approved.run:

@@ -200,23 +200,13 @@ class SiloFolder:
             ) from None
         return taken
 
-    def times_begun(self, approved: Approved) -> int:
-        """How often the run of a file was begun here.
+    def times_begun(self, approved: Approved, what: str = RUN) -> int:
+        """How often the run of a file, or an alignment of rows under it (:data:`ALIGNMENTS`), was begun here.
 
         Raises:
             BadInput: where the note of it is damaged.
         """
-        return self._noted(self.run_folder(approved) / RUN)
-
-    def alignments_begun(self, approved: Approved) -> int:
-        """How many alignments of rows were begun here under a file.
-
-        Raises:
-            BadInput: where the note of it is damaged.
-        """
-        return self._noted(self.run_folder(approved) / ALIGNMENTS)
-
-    def _noted(self, path: Path) -> int:
+        path = self.run_folder(approved) / what
         try:
             return int(json.loads(files.read(path, most=2**16, root=self.path))["begun"])
         except FileNotFoundError:
@@ -226,16 +216,10 @@ class SiloFolder:
                 f"{path} is damaged: put a copy back, or ask the operator for a new file"
             ) from None
 
-    def note_begun(self, approved: Approved, times: int) -> None:
-        """Notes, before anything is answered, how often the run of a file was begun here."""
-        path = self.run_folder(approved) / RUN
-        noted = json.dumps({"run": approved.run, "begun": times})
-        files.write(path, [noted.encode()], private=True, root=self.path, settle=True)
-
-    def note_alignment(self, approved: Approved, times: int) -> None:
-        """Notes, before anything is answered, how many alignments were begun here under a file."""
-        path = self.run_folder(approved) / ALIGNMENTS
-        files.write(path, [json.dumps({"begun": times}).encode()], private=True, root=self.path, settle=True)
+    def note_begun(self, approved: Approved, times: int, what: str = RUN) -> None:
+        """Notes the same, before anything is answered."""
+        noted = json.dumps({"begun": times}).encode()
+        files.write(self.run_folder(approved) / what, [noted], private=True, root=self.path, settle=True)
 
     def note_over(self, approved: Approved) -> None:
         """Notes that the server calls the run of a file over."""

@@ -94,8 +94,6 @@ class Silos:
         tolerant: bool = False,
         on_event: Callable[[str], None] = lambda line: None,
     ) -> None:
-        self.lost: Mapping[str, Lost] = {}
-        """Empty: a silo may always come back."""
         self._post, self._approved, self._patience, self._say = post, approved, patience, on_event
         self._tolerant = tolerant
         self._federation = approved.federation
@@ -175,7 +173,6 @@ class Silos:
         self._begun = {}
         order: wire.Tree = {
             "digest": self._approved.digest,
-            "file": self._approved.content.decode(),
             "run": run,
             "after": after,
             "label": label,
@@ -369,7 +366,6 @@ class Silos:
             {
                 "nonce": nonce.hex(),
                 "digest": self._approved.digest,
-                "file": self._approved.content.decode(),
             }
         )
 

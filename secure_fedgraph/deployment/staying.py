@@ -6,13 +6,15 @@ import logging
 import queue
 import threading
 import time
-from typing import Any, Protocol
+from typing import Any
 
 from secure_fedgraph.backends.failures import failure_body
 from secure_fedgraph.core.errors import HostileMessage
+from secure_fedgraph.deployment.aligning import Aligner
 from secure_fedgraph.deployment.federation_file import Approved
 from secure_fedgraph.deployment.flower.fleet import Fleet, Refusal, Unreachable
 from secure_fedgraph.deployment.letters import FAILED, HELLO, Letter
+from secure_fedgraph.deployment.resident import Resident
 from secure_fedgraph.deployment.silo_folder import Keys
 
 _LOG = logging.getLogger("secure_fedgraph.silo")
@@ -23,28 +25,6 @@ AGAIN = 1.0
 LONGEST = 10.0
 LINGER = 3.0
 """Seconds from the last answer to signing out: the SuperLink drops what a silo that is gone has answered."""
-
-
-class Answering(Protocol):
-    """Who answers a silo's letters."""
-
-    @property
-    def name(self) -> str:
-        """The silo's name."""
-        ...
-
-    @property
-    def ended(self) -> bool:
-        """Whether there is nothing more to answer."""
-        ...
-
-    def hello(self, letter: Letter, node: int) -> Letter:
-        """Answers a greeting, at once."""
-        ...
-
-    def answer(self, letter: Letter) -> Letter:
-        """Answers any other letter."""
-        ...
 
 
 class Staying:
@@ -60,7 +40,7 @@ class Staying:
         keys: with which the silo signs in.
     """
 
-    def __init__(self, resident: Answering, approved: Approved, keys: Keys) -> None:
+    def __init__(self, resident: Resident | Aligner, approved: Approved, keys: Keys) -> None:
         self._resident, self._approved, self._keys = resident, approved, keys
         self._ended = threading.Event()
         self._letters: queue.SimpleQueue[tuple[Fleet, Any, Letter] | None] = queue.SimpleQueue()

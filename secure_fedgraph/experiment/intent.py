@@ -103,10 +103,6 @@ def _range(experiment: Experiment, inner: str) -> str:
     )
 
 
-def _patience(experiment: Experiment, inner: str) -> str:
-    return "" if experiment.isolated else "it is for clients in processes of their own, so set isolated=true"
-
-
 def _dropouts(experiment: Experiment, inner: str) -> str:
     return "" if experiment.policy in SURVIVE else (
         f"{experiment.policy} needs an answer of every client; drop-outs are for masked and distributed_dp"
@@ -180,7 +176,6 @@ RULES: dict[str, Rule] = {
     "delta": _noised,
     "relation": _noised,
     "feature_range": _range,
-    "answer_within": _patience,
     "dropouts": _dropouts,
     "protection": _protection,
     "training": _training,

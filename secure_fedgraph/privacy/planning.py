@@ -280,7 +280,7 @@ def split(
     """
     rows: list[dict[str, float | str | int | None]] = []
     noise = 0.0 if bound.steps is None else bound.steps.noise
-    for name, cost, times in _charged(bound, uses, occurrences):
+    for name, cost, times in charged(bound, uses, occurrences):
         events = cost.at(budget.unit, budget.against, budget.holders)
         if events is not None and not events:
             continue  # computed from randomised inputs
@@ -302,9 +302,7 @@ def split(
     return rows
 
 
-def _charged(
-    bound: BoundPolicy, uses: Mapping[str, int], occurrences: int
-) -> Iterator[tuple[str, Cost, int]]:
+def charged(bound: BoundPolicy, uses: Mapping[str, int], occurrences: int) -> Iterator[tuple[str, Cost, int]]:
     """What the ledger will charge one client in a run: name, cost of one use, number of uses."""
     free = {one.unit: () for one in bound.randomizers}
     for name, one in bound.bounds.items():
@@ -325,7 +323,7 @@ def _charged(
 def costs_of(bound: BoundPolicy, uses: Mapping[str, int], budget: Budget, occurrences: int) -> Counter[Cost]:
     """All that the ledger will charge, counted."""
     costs: Counter[Cost] = Counter()
-    for name, cost, times in _charged(bound, uses, occurrences):
+    for name, cost, times in charged(bound, uses, occurrences):
         if cost.at(budget.unit, budget.against, budget.holders) is None:
             protection = bound[name].protection.name
             raise BudgetExhausted(

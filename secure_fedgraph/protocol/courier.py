@@ -78,7 +78,6 @@ class Courier:
         self.history = History(run, common=common)
         self._given: list[Exchange] = []
         self._confirmed_up_to: dict[str, int] = {}
-        self._mends: dict[str, str] = {}
         self._warned_of: set[str] = set()
         self._to_warn_of: list[tuple[Message, str, str]] = []
 
@@ -157,11 +156,7 @@ class Courier:
                 replies[name] = self._opened(requests.get(name), name, answer)
             except without as failure:
                 failed[name] = failure
-                text, mend = (
-                    (failure.why, failure.mend) if isinstance(failure, Lost) else (reason(failure), "")
-                )
-                why = printable(text)
-                self._mends[why] = mend
+                why = printable(str(failure) if isinstance(failure, Lost) else reason(failure))
                 self._note_left_out(first, name, why)
             else:
                 if confirms or (alike is not None and not tolerant):
@@ -195,10 +190,6 @@ class Courier:
                 LeftOutWarning,
                 stacklevel=3,
             )
-
-    def ending(self, reason: str) -> str:
-        """Why a client was left out, for an error that ends the run: with what can be done then."""
-        return reason + self._mends.get(reason, "")
 
     def _note_left_out(self, request: Message, client: str, why: str) -> None:
         self.transcript.leave_out(request, client, why)

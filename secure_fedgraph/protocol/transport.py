@@ -12,17 +12,7 @@ Answer = bytes | Exception
 
 
 class Lost(SecureFedGraphError):
-    """A client that cannot be reached any more, as its process has ended.
-
-    Args:
-        why: in a sentence: it is the reason where a run goes on without the client.
-        mend: what to do where the run ends with this error. Where the run goes on, nobody is told it.
-    """
-
-    def __init__(self, why: str, mend: str = "") -> None:
-        super().__init__(why + mend)
-        self.why = why
-        self.mend = mend
+    """A client that cannot be reached now. Its sentence is the reason where a run goes on without it."""
 
 
 class Transport(Protocol):

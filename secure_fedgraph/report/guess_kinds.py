@@ -19,4 +19,3 @@ ROWS = (
 BATCHES = "labels of batches"
 TESTED = "class shares of test nodes"
 SIZES = ("numbers of test nodes", "training graphs of the other agents")
-QUALITY = "quality of data"

@@ -1,322 +1,132 @@
-"""The audit's cells as a table, and the verdict on each policy in a sentence."""
+"""The audit's cells as a table: attacks down, policies across, with every number one click away."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from secure_fedgraph.experiment.schema.audit import Cell
-from secure_fedgraph.experiment.schema.score_verdict import (
-    RESIDUAL,
-    SINGLE_OWNERS,
-    ScoreVerdict,
-    exact_of_too_few,
-    is_lower_bound,
-    whom,
-    without_notes,
-    without_owners,
-)
-from secure_fedgraph.report import text as words
-from secure_fedgraph.report.grouping import (
-    AS_CONFIGURED,
-    above,
-    anchor,
-    subject_of,
-    title_of,
-)
+from secure_fedgraph.experiment.schema.audit import Cell, NotRun
+from secure_fedgraph.experiment.schema.score_verdict import RESIDUAL, SINGLE_OWNERS, without_owners
+from secure_fedgraph.report import text
+from secure_fedgraph.report.grouping import AS_CONFIGURED, above, aim_of, anchor, code_of, subject_of
 
-LIMITS = {"controls": "controls run: {}", "effort": "each search at most {}\u202fs"}
-AIMS = {SINGLE_OWNERS: "about each owner", RESIDUAL: "about all owners together"}
+HEADS = ("policy", "about", "setting", "by", "seed", "result", "score", "trivial guess", "more")
+"""Of the numbers of one attack."""
 
 
-ByPolicy = Mapping[str, Sequence[Cell]]
-"""The cells of one row of the table: policy -> those of all seeds."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What the attacks read under one policy.
-
-    Args:
-        policy: its name.
-        state: "leaks", "together", "scored", "nothing" or "refused"; "scored" where nothing is cleared: too
-            few terms, or too little time, to tell.
-        short: the same in a few words.
-        text: the same in full.
-    """
-
-    policy: str
-    state: str
-    short: str
-    text: str
-
-
-def verdicts(cells: Sequence[Cell], policies: Sequence[str], failed: Collection[str] = ()) -> list[Verdict]:
-    """For each policy what the attacks read, worst first: single owners, all owners together, or nothing.
-
-    Args:
-        failed: policies with runs that failed or stopped midway; none of them is called refused. A policy
-            without a result has no verdict.
-    """
-    rows = []
-    for policy in policies:
-        mine = [cell for cell in cells if cell.policy == policy]
-        refused = all(cell.outcome == "refused" for cell in mine)
-        if mine and not (refused and policy in failed):
-            rows.append(_verdict(policy, mine))
-    return rows
-
-
-def _verdict(policy: str, cells: Sequence[Cell]) -> Verdict:
-    if all(c.outcome == "refused" for c in cells):
-        why = words.sentence(cells[0].reason)
-        return Verdict(policy, "refused", "refused before round 1", f"Nothing was sent. {why}")
-    single, union = _leaking(cells, SINGLE_OWNERS), _leaking(cells, RESIDUAL)
-    stopped = _stopped(cells)
-    stops = _remedies_by_adversary(cells) + stopped
-    if single:
-        text = f"An attack reads single owners: {single}.{stops}"
-        return Verdict(policy, "leaks", "leaks about single owners", text)
-    if union:
-        text = f"No attack tried reads a single owner. All owners together still show: {union}.{stops}"
-        return Verdict(policy, "together", "hides single owners, not their union", text)
-    if unsure := [title_of(c) for c in cells if aim_of(c) == SINGLE_OWNERS and _exact_of_too_few(c)]:
-        named = words.listed(dict.fromkeys(unsure))
-        text = f"Right about single owners, of too few to tell from luck: {named}.{stopped}"
-        return Verdict(policy, "scored", "exact, of too few to tell from luck", text)
-    text = f"No attack tried reads anything beyond a trivial guess.{stopped}"
-    if stopped:  # no all-clear: with more time it might have read something
-        return Verdict(policy, "scored", "nothing was read before a search was stopped", text)
-    return Verdict(policy, "nothing", "nothing was read", text)
-
-
-def outcome_table(cells: Sequence[Cell], policies: Sequence[str]) -> dict[str, object]:
-    """Attacks by setting and aim down, policies across; a place holds the cells of all seeds.
+def leak_table(
+    cells: Sequence[Cell], not_run: Sequence[NotRun], policies: Sequence[str]
+) -> dict[str, object]:
+    """For each attack and aim the worst of its cells under each policy: all settings, adversaries and seeds.
 
     Returns:
-        ``policies`` and ``groups``: for each attack its ``rows``, each with ``places`` (None: not run).
+        ``policies``, ``heads`` of the numbers, and ``groups``: for each algorithm its ``attacks``, each with
+        ``rows`` and ``numbers``.
     """
-    shown = [p for p in policies if any(c.policy == p for c in cells)]
-    groups: dict[tuple[str, str, str], dict[tuple[str, str], dict[str, list[Cell]]]] = {}
-    for cell in cells:
-        row = (cell.settings.variant or AS_CONFIGURED, cell.settings.aim or SINGLE_OWNERS)
-        rows = groups.setdefault((cell.attack, cell.adversary, cell.channel), {})
-        rows.setdefault(row, {}).setdefault(cell.policy, []).append(cell)
-    told, attacks = [], set[str]()
-    for (attack, adversary, channel), rows in groups.items():
-        told.append(
-            {
-                "attack": attack,
-                "id": "" if attack in attacks else anchor(cells[0].algorithm, attack),
-                "subject": _title(rows.values()),
-                "adversary": words.named(words.ADVERSARIES, adversary),
-                "channel": channel,
-                "stops": _remedies(rows.values()),
-                "rows": _rows(rows, shown),
-            }
-        )
-        attacks.add(attack)
-    return {"policies": shown, "groups": told}
-
-
-def _rows(rows: Mapping[tuple[str, str], ByPolicy], policies: Sequence[str]) -> list[dict[str, object]]:
-    """One attack's, a row for each setting and aim."""
-    return [
+    both: list[Cell | NotRun] = [*cells, *not_run]
+    shown = [p for p in policies if any(c.policy == p for c in both)]
+    places: dict[str, dict[str, tuple[list[Cell], list[NotRun]]]] = {}
+    for one in both:
+        mine, missing = places.setdefault(one.algorithm, {}).setdefault(one.attack, ([], []))
+        mine.append(one) if isinstance(one, Cell) else missing.append(one)
+    groups = [
         {
-            "setting": AS_CONFIGURED if variant == AS_CONFIGURED else f"control: {variant}",
-            "changes": _changes(by_policy) if aim == SINGLE_OWNERS else "",
-            "aim": aim_in_words(aim, [c for seeds in by_policy.values() for c in seeds]),
-            "places": [
-                _place(by_policy[p], p) if p in by_policy else _nothing_left(rows.values(), p)
-                for p in policies
-            ],
+            "algorithm": text.named(text.ALGORITHMS, algorithm),
+            "attacks": [_attack(mine, missing, shown) for mine, missing in attacks.values()],
         }
-        for (variant, aim), by_policy in rows.items()
+        for algorithm, attacks in places.items()
     ]
+    return {"policies": shown, "heads": HEADS, "groups": groups}
 
 
-def _leaking(cells: Sequence[Cell], aim: str) -> str:
-    """The attacks that leak, with the best verdict; those that need their own settings say so."""
-    plain: dict[str, str] = {}
-    forced: dict[str, str] = {}
-    adversaries: dict[str, dict[str, None]] = {}
-    subjects: dict[str, str] = {}
-    for cell in cells:
-        if cell.leaks and aim_of(cell) == aim:
-            usual = (cell.settings.variant or AS_CONFIGURED) == AS_CONFIGURED
-            verdict, exact = without_notes(cell.verdict), ScoreVerdict.EXACT
-            verdicts_of = plain if usual else forced
-            verdicts_of[cell.attack] = exact if verdicts_of.get(cell.attack) == exact else verdict
-            subjects[cell.attack] = subject_of(cell)
-            adversaries.setdefault(cell.attack, {})[cell.adversary] = None
-    parts = [
-        _describe_leak(attack, subjects[attack], verdict, adversaries[attack])
-        for attack, verdict in plain.items()
-    ]
-    rest = [
-        _describe_leak(attack, subjects[attack], verdict, adversaries[attack])
-        for attack, verdict in forced.items()
-        if attack not in plain
-    ]
-    if rest:
-        when = f"under the attack's best settings {'also ' if parts else ''}"
-        parts.append(when + words.listed(rest))
-    return "; ".join(parts)
-
-
-def _exact_of_too_few(cell: Cell) -> bool:
-    return exact_of_too_few(cell.score, cell.leaks, cell.baseline)
-
-
-def aim_in_words(aim: str, cells: Iterable[Cell]) -> str:
-    """Whom cells of one aim are about, in words: guesses at what is left may be about single owners."""
-    owners = {c.owners for c in cells if c.owners}
-    return (
-        f"{AIMS[SINGLE_OWNERS]}, from what is left"
-        if aim == RESIDUAL and owners == {1}
-        else AIMS.get(aim, aim)
-    )
-
-
-def aim_of(cell: Cell) -> str:
-    return whom(cell.settings.aim, cell.owners)
-
-
-def _describe_leak(attack: str, subject: str, verdict: str, by: Iterable[str]) -> str:
-    code = attack.split("-")[0].upper()
-    who = list(by)
-    if who != ["server"]:
-        verdict += f", by {words.listed(words.named(words.ADVERSARIES, name) for name in who)}"
-    return f"{subject} ({code}, {verdict})"
-
-
-def _remedies_by_adversary(cells: Sequence[Cell]) -> str:
-    """What would stop what leaks, by adversary, where the server is not the only one."""
-    remedies: dict[str, dict[str, None]] = {}
-    for cell in cells:
-        if cell.leaks and cell.stops:
-            remedies.setdefault(cell.adversary, {})[cell.stops] = None
-    if set(remedies) <= {"server"}:
-        return ""
-    parts = [
-        f"{words.named(words.ADVERSARIES, who)}: {'; '.join(sentences)}"
-        for who, sentences in remedies.items()
-    ]
-    return f" What would stop it, against {'; against '.join(parts)}."
-
-
-def _stopped(cells: Sequence[Cell]) -> str:
-    """That some scores are lower bounds, because a search was ended before it was through."""
-    lower_bounds = [c for c in cells if is_lower_bound(c.score, c.details.get("searches_stopped"))]
-    if not lower_bounds:
-        return ""
-    limits = sorted({c.details.get("stopped_after", 0.0) for c in lower_bounds})
-    many = (
-        "One score is a lower bound"
-        if len(lower_bounds) == 1
-        else f"{len(lower_bounds)} scores are lower bounds"
-    )
-    return f" {many}: a search was stopped after {words.listed((f'{s:g}' for s in limits), 'or')}\u202fs."
-
-
-def _place(cells: Sequence[Cell], policy: str) -> dict[str, object]:
-    """One place of the table: all seeds of one attack under one policy."""
-    outcomes = {str(c.outcome) for c in cells}
-    outcome = outcomes.pop() if len(outcomes) == 1 else "mixed"
-    scored = [c for c in cells if c.score is not None]
-    score = words.mean(c.score for c in scored)
+def _attack(cells: list[Cell], missing: list[NotRun], policies: Sequence[str]) -> dict[str, object]:
+    first = (cells or missing)[0]
+    aims = dict.fromkeys(_aim(c) for c in cells) or {SINGLE_OWNERS: None}
+    readers = dict.fromkeys((c.behaviour, c.adversary, c.channel) for c in cells)
     return {
-        "policy": policy,
-        "state": _state(cells, outcome),
-        "outcome": outcome,
-        "score": score,
-        "low": _least(c.low for c in scored),
-        "high": _most(c.high for c in scored),
-        "baseline": words.mean(c.baseline for c in scored),
-        "metric": scored[0].metric if scored else None,
-        "verdicts": list(dict.fromkeys(without_owners(c.verdict) for c in cells)),
-        "nodes": _nodes(scored),
-        "reasons": list(dict.fromkeys(c.reason for c in cells if c.reason)),
-        "bar": _bar(scored, score),
-        "cells": cells,
+        "attack": first.attack,
+        "code": code_of(first),
+        "subject": subject_of(first),
+        "title": first.title,
+        "id": anchor(first.algorithm, first.attack),
+        "by": [(f"{how} {text.named(text.ADVERSARIES, who)}".strip(), what) for how, who, what in readers],
+        "stops": list(dict.fromkeys(c.stops for c in cells if c.leaks and c.stops)),
+        "rows": [
+            {
+                "aim": about(aim, [c for c in cells if _aim(c) == aim]),
+                "places": [
+                    _place(aim, [c for c in cells if c.policy == p], any(c.policy == p for c in missing))
+                    for p in policies
+                ],
+            }
+            for aim in aims
+        ],
+        "numbers": [_numbers(cell) for cell in cells],
     }
 
 
-def _state(cells: Sequence[Cell], outcome: str) -> str:
-    if any(above(c) for c in cells):
-        return "broken"
-    if any(c.leaks for c in cells):
-        return "leak"
-    return "scored" if outcome in ("score", "mixed") else outcome
+def about(aim: str, cells: Sequence[Cell]) -> str:
+    """Whom cells of one aim are about, in words: guesses at what is left may be about single owners."""
+    if aim != RESIDUAL:
+        return aim
+    single = {aim_of(cell) for cell in cells} == {SINGLE_OWNERS}
+    return "each, from what is left" if single else "all together"
 
 
-def _nothing_left(rows: Iterable[ByPolicy], policy: str) -> dict[str, object] | None:
-    """A refused run, which leaves nothing to attack; None where there was no run."""
-    refused = [c for row in rows for c in row.get(policy, ()) if c.outcome == "refused"]
-    return _place(refused[:1], policy) if refused else None
+def _aim(cell: Cell) -> str:
+    return cell.settings.aim or SINGLE_OWNERS
 
 
-def _remedies(rows: Iterable[ByPolicy]) -> list[str]:
-    """What would stop an attack in one adversary's hands, where it leaks at all."""
-    return list(dict.fromkeys(c.stops for c in _cells(rows) if c.leaks and c.stops))
+def _place(aim: str, cells: Sequence[Cell], missing: bool) -> dict[str, object]:
+    """The worst of the cells of one aim; ``missing``: some of an attack's cells were not run."""
+    mine = [c for c in cells if _aim(c) == aim]
+    # a refused run sent nothing, so nothing was left
+    worst = max(mine or [c for c in cells if c.outcome == "refused"], key=_badness, default=None)
+    if worst is None:
+        return {"state": "absent", "text": "not run" if missing else text.MISSING, "heat": 0}
+    state = "broken" if above(worst) else "leak" if worst.leaks else worst.outcome
+    score, base = worst.score, worst.baseline or 0.0
+    strength = 0.0 if score is None or base >= 1 else max(0.0, (score - base) / (1 - base))
+    return {
+        "state": "scored" if state == "score" else state,
+        "text": state if score is None else text.share(score),
+        "heat": round(14 + 36 * strength) if state in ("leak", "broken") else 0,
+    }
 
 
-def _title(rows: Iterable[ByPolicy]) -> str:
-    """What an attack learns, from the first of its cells that says it."""
-    return next((c.title for c in _cells(rows) if c.title), "")
+def _badness(cell: Cell) -> tuple[bool, bool, int, float]:
+    rank = {"score": 2, "blind": 1}.get(cell.outcome, 0)
+    return above(cell), cell.leaks, rank, (cell.score or 0.0) - (cell.baseline or 0.0)
 
 
-def _cells(rows: Iterable[ByPolicy]) -> list[Cell]:
-    return [cell for by_policy in rows for same_policy in by_policy.values() for cell in same_policy]
+def _numbers(cell: Cell) -> list[str]:
+    """A cell as a line of the numbers."""
+    score, trivial = text.MISSING, text.MISSING
+    if cell.score is not None:
+        score = f"{text.share(cell.score)} ({text.share(cell.low)} to {text.share(cell.high)}) {cell.metric}"
+        trivial = text.share(cell.baseline)
+    more = [cell.reason] if cell.reason else []
+    more += [f"guess {name} {text.share(value)}" for name, value in cell.baselines.items()]
+    told = {**cell.details, **cell.settings.others()}
+    more += [f"{key} = {text.plain(value)}" for key, value in told.items() if value is not None]
+    if cell.ceiling is not None:
+        more.append(f"ceiling of any attack {text.share(cell.ceiling)}{_claimed(cell)}")
+    return [
+        cell.policy,
+        about(_aim(cell), [cell]),
+        cell.settings.variant or AS_CONFIGURED,
+        text.named(text.ADVERSARIES, cell.adversary),
+        str(cell.seed),
+        without_owners(cell.verdict) or cell.outcome,
+        score,
+        trivial,
+        "; ".join(more),
+    ]
 
 
-def _nodes(cells: Sequence[Cell]) -> str | None:
-    """How many distinct nodes recovered rows are: many rows may be few nodes."""
-
-    def mean(key: str) -> float | None:
-        return words.mean(c.details.get(key) for c in cells)
-
-    if (graphs := mean("graphs_read")) is not None:
-        part = words.percent(mean("share_of_graphs"))
-        return f"{words.count(graphs)} different graphs, {part} of the owners'"
-    if (nodes := mean("distinct_nodes")) is not None:
-        return f"{words.count(nodes)} different nodes, {words.percent(mean('coverage'))} of the owners'"
-    return None
-
-
-def _bar(scored: Sequence[Cell], score: float | None) -> dict[str, float] | None:
-    """Where score, interval and trivial guess lie on a line from 0 to 1, in percent."""
-    if score is None:
-        return None
-    low, high = _least(c.low for c in scored), _most(c.high for c in scored)
-    base = words.mean(c.baseline for c in scored)
-    bar = {"at": _hundred(score)}
-    if low is not None and high is not None:
-        bar |= {"low": _hundred(low), "width": round(_hundred(high) - _hundred(low), 2)}
-    if base is not None:
-        bar["base"] = _hundred(base)
-    ceiling = _least(c.ceiling for c in scored)
-    if ceiling is not None and ceiling < 1:
-        bar["ceiling"] = _hundred(ceiling)
-    return bar
-
-
-def _changes(by_policy: ByPolicy) -> str:
-    settings = next(iter(by_policy.values()))[0].settings
-    told = {key: value for key, value in settings.others().items() if value is not None}
-    parts = [f"{key} = {words.plain(value)}" for key, value in told.items() if key not in LIMITS]
-    if (settings.variant or AS_CONFIGURED) == AS_CONFIGURED:  # once for all rows of an attack
-        parts += [phrase.format(words.plain(told[key])) for key, phrase in LIMITS.items() if key in told]
-    return ", ".join(parts)
-
-
-def _hundred(value: float) -> float:
-    return round(100 * min(1.0, max(0.0, value)), 2)
-
-
-def _least(values: Iterable[float | None]) -> float | None:
-    return min((value for value in values if value is not None), default=None)
-
-
-def _most(values: Iterable[float | None]) -> float | None:
-    return max((value for value in values if value is not None), default=None)
+def _claimed(cell: Cell) -> str:
+    if cell.claim is None:
+        return ""
+    together = f", {cell.claim.units} of them together" if cell.claim.units > 1 else ""
+    return (
+        f" by ε = {text.epsilon(cell.claim.epsilon)} for {text.named(text.UNITS, cell.claim.unit)}{together}"
+    )

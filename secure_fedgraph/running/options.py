@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from secure_fedgraph.arguments import unknown_name
-from secure_fedgraph.backends.isolated import PATIENCE
-from secure_fedgraph.core.errors import BadInput, check_number, check_whole, wrong_type
+from secure_fedgraph.core.errors import BadInput, check_whole, wrong_type
 from secure_fedgraph.core.spending.budget import Budget
 from secure_fedgraph.evaluation import MODES
 from secure_fedgraph.graph.placing import CPU, check_device
@@ -37,9 +36,7 @@ class Named(TypedDict, total=False):
     on_round: OnRound | None
     on_start: Callable[[], None] | None
     on_outlook: Callable[[Outlook], None] | None
-    isolated: bool
     device: str
-    answer_within: float
     resume: bool
     checkpoint_every: int
     dropouts: Dropouts | None
@@ -79,16 +76,9 @@ class RunOptions:
         on_round: called with each round's scores; on resume with those of the earlier rounds first.
         on_start: called after all checks have passed and before the first message is sent.
         on_outlook: called once, after the first two scored rounds, with what the rest will cost.
-        isolated: run every client in a process of its own. The same seed opens the same values as in one
-            process: bit for bit with one thread (with more threads torch changes its order of addition, in
-            both modes). The transcript then lacks what clients open from their peers, which stays in their
-            processes.
         device: ``cpu`` or ``cuda``: where clients train and released models are scored. All else stays on the
             CPU: draws, protections, messages, checkpoints. For algorithms that declare it
             (``Algorithm.devices``) and without noisy steps. Scores agree with the CPU's up to rounding.
-        answer_within: seconds that an isolated client's process has for an answer; after that it is ended and
-            counts as one that died. Without ``isolated`` nobody waits, and another number than the default is
-            refused.
         resume: go on from the checkpoint in ``out``, with the arguments that the run was started with.
         checkpoint_every: rounds from one checkpoint to the next; 0 for none. If there are any, the last round
             has one.
@@ -118,9 +108,7 @@ class RunOptions:
     on_round: OnRound | None = None
     on_start: Callable[[], None] | None = None
     on_outlook: Callable[[Outlook], None] | None = None
-    isolated: bool = False
     device: str = CPU.type
-    answer_within: float = PATIENCE
     resume: bool = False
     checkpoint_every: int = 1
     dropouts: Dropouts | None = None
@@ -143,25 +131,12 @@ class RunOptions:
                 check_whole(key, number, least)
         if self.evaluation is not None and self.evaluation not in MODES:
             raise BadInput(f"evaluation = {self.evaluation!r}: use one of {', '.join(MODES)}")
-        check_number("answer_within", self.answer_within)
-        if not self.answer_within > 0:
-            raise BadInput(
-                f"answer_within = {self.answer_within}: give seconds above 0, or inf to wait for ever"
-            )
-        for key in ("isolated", "resume", "allow_plaintext"):
+        for key in ("resume", "allow_plaintext"):
             if not isinstance(getattr(self, key), bool):
                 raise wrong_type(key, getattr(self, key), "give True or False")
         check_device(self.device)
-        if self.answer_within != PATIENCE and not self.isolated:
-            raise BadInput(
-                f"answer_within = {self.answer_within:g}: it is for clients in processes of their own, so "
-                "set isolated=True, or leave it out"
-            )
-        if self.connect is not None and (self.isolated or self.ledger is not None):
-            raise BadInput(
-                "connect: clients on other machines have processes and ledgers of their own; leave "
-                "isolated and ledger out"
-            )
+        if self.connect is not None and self.ledger is not None:
+            raise BadInput("connect: clients on other machines have ledgers of their own; leave ledger out")
         if self.connect is not None and self.device != CPU.type:
             raise BadInput(
                 f"device = {self.device!r}: clients on other machines train on their CPUs; leave it out"

@@ -150,15 +150,34 @@ class Forecast:
         scored = rounds // self.evaluate_every
         scored += bool(rounds % self.evaluate_every) and rounds == self.rounds
         counted = scored if self.evaluate_every > 1 else 1  # once, at the end, unless asked for more often
-        of_scores = {self.algorithm.METRICS.name: scored, self.algorithm.SCORES.name: counted}
-        asked = {
-            c.name: self.algorithm.uses(c, of_scores.get(c.name, rounds), len(self.clients))
-            for c in self.paid
-        }
-        return {TRAINING: rounds, **asked}
+        return uses_in(self.algorithm, self.paid, len(self.clients), rounds, scored, counted)
 
     def _occurrences(self, policy: Policy) -> int:
-        return 1 if policy.steps is None else self.algorithm.occurrences(policy.steps.unit)
+        return occurrences_in(self.algorithm, policy)
+
+
+def uses_in(
+    algorithm: Algorithm,
+    channels: Iterable[Channel],
+    clients: int,
+    rounds: int,
+    scored: int,
+    counted: int = 1,
+) -> dict[str, int]:
+    """How often each client is asked in so many rounds, by channel, and how often it trains.
+
+    Args:
+        scored: how often clients send scores.
+        counted: how often they count their test items.
+    """
+    of_scores = {algorithm.METRICS.name: scored, algorithm.SCORES.name: counted}
+    asked = {one.name: algorithm.uses(one, of_scores.get(one.name, rounds), clients) for one in channels}
+    return {TRAINING: rounds, **asked}
+
+
+def occurrences_in(algorithm: Algorithm, policy: Policy) -> int:
+    """In how many records of noisy steps one unit occurs, at most."""
+    return 1 if policy.steps is None else algorithm.occurrences(policy.steps.unit)
 
 
 def _larger(policy: Policy, times: float) -> str:

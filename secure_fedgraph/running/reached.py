@@ -1,5 +1,4 @@
-"""Clients that a run reaches and did not make: each on its owner's machine, with its own memory and "
-"ledger."""
+"""Clients that a run reaches and did not make: each on its owner's machine, with its own ledger."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from secure_fedgraph.core.spending.ledger import Charge
-from secure_fedgraph.protocol.transport import Answer, Lost
+from secure_fedgraph.protocol.transport import Answer
 
 
 class Reached(Protocol):
@@ -16,11 +15,6 @@ class Reached(Protocol):
     @property
     def roster(self) -> Mapping[str, bytes]:
         """Client -> public identity key."""
-        ...
-
-    @property
-    def lost(self) -> Mapping[str, Lost]:
-        """Clients that are gone for good."""
         ...
 
     @property

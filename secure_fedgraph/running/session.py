@@ -5,13 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 from secure_fedgraph.algorithm import State
 from secure_fedgraph.backends.in_process import InProcess
-from secure_fedgraph.backends.isolated import Workers
 from secure_fedgraph.core.channel import Reveal
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.message import ANSWER
@@ -55,7 +52,7 @@ class Session:
             self._kept = stack.enter_context(Checkpoint(folder, prepared.facts(), resume))
             self.transcript = Transcript(out and out / "transcript", options.keep, prepared.public(), resume)
             self.transcript.check_whole(self._kept.progress.notes)
-            self._ledger = self._open_ledger(stack)
+            self._ledger = self._open_ledger()
             # the checkpoint may be older than the ledger: no exchange number is answered twice
             answered = {name: self._ledger.answered(name, self._run) for name in prepared.federation.names}
             self._last_charged = max(answered.values())
@@ -160,10 +157,10 @@ class Session:
         return row
 
     def keep(self, number: int, state: State, history: list[dict[str, Any]]) -> None:
-        """Writes a checkpoint, if one is due and no client is lost: it needs the memory of every client."""
+        """Writes a checkpoint, if one is due."""
         every = self.options.checkpoint_every
         due = number == self.prepared.last or (every and not number % every)
-        if due and not self._clients.lost:
+        if due:
             self._commit(number, state, history, self._seconds())
 
     def _commit(self, number: int, state: State, history: list[dict[str, Any]], seconds: float) -> None:
@@ -214,14 +211,11 @@ class Session:
         """The clients that can be asked: all, but for those on other machines that are away."""
         return self.prepared.federation.names if self._reached is None else self._reached.present
 
-    def _open_ledger(self, stack: ExitStack) -> Ledger:
+    def _open_ledger(self) -> Ledger:
         options, past, algorithm = self.options, self._kept.progress, self.prepared.algorithm
         if options.connect is not None:  # each client has its own, on its own machine
             return Ledger(None)
-        scratch = options.folder
-        if scratch is None and options.isolated:  # the processes share a file
-            scratch = Path(stack.enter_context(TemporaryDirectory()))
-        path = options.shared_ledger or (scratch and scratch / "ledger.jsonl")
+        path = options.shared_ledger or (options.folder and options.folder / "ledger.jsonl")
         if options.resume and path and past.ledger:
             check_mark(path, past.ledger)
         budget = options.budget
@@ -254,25 +248,12 @@ class Session:
                     "with, as it was then, or treat the budget as spent"
                 )
 
-    def _open_clients(self) -> InProcess | Workers | Reached:
+    def _open_clients(self) -> InProcess | Reached:
         prepared, options, kept = self.prepared, self.options, self._kept.clients
         if options.connect is not None:
             self._reached = options.connect(self._run, self._after, self._kept.label)
             return self._reached
         seed = sub_seed(options.seed, "clients")
-        if options.isolated:
-            assert self._ledger.path is not None
-            return prepared.federation.isolate(
-                prepared.algorithm,
-                prepared.bound,
-                self._run,
-                self._ledger.path,
-                seed,
-                kept,
-                self._after,
-                options.budget,
-                options.answer_within,
-            )
         witness = self.transcript.record_opened
         clients = prepared.federation.make_clients(
             prepared.algorithm,

@@ -16,7 +16,8 @@ from secure_fedgraph.protocol import nested
 from secure_fedgraph.protocol.memory import packed
 
 FORMAT = 1
-_LABEL = re.compile(r"[0-9]{5}-[0-9a-f]{8}")
+LABEL = re.compile(r"[0-9]{5}-[0-9a-f]{8}")
+"""Of a round: its number and a token."""
 _LIST = 2**26
 """The most bytes of a list."""
 
@@ -54,7 +55,7 @@ class PartyStore:
         Raises:
             BadInput: for a value that the format does not carry.
         """
-        if not _LABEL.fullmatch(label):
+        if not LABEL.fullmatch(label):
             raise HostileMessage(f"{label[:40]!r} is no label of a round")
         files.private_folder(self.folder, self._root)
         self._drop_all_but(committed)
@@ -115,7 +116,7 @@ class PartyStore:
             raise damaged(path, str(error)) from None
 
     def _list(self, label: str) -> Path:
-        if not _LABEL.fullmatch(label):
+        if not LABEL.fullmatch(label):
             raise HostileMessage(f"{label[:40]!r} is no label of a round")
         return self.folder / f"{label}.json"
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +12,6 @@ from click.testing import CliRunner
 
 from secure_fedgraph.algorithms.plugins import algorithm_named
 from secure_fedgraph.audits.grid import folders
-from secure_fedgraph.backends.enlistment import algorithm_text
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment.config import Experiment
@@ -145,13 +142,3 @@ def test_the_users_own_module_comes_before_the_clones_and_hides_no_other(tmp_pat
     with pytest.raises(BadInput, match="ZeroDivisionError"):
         algorithm_named("breaks:Own")
     assert "breaks" not in sys.modules
-
-
-def test_another_process_takes_the_same_module(tmp_path: Path, clone: Path) -> None:
-    (tmp_path / "tried_attacks.py").write_text(OWN)
-    text = algorithm_text(algorithm_named("tried_attacks:Own")())
-    here = os.pathsep.join(path or "." for path in sys.path)
-    make = "import sys; from secure_fedgraph.backends.enlistment import algorithm_of as of; of(sys.argv[1])"
-    subprocess.run(
-        [sys.executable, "-c", make, text], env={**os.environ, "PYTHONPATH": here}, cwd="/", check=True
-    )

@@ -16,7 +16,7 @@ sys.path[:0] = [str(ROOT / folder) for folder in (".", "tests/attackers", "tests
 
 import atheris  # noqa: E402
 
-with atheris.instrument_imports(include=["secure_fedgraph.protocol", "secure_fedgraph.backends.frames"]):
+with atheris.instrument_imports(include=["secure_fedgraph.protocol"]):
     from hostile import BODIES, NAMED, PARSERS
 
 NAMES = list(PARSERS)

@@ -22,7 +22,6 @@ import torch
 from parties import RUN, Session, Toy, pairwise, session
 
 from secure_fedgraph.algorithm import Algorithm
-from secure_fedgraph.backends import frames
 from secure_fedgraph.core import wire
 from secure_fedgraph.core.carriers.secagg.advertisements import KeyAdvertisements
 from secure_fedgraph.core.carriers.secagg.ring_words import centred, unpack
@@ -175,15 +174,6 @@ def _anything(rng: Random) -> Any:
 # --- parsers ------------------------------------------------------------------------------------------------
 
 
-def _frame(raw: bytes) -> Any:
-    import io
-
-    try:
-        return frames.read(io.BytesIO(raw))
-    except frames.Ended:
-        raise HostileMessage("no frame") from None
-
-
 PARSERS: dict[str, Callable[[bytes], Any]] = {
     "wire body": wire.decode,
     "message": lambda raw: Message.from_bytes(raw).tree(),
@@ -192,7 +182,6 @@ PARSERS: dict[str, Callable[[bytes], Any]] = {
     "bundle": lambda raw: Bundle.from_tree(wire.decode(raw, views=True), "answers", "owner-0", 1),
     "nested values": nested.unpack,
     "deck": lambda raw: KeyAdvertisements.from_tree(wire.decode(raw)),
-    "frame": _frame,
 }
 
 
@@ -219,7 +208,6 @@ def honest_bodies() -> dict[str, list[bytes]]:
         "bundle": [wire.encode(bundle.to_tree())],
         "nested values": [bytes(nested.pack(kept))],
         "deck": [wire.encode(advertised.to_tree())],
-        "frame": [b"A" + len(body).to_bytes(8, "little") + body],
     }
 
 

@@ -39,7 +39,7 @@ print(json.dumps(found))
 RUNS = """
 found["run"] = command("run", "--algorithm", "means", "--data", "ring", "--set", "dataset.nodes=60",
     "--clients", "3", "--partition", "random", "--policy", "wide", "--set", "protection.limit=32",
-    "--rounds", "1", "--set", "isolated=true", "--json", "--out", "run")
+    "--rounds", "1", "--json", "--out", "run")
 found["audit"] = command("audit", "--algorithm", "means", "--data", "ring", "--clients", "3", "--partition",
     "random", "--policy", "plaintext,wide", "--attack", "x1", "--rounds", "1", "--json", "--out", "audit")
 print(json.dumps(found))
@@ -71,7 +71,7 @@ def listed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """A run of isolated processes, and an audit."""
+    """A run and an audit."""
     return _printed(RUNS, tmp_path_factory)
 
 
@@ -91,7 +91,7 @@ def test_lists_say_whose_it_is(listed: dict[str, Any], what: str, key: str, name
 
 
 @pytest.mark.slow
-def test_isolated_clients_train_it_under_its_policy_on_its_data(ran: dict[str, Any]) -> None:
+def test_clients_train_it_under_its_policy_on_its_data(ran: dict[str, Any]) -> None:
     run = ran["run"]
     assert (run["config"]["algorithm"], run["config"]["policy"]) == ("means", "wide")
     assert run["data"]["source"] == "package somebody" and run["data"]["nodes"] == 60

@@ -143,13 +143,6 @@ def test_a_resumed_run_ends_with_the_same_weights(federation, tmp_path):
     assert [r["accuracy"] for r in resumed.history] == [r["accuracy"] for r in whole.history]
 
 
-def test_isolated_opens_the_same(federation):
-    here = run(federation, "apflgate", "masked", 2)
-    there = run(federation, "apflgate", "masked", 2, isolated=True)
-    assert all(torch.equal(value, there.state[key]) for key, value in here.state.items())
-    assert here.history == there.history
-
-
 class TestFromTheCommandLine:
     def test_what_is_not_named_is_as_in_the_paper(self):
         made = load(None, {"algorithm": "apflgate"}, [])

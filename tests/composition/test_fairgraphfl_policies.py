@@ -200,19 +200,6 @@ class TestTheServersView:
             assert seen.values["codes"].tolist() == found.codes.tolist()
 
 
-@pytest.mark.parametrize("settings", ["", "bounded"])
-def test_in_processes_of_their_own(settings, federation):
-    together, apart = (
-        run(federation, isolated=isolated, settings=SETTINGS[settings]) for isolated in (False, True)
-    )
-    assert all(torch.equal(together.state[k], apart.state[k]) for k in together.state)
-
-
-def test_encrypted_in_processes_of_their_own(federation):
-    found = run(federation, strictest(), isolated=True, rounds=1, settings={"valuation": "encrypted"})
-    assert len(found.history) == 1
-
-
 @pytest.mark.parametrize(
     "settings",
     [{}, {"vocabulary": "public", "idf": "global"}, {"shared": "conv"}, SETTINGS["bounded"]],

@@ -57,7 +57,7 @@ def federation() -> sfg.Federation:
 
 
 def run(federation: sfg.Federation, policy: str, rounds: int = 2, **settings: Any) -> sfg.Run:
-    more = {k: settings.pop(k) for k in ("out", "resume", "isolated") if k in settings}
+    more = {k: settings.pop(k) for k in ("out", "resume") if k in settings}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PlaintextWarning)
         kind: type[sfg.FedEgo] = settings.pop("kind", sfg.FedEgo)
@@ -147,16 +147,6 @@ def test_noise_on_mashes_is_on_features_and_labels_alike(federation: sfg.Federat
             atol=1e-4,
         ).all()
         assert not np.allclose(one.values["rows"], other.values["rows"], atol=1e-2)
-
-
-@pytest.mark.parametrize("policy", ["plaintext", "masked"])
-def test_isolated_clients_train_the_same_reduction_and_mix_in_secret(
-    federation: sfg.Federation, policy: str
-) -> None:
-    mash = "across" if policy == "masked" else "client"
-    here, there = (run(federation, policy, 1, mash=mash, isolated=isolated) for isolated in (False, True))
-    assert apart(there, here, "reduction.") == 0
-    assert apart(there, here, "shares") > 0  # of mashes that another process drew by itself
 
 
 def test_two_runs_of_one_seed_mix_other_nodes(federation: sfg.Federation) -> None:

@@ -147,21 +147,6 @@ def test_three_clients_say_nothing_of_two(federation):
     assert not any("subtracting its own" in words for words in made.policy["hidden"].excess)
 
 
-SLOW = [pytest.param(v, marks=pytest.mark.slow) for v in ("public", "one holds the labels", "standalone")]
-
-
-@pytest.mark.parametrize("variant", ["concat among peers", *SLOW])
-def test_clients_in_processes_of_their_own_train_the_same(variant, federation):
-    name, settings, _ = VARIANTS[variant]
-    here, there = (
-        run(name, settings, federation, "strictest", keep=everything, isolated=isolated)
-        for isolated in (False, True)
-    )
-    assert here.history == there.history
-    for owner, scores in examined(here).items():
-        assert torch.equal(scores, examined(there)[owner])
-
-
 def test_a_resumed_run_ends_as_one_that_was_not_killed(federation, tmp_path):
     class Stop(Exception):
         pass

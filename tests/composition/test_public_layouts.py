@@ -11,12 +11,12 @@ from dataclasses import replace
 
 import pytest
 import small
+from stand_in import stand_in
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.core.message import CARRIER, Message
 from secure_fedgraph.core.upload import Layout
-from secure_fedgraph.graph.stand_in import stand_in
 from secure_fedgraph.protocol.transcript import REFEREE, SERVER, everything
 
 ROWS_MAY_DIFFER = {("fairgraphfl", channel) for channel in ("motifs", "prototypes", "prototype_sums")}

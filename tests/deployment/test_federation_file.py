@@ -276,9 +276,6 @@ def test_ledger_and_status_say_how_far_a_silo_came(tmp_path: Path) -> None:
     said = json.loads(run.invoke(main, ["silo", "ledger", folder, "--json"]).stdout)
     assert said["total"]["client"]["server"] == result["privacy"]["client"]["epsilon"]
     assert [row["uploads"] for row in said["runs"]] == [4]
-    page = tmp_path / "page.html"
-    assert run.invoke(main, ["silo", "ledger", folder, "--page", str(page)]).exit_code == 0
-    assert "What this silo spent" in page.read_text() and stat.S_IMODE(page.stat().st_mode) == 0o600
     status = json.loads(run.invoke(main, ["silo", "status", folder, "--json"]).stdout)
     assert (status["name"], status["round"], status["uploads"], status["over"]) == ("bank-a", 2, 4, True)
     assert status["approved"] == silos.approved.digest and 0 <= status["own_tests"]["accuracy"] <= 1

@@ -51,26 +51,26 @@ def refusal(letter: Letter) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "key"),
+    ("old", "new"),
     [
-        ('policy = "plaintext"', 'policy = "masked"', "experiment.policy"),
-        ('algorithm = "fedavg"', 'algorithm = "fedsage"', "experiment.algorithm"),
-        ("rounds = 2", "rounds = 3", "experiment.rounds"),
-        ('name = "bank-b"', 'name = "bank-x"', "silos"),
-        ("port = 9092", "port = 9093", "server.port"),
+        ('policy = "plaintext"', 'policy = "masked"'),
+        ('algorithm = "fedavg"', 'algorithm = "fedsage"'),
+        ("rounds = 2", "rounds = 3"),
+        ('name = "bank-b"', 'name = "bank-x"'),
+        ("port = 9092", "port = 9093"),
     ],
 )
-def test_a_server_of_another_file_is_refused_by_each_silo(silos: Silos, old: str, new: str, key: str) -> None:
+def test_a_server_of_another_file_is_refused_by_each_silo(silos: Silos, old: str, new: str) -> None:
     text = silos.approved.content.decode()
     assert old in text
     other = parsed(text.replace(old, new).encode(), "another")
     post = silos.start_all()
     for resident in silos.residents.values():
         for kind in (HELLO, BEGIN):
-            said = wire.decode(order(other, file=other.content.decode(), nonce="00" * 32).body)
+            said = wire.decode(order(other, nonce="00" * 32).body)
             letter = Letter(kind, wire.encode(said))
             answer = resident.hello(letter, 0) if kind == HELLO else resident.answer(letter)
-            assert refusal(answer)[0] == "Refused" and f"({key} differs)" in refusal(answer)[1]
+            assert refusal(answer)[0] == "Refused" and other.digest[:16] in refusal(answer)[1]
     with pytest.raises(Refused, match="give every silo and the server the same file"):
         ways.Silos(post, other).gather(2, 0, 5)
     assert not any((silos.root / name / "runs").exists() for name in silos.data)  # nothing was begun

@@ -73,8 +73,7 @@ def refused(result: Result, key: str) -> None:
         (["--policy", "homomorphic", "--set", "protection.dropouts=0.3"], "protection.dropouts"),
         (["--policy", "masked", "--set", "protection.scheme=ckks"], "protection.scheme"),
         (["--policy", "plaintext", "--set", "protection.limit=4"], "protection.limit"),
-        # nobody is isolated, nothing is drawn
-        (["--set", "answer_within=5"], "answer_within"),
+        # nothing is drawn
         (["--set", "feature_range=[0,2]"], "feature_range"),
         # switches for numbers
         (["--set", "clients=true"], "clients"),

@@ -110,9 +110,3 @@ def test_two_random_instants(tmp_path: Path) -> None:
 @pytest.mark.timeout(1800)
 def test_twenty_random_instants(tmp_path: Path) -> None:
     killed_and_resumed(tmp_path, 20)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_instants_in_isolated_mode(tmp_path: Path) -> None:
-    killed_and_resumed(tmp_path, 4, "--set", "isolated=true")

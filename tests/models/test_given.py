@@ -705,11 +705,6 @@ def test_a_model_that_does_not_fit_is_one_line(model: Any, words: str, federatio
     assert "\n" not in str(refusal.value)
 
 
-def test_an_instance_is_no_name_for_another_process(federation: sfg.Federation) -> None:
-    with pytest.raises(BadInput, match="Normed"):
-        sfg.train(sfg.FedAvg(model=Normed(16, 3)), federation, "masked", rounds=1, isolated=True)
-
-
 def test_the_head_of_an_own_model_is_its_own() -> None:
     with pytest.raises(BadInput, match="head = 'zeros'"):
         sfg.FedAvg(model=Normed, head="zeros")

@@ -237,18 +237,16 @@ class Jumping(sfg.FedSage):
         return super().round(round, moved(state, 3.0) if round.number == 2 else state)
 
 
-@pytest.mark.parametrize("isolated", [False, True])
-def test_every_client_of_a_run_refuses_before_it_is_charged(isolated: bool, tmp_path: Any) -> None:
+def test_every_client_of_a_run_refuses_before_it_is_charged(tmp_path: Any) -> None:
     federation = sfg.federate("synthetic-citation", clients=3, seed=0, nodes=90, features=20)
     policy = replace(
         sfg.policies.distributed_dp(norm=0.1, multiplier=0.01), broadcasts=BroadcastLimits(change=1.0)
     )
     settings: dict[str, Any] = {"hidden": (8,), "fanout": (2,)}
-    if not isolated:
-        assert len(sfg.train(sfg.FedSage(**settings), federation, policy, rounds=3, seed=3).history) == 3
+    assert len(sfg.train(sfg.FedSage(**settings), federation, policy, rounds=3, seed=3).history) == 3
     ledger = tmp_path / "ledger"
     with pytest.raises(HostileMessage, match="round 1's"):
-        sfg.train(Jumping(**settings), federation, policy, rounds=3, seed=3, ledger=ledger, isolated=isolated)
+        sfg.train(Jumping(**settings), federation, policy, rounds=3, seed=3, ledger=ledger)
     assert '"round": 2' not in ledger.read_text()
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import result_parts
 
-from secure_fedgraph.report.figures.heat import heat_map
 from secure_fedgraph.report.grouping import above, anchor
+from secure_fedgraph.report.outcomes import leak_table
 from secure_fedgraph.report.page import write_report
 from secure_fedgraph.report.sections import trained
 from secure_fedgraph.report.sections.conformance import conformance_section, left_out
@@ -58,17 +58,18 @@ LOST = [{**NOT_RUN, "policy": policy} for policy in ("masked", "local_dp")]
 POLICIES = ["plaintext", "masked", "local_dp", "central_dp"]
 
 
-def places(heat: dict[str, Any]) -> dict[tuple[str, str, str, str], dict[str, Any]]:
+def places(table: dict[str, Any]) -> dict[tuple[str, str, str, str], dict[str, Any]]:
     return {
-        (group["algorithm"], row["attack"], row["aim"], place["policy"]): place
-        for group in heat["groups"]
-        for row in group["rows"]
-        for place in row["places"]
+        (group["algorithm"], attack["attack"], row["aim"], policy): place
+        for group in table["groups"]
+        for attack in group["attacks"]
+        for row in attack["rows"]
+        for policy, place in zip(table["policies"], row["places"], strict=True)
     }
 
 
-def test_the_heat_map_shows_the_worst_of_each_attack():
-    found = places(heat_map(result_parts.cells(CELLS), result_parts.not_run(LOST), POLICIES))
+def test_the_table_shows_the_worst_of_each_attack():
+    found = places(leak_table(result_parts.cells(CELLS), result_parts.not_run(LOST), POLICIES))
     at = {(p, aim): found["FedSage", A1, aim, p] for p in POLICIES for aim in ("each owner", "all together")}
     assert (at["plaintext", "each owner"]["text"], at["plaintext", "each owner"]["state"]) == (
         "1.000",
@@ -157,7 +158,7 @@ def test_the_page_of_several_algorithms(tmp_path: Path):
         "FedSage and GLASU on Cora: what leaks" in words or "FedSage and GLASU on cora: what leaks" in words
     )
     assert "A claim is broken" in words and "a1 by the server scored 0.9" in words
-    assert "Not run under policies masked and local_dp." in words
+    assert "about 300 s" in words
     assert "Estimate before the start: 2 runs, about 5 min on 2 processes." in words
     assert "about 300 s are estimated &lt;b&gt;" in page and "<b>" not in page
     assert "ceiling of any attack" in words and "ε = 1 for a whole owner" in words

@@ -8,7 +8,7 @@ import pytest
 from test_report_page import run_json
 
 from secure_fedgraph.experiment.schema import RunResult, as_read
-from secure_fedgraph.report.first_screens.run import bars, bound, first_screen, seen_by_server, worse_than
+from secure_fedgraph.report.first_screens.run import bound, first_screen, seen_by_server, worse_than
 from secure_fedgraph.report.measures import measure_of
 from secure_fedgraph.report.sections.learning import accuracy
 from secure_fedgraph.report.sections.trained import Trained
@@ -63,15 +63,6 @@ def test_the_budgets_unit_comes_first_and_a_links_zero_is_no_bound_of_noise() ->
     assert bound(result(privacy={"edge": {**claim, "epsilon": 0.0}})).epsilon is None
 
 
-def test_the_picture_has_the_model_first_and_each_score_beside_those_on_the_same_data() -> None:
-    scores = {"global": 0.8, "own_global": 0.6, "personal": 0.9, "own": 0.85}
-    picture = bars(result(accuracy={**run_json()["accuracy"], **scores}, commonest_class=0.3))
-    assert picture is not None
-    parts = [part.partition(":")[0].split(", ") for part in picture.alt.split(". ", 1)[1].split("; ")]
-    assert parts[0] == ["The trained model", "on all test data"]
-    assert [part[-1] for part in parts] == ["on all test data"] * 3 + ["on the owners’ own test data"] * 2
-
-
 def test_owners_who_score_at_home_have_their_own_score_in_the_sentence() -> None:
     told = first_screen(result(accuracy={"local": 0.4167}), "FedSage")
     assert "scores 41.7" in str(told["sentence"]) and "own test data" in str(told["sentence"])
@@ -82,14 +73,9 @@ def test_a_share_in_single_precision_is_the_share_itself() -> None:
     assert "commonest class" in worse_than(alike, measure_of(alike))
 
 
-def test_a_score_with_nothing_beside_it_has_no_picture() -> None:
-    assert bars(result(accuracy={"global": 0.8, "local": 0.8}, commonest_class=None)) is None
-    assert bars(result(metric="auc", accuracy={"auc": 0.8}, commonest_class=0.3)) is None
-
-
 def test_one_round_is_no_curve_and_stands_in_the_table() -> None:
     value = as_read(RunResult, run_json())
     both = accuracy([Trained("masked", [value], [value.rounds])])
     one = accuracy([Trained("masked", [value], [value.rounds[:1]])])
     assert both is not None and one is not None
-    assert (len(both.pictures), one.pictures, len(one.table["rows"])) == (2, [], 1)  # type: ignore[arg-type]
+    assert (len(both.pictures), one.pictures, len(one.rows)) == (2, [], 1)

@@ -68,11 +68,8 @@ def test_a_sum_that_is_left_is_drawn_and_named() -> None:
     assert "all owners together" in told.heroes[1].drawn.picture.alt
     assert told.heroes[1].drawn.caption.endswith("reads the sum of all owners, and no single one")
     card = told.figures[0]
-    assert (card.state, card.title) == (
-        "together",
-        "Attacks that read all owners together, under policy masked",
-    )
-    assert "0 of 1 read a single owner." in card.lines
+    assert (card.state, card.figure) == ("together", "0 of 1")
+    assert "1 of 1 read all owners together." in card.lines
 
 
 def test_a_node_in_a_sum_is_not_called_hidden() -> None:
@@ -88,7 +85,7 @@ def test_a_node_in_a_sum_is_not_called_hidden() -> None:
     )  # fmt: skip
     after = told.heroes[1]
     assert after.state == "together" and "still reads nodes out of the sum" in after.drawn.caption
-    assert after.drawn.table.rows == [["Words of a node of all owners together", "1, 4", "1, 4"]]
+    assert after.drawn.table.rows == [["Words of a node of all owners together", "0", "0"]]
 
 
 def test_a_guess_that_noise_spoils_is_drawn_beside_the_truth() -> None:
@@ -123,7 +120,7 @@ def test_small_values_that_noise_spoils_are_not_read_right() -> None:
     assert "1 of 3 values read right" in hero.drawn.picture.alt
 
 
-def test_sizes_shares_of_test_nodes_and_an_order_are_drawn() -> None:
+def test_sizes_and_shares_of_test_nodes_are_drawn() -> None:
     owners = [{"owner": f"owner-{i}", "true": [true], "guess": [read]} for i, (true, read) in
               enumerate([(40, 40), (30, 15), (20, 20)])]  # fmt: skip
     about = {"attack": "i1-test-sizes", "subject": "numbers of test nodes"}
@@ -135,14 +132,6 @@ def test_sizes_shares_of_test_nodes_and_an_order_are_drawn() -> None:
     record = guess("plaintext", COUNTS, shares["subject"], **shares)
     (hero,) = opening([scored("plaintext", 1.0, True, **shares)], [record], ("plaintext",)).heroes
     assert "Test nodes of owner-0 by class: 2 of 2 classes read right." in hero.drawn.picture.alt
-
-    # spoilt by 0.3, 0 and 0.1 of their links; the second pair of three is paid in the wrong order
-    paid = [{"owner": f"owner-{i}", "true": [spoilt], "guess": [payoff]} for i, (spoilt, payoff) in
-            enumerate([(0.3, 0.2), (0.0, 0.9), (0.1, 0.1)])]  # fmt: skip
-    order = {"attack": "e6-payoff-quality", "subject": "quality of data"}
-    record = {**guess("plaintext", {}, order["subject"], **order), "targets": paid}
-    (hero,) = opening([scored("plaintext", 1.0, True, **order)], [record], ("plaintext",)).heroes
-    assert "2 of 3 pairs right" in hero.drawn.picture.alt
 
 
 def test_every_reader_has_a_sentence_and_who_was_not_tried_is_named() -> None:
@@ -160,13 +149,10 @@ def test_every_reader_has_a_sentence_and_who_was_not_tried_is_named() -> None:
     assert "under policy masked it read single owners’ raw node features" in owner.replace("Under", "under")
 
 
-def test_of_one_policy_that_holds_every_attack_is_drawn() -> None:
+def test_of_one_policy_that_holds_a_second_one_is_advised() -> None:
     weak = scored("masked", 0.3, False, attack="a1-vocabulary-support", subject="vocabulary")
     told = opening([HIDDEN, weak], policies=("masked",))
-    (hero,) = told.heroes
-    assert hero.state == "nothing" and "no attack reads a single owner" in hero.drawn.caption
-    assert hero.drawn.table.rows[0] == ["numbers of training nodes by class", "–", "–"]
-    assert "vocabulary: 0.30, trivial guess 0.60, no better than a trivial guess." in hero.drawn.picture.alt
+    assert told.heroes == [] and told.figures[0].figure == "0 of 2"
     assert "--policy masked,plaintext" in told.hint
     assert opening([HIDDEN, weak]).hint == ""  # the other policy was asked for, and is named where it failed
 
@@ -174,7 +160,7 @@ def test_of_one_policy_that_holds_every_attack_is_drawn() -> None:
 def test_what_was_refused_or_never_ran_is_said() -> None:
     refused = cell("masked", "refused", reason="no")
     assert opening([refused], policies=("masked",)).sentence.startswith(
-        "With masks (masked), training was refused"
+        "With masks (masked), the server got nothing: training was refused"
     )
     nothing = opening([])
     assert (nothing.heroes, nothing.figures) == ([], []) and "No attack has a result" in nothing.sentence
@@ -214,7 +200,7 @@ def test_words_and_classes_have_their_names_where_the_data_name_them() -> None:
 @pytest.mark.parametrize("bad", ["words", [["a"]], [[1.0], [1.0, 2.0]], {}])
 def test_a_guess_that_cannot_be_drawn_costs_its_picture_alone(bad: Any) -> None:
     told = opening([STOLEN, HIDDEN], [guess("plaintext", {**COUNTS, "true": bad, "guess": bad})])
-    assert told.figures and "attack-scores" in [hero.drawn.picture.name for hero in told.heroes]
+    assert told.figures and told.heroes == []
 
 
 def test_a_run_that_was_refused_is_not_called_unread() -> None:
@@ -230,8 +216,8 @@ def test_what_is_left_stands_beside_the_attacks_that_read_nobody() -> None:
     union = {"owner": "all owners together", "true": [30.0, 9.0], "guess": [30.0, 9.0]}
     left = scored("masked", 1.0, True, LEFT, **LABELS, owners=3)
     told = opening([HIDDEN, left], [guess("masked", union, aim=LEFT)], ("masked",))
-    assert [hero.state for hero in told.heroes] == ["nothing", "together"]
-    assert "Training nodes of all owners together" in told.heroes[1].drawn.picture.alt
+    assert [hero.state for hero in told.heroes] == ["together"]
+    assert "Training nodes of all owners together" in told.heroes[0].drawn.picture.alt
 
 
 def test_links_are_drawn_as_right_missed_and_invented() -> None:

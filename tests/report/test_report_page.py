@@ -299,22 +299,12 @@ def test_a_point_that_ran_has_its_figures(tmp_path: Path) -> None:
 def test_audit_verdicts_and_outcomes(tmp_path: Path) -> None:
     page = build(tmp_path, audit_json())
     text = text_of(page)
-    assert "An attack reads single owners: vocabulary (A1, exact)." in text
-    assert (
-        "No attack tried reads a single owner. All owners together still show: vocabulary (A1, exact)."
-        in text
-    )
-    assert "Nothing was sent. Clip: give a norm." in text
-    places = [a for tag, a in Tags(page).tags if tag == "td" and "data-label" in a and "class" in a]
-    looks = {(a["data-label"], (a["class"] or "").split()[-1]) for a in places}
-    assert {
-        ("plaintext", "leak"),
-        ("plaintext", "scored"),
-        ("masked", "blind"),
-        ("central_dp", "refused"),
-    } <= looks
-    assert ("central_dp", "leak") not in looks and ("masked", "scored") not in looks
-    assert "masked scores the same in every round" in text
+    assert "Attacks read single owners’ vocabulary." in text
+    assert "Attacks read no single owner, only vocabulary of all owners together." in text
+    assert "training was refused before round 1. Clip: give a norm." in text
+    classes = [(a.get("class") or "").split() for tag, a in Tags(page).tags if tag == "td"]
+    tiles = [one[-1] for one in classes if "tile" in one]
+    assert tiles == ["leak", "blind", "refused", "absent", "leak", "refused", "scored", "absent", "absent"]
     assert "owner-0 900.0" not in text and "900" in text
 
 
@@ -326,22 +316,18 @@ def test_a_leak_under_the_best_settings_only_is_told_as_such(tmp_path: Path) -> 
         scored("plaintext", 1.0, True, **A4, settings=control),
     ]
     text = text_of(build(tmp_path, value))
-    assert (
-        "An attack reads single owners: under the attack's best settings "
-        "numbers of training nodes by class (A4, exact)" in text
-    )
+    assert "read single owners’ numbers of training nodes by class (in settings that suit the attack)" in text
     assert "rounds = 1" in text
 
 
 def test_recovered_features_adversaries_and_what_would_stop_them(tmp_path: Path) -> None:
     page = build(tmp_path, neighgen_json())
     text = text_of(page)
-    assert "an owner reads channel feedback" in text
-    assert "the server reads channel feedback" in text
-    assert "All owners together still show: raw node features (C2, exact, by an owner)." in text
-    assert "against an owner: nothing built yet stops it" in text
+    assert "onest-but-curious an owner reads channel feedback" in text
+    assert "onest-but-curious the server reads channel feedback" in text
+    assert "only raw node features of all owners together" in text
     assert "What would stop it: nothing built yet stops it" in text
-    assert "control: exchange batch 8" in text and "training.exchange_batch = 64" in text
+    assert "exchange batch 8" in text and "training.exchange_batch = 64" in text
     names = {p.name for p in (tmp_path / "plots").iterdir()}
     # a picture of what was recovered exactly, none of what was not
     assert "c2-strictest-client-union.png" in names and "c2-plaintext-server-each.png" not in names

@@ -122,27 +122,6 @@ def test_policies_under_which_the_same_was_written_share_a_picture_and_their_sea
     assert told == read == f"{true[0, int(str(what).split()[-1]) - 1]:.4g}"  # the place in the whole row
 
 
-def test_what_the_defence_leaves_is_drawn_once_where_it_says_the_same() -> None:
-    same = {"owner": "owner-1", "true": [[1.0, 2.0]], "guess": [[1.0, 2.0]]}
-    other = {**same, "guess": [[2.0, -1.0]]}
-    kind, left = "rows of another owner", {"aim": "what the defence leaves"}
-    found = [
-        record("plaintext", same, kind), record("plaintext", same, kind, **left),
-        record("masked", same, kind), record("masked", other, kind, **left),
-        record("local_dp", other, kind), record("local_dp", other, kind, **left),
-    ]  # fmt: skip
-    (section,) = reconstructed(guesses(found), ["plaintext", "masked", "local_dp"])
-    assert [drawn.caption for drawn in section.drawn] == [
-        "plaintext and masked: what the server wrote down",
-        "plaintext: what the server wrote down, from what the defence leaves",
-        "masked and local_dp: what the server wrote down, from what the defence leaves",
-        "local_dp: what the server wrote down",
-    ]
-    (section,) = reconstructed(guesses(found[-2:]), ["local_dp"])
-    (drawn,) = section.drawn
-    assert drawn.caption == "local_dp: what the server wrote down, and from what the defence leaves"
-
-
 @pytest.mark.parametrize(
     ("true", "guessed"),
     [([["a"]], [["b"]]), ([[1, 2]], [[1, 2, 3]]), ([], []), ([[0.0], [0.0]], [[1.0], [1.0]])],

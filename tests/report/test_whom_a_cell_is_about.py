@@ -13,8 +13,8 @@ from secure_fedgraph.audits.grid.cells import describe_owners, owners_of
 from secure_fedgraph.audits.grid.report import verdict
 from secure_fedgraph.experiment.schema.score_verdict import RESIDUAL, SINGLE_OWNERS
 from secure_fedgraph.report import text
-from secure_fedgraph.report.figures.heat import heat_map
-from secure_fedgraph.report.outcomes import outcome_table, verdicts
+from secure_fedgraph.report.first_screens.readers import read_under
+from secure_fedgraph.report.outcomes import leak_table
 
 NAMES = ("a", "b", "c")
 
@@ -48,28 +48,24 @@ def left(owners: int | None) -> dict[str, Any]:
 
 def test_what_is_left_about_single_owners_is_no_union() -> None:
     assert "single owners are exposed to e1-singleton-motif" in verdict([left(1)])
-    (row,) = verdicts(cells([left(1)]), ["strictest"])
-    assert row.state == "leaks" and "An attack reads single owners: graph embeddings" in row.text
+    (row,) = read_under(cells([left(1)]), ["strictest"])
+    assert row.state == "leaks" and "read single owners’ graph embeddings" in row.outcome()
 
 
-def test_the_tables_say_so_too() -> None:
-    for owners, told, short in (
-        (1, "about each owner, from what is left", "each, from what is left"),
-        (3, "about all owners together", "all together"),
-    ):
-        (group,) = outcome_table(cells([left(owners)]), ["strictest"])["groups"]
-        assert [row["aim"] for row in group["rows"]] == [told]
-        (rows,) = (one["rows"] for one in heat_map(cells([left(owners)]), [], ["strictest"])["groups"])
-        assert [row["aim"] for row in rows] == [short]
-        assert rows[0]["places"][0]["says"].startswith(told)
+def test_the_table_says_so_too() -> None:
+    for owners, told in ((1, "each, from what is left"), (3, "all together")):
+        table: Any = leak_table(cells([left(owners)]), [], ["strictest"])
+        (attack,) = table["groups"][0]["attacks"]
+        assert [row["aim"] for row in attack["rows"]] == [told]
+        assert [row[1] for row in attack["numbers"]] == [told]
 
 
 @pytest.mark.parametrize("owners", [3, None])  # of older files, which do not say, the aim counts
 def test_a_union_stays_one(owners: int | None) -> None:
     assert "all owners together are exposed to e1-singleton-motif" in verdict([left(owners)])
-    (row,) = verdicts(cells([left(owners)]), ["strictest"])
+    (row,) = read_under(cells([left(owners)]), ["strictest"])
     assert row.state == "together"
-    (row,) = verdicts(cells([left(owners) | {"settings": {"aim": SINGLE_OWNERS}}]), ["strictest"])
+    (row,) = read_under(cells([left(owners) | {"settings": {"aim": SINGLE_OWNERS}}]), ["strictest"])
     assert row.state == "leaks"
 
 
@@ -88,7 +84,7 @@ def test_what_is_exact_of_too_few_is_said_to_be() -> None:
     assert "exact" not in verdict([few | {"score": 0.9}])
     assert "exact" not in verdict([few | {"baseline": 1.0}])  # whoever guesses trivially is right, too
     assert "exact" not in verdict([few, left(1)])  # another cell shows the leak
-    (row,) = verdicts(cells([few]), ["strictest"])
-    assert row.state == "scored" and row.short == "exact, of too few to tell from luck"
-    (row,) = verdicts(cells([few | {"score": 0.9}]), ["strictest"])
+    (row,) = read_under(cells([few]), ["strictest"])
+    assert row.state == "scored" and "nothing for certain" in row.outcome()
+    (row,) = read_under(cells([few | {"score": 0.9}]), ["strictest"])
     assert row.state == "nothing"

@@ -20,7 +20,6 @@ from torch_geometric.nn import GCNConv
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
-from secure_fedgraph.backends.enlistment import algorithm_of, algorithm_text
 from secure_fedgraph.client import Client
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.models import given
@@ -282,12 +281,6 @@ def test_memories_and_checkpoints_are_the_cpus(nodes: sfg.Federation, tmp_path: 
     check_the_same(whole, train(sfg.FedSage(**SMALL), nodes, rounds=3, policy="masked", out=out, resume=True))
 
 
-def test_a_client_in_a_process_of_its_own_is_told_where() -> None:
-    made = algorithm_of(algorithm_text(sfg.FedSage(**SMALL).on("cuda")))
-    assert made.device == torch.device("cuda")
-    assert algorithm_of(algorithm_text(sfg.FedSage(**SMALL))).device == torch.device("cpu")
-
-
 class TestRefused:
     """Before anything is sent, by name."""
 
@@ -349,13 +342,5 @@ def test_a_real_gpu_agrees_on_whole_graphs(network: str, graphs: sfg.Federation)
     dropout = 0.0 if network == "sage" else 0.2
     algorithm = sfg.FedAvg(network=network, dropout=dropout, **SMALL)
     here, there = train(algorithm, graphs), train(algorithm, graphs, device="cuda")
-    for key, value in here.state.items():
-        torch.testing.assert_close(there.state[key], value, rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.cuda
-def test_a_real_gpu_in_processes_of_their_own(nodes: sfg.Federation) -> None:
-    here = train(sfg.FedSage(**SMALL), nodes, policy="masked")
-    there = train(sfg.FedSage(**SMALL), nodes, policy="masked", isolated=True, device="cuda")
     for key, value in here.state.items():
         torch.testing.assert_close(there.state[key], value, rtol=1e-3, atol=1e-4)

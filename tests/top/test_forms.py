@@ -247,7 +247,7 @@ def test_the_default_budget_is_for_nothing_else(given: dict[str, Any]) -> None:
     assert experiment.with_default_budget() is experiment
 
 
-# From Python, in an audit, in a comparison, with isolated clients
+# From Python, in an audit, in a comparison
 
 
 @pytest.fixture(scope="module")
@@ -257,10 +257,9 @@ def federation() -> sfg.Federation:
 
 def test_training_from_python_takes_the_form_and_warns(federation: sfg.Federation) -> None:
     small = sfg.Glasu(steps=1, hidden=8, public_nodes=32)
-    for isolated in (False, True):
-        with pytest.warns(FormWarning, match=r"training\.sampler=public"):
-            run = sfg.train(small, federation, sfg.policies.masked(), rounds=1, isolated=isolated)
-        assert run.form == {"sampler": "public"}
+    with pytest.warns(FormWarning, match=r"training\.sampler=public"):
+        run = sfg.train(small, federation, sfg.policies.masked(), rounds=1)
+    assert run.form == {"sampler": "public"}
     assert small.form is None and small.settings.sampler == "paper"
     by_hand = sfg.Glasu(steps=1, hidden=8, sampler="paper")
     with pytest.raises(LeftInPlaintext, match="'sample'"):

@@ -127,7 +127,6 @@ def status() -> None:
 @silo.command("ledger")
 @_FOLDER
 @click.option("--delta", type=float, default=1e-5, show_default=True, help="Of the epsilons.")
-@click.option("--page", type=_PATH, help="Also write a page for people: an HTML file.")
 @options("as_json", "debug", as_json=ON_STDOUT)
 @work("siloing")
 def ledger() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from typing import Protocol, cast
+from typing import Any
 
 import numpy as np
 
@@ -20,46 +20,14 @@ from secure_fedgraph.deployment.alignment.letter import POINT_BYTES
 EXTRA = "align"
 
 
-class _Message(Protocol):
-    @property
-    def encrypted_elements(self) -> Sequence[bytes]: ...
-
-
-class _Client(Protocol):
-    def CreateRequest(self, data: list[str]) -> _Message: ...  # noqa: N802
-
-    def GetPrivateKeyBytes(self) -> bytes: ...  # noqa: N802
-
-
-class _Server(Protocol):
-    def ProcessRequest(self, client_request: _Message) -> _Message: ...  # noqa: N802
-
-
-class _Clients(Protocol):
-    def CreateWithNewKey(self, reveal_intersection: bool) -> _Client: ...  # noqa: N802
-
-
-class _Servers(Protocol):
-    def CreateFromKey(self, key_bytes: bytes, reveal_intersection: bool) -> _Server: ...  # noqa: N802
-
-
-class _Library(Protocol):
-    """The part of ``private_set_intersection.python`` that is used; the package has no types."""
-
-    client: _Clients
-    server: _Servers
-
-    def Request(self, *, reveal_intersection: bool, encrypted_elements: list[bytes]) -> _Message: ...  # noqa: N802
-
-
-def library() -> _Library:
-    """The library of points.
+def library() -> Any:
+    """The library of points, which has no types.
 
     Raises:
         BadInput: where it is not installed.
     """
     try:
-        return cast(_Library, importlib.import_module("private_set_intersection.python"))
+        return importlib.import_module("private_set_intersection.python")
     except ImportError:
         raise BadInput(
             f"openmined-psi, which aligns rows, is not installed: pip install 'secure-fedgraph[{EXTRA}]'"

@@ -73,8 +73,12 @@ def _settings(experiment: Experiment) -> dict[str, Any]:
     return {**experiment.model_dump(mode="json", exclude={"logging", "training"}), "training": training}
 
 
+GONE = {"isolated": False, "answer_within": 3600.0}
+"""Settings of older results that are no more: what they mean in every run now."""
+
+
 def _agree(old: Mapping[str, Any], new: Mapping[str, Any], usual: Mapping[str, Any]) -> bool:
-    if not set(old) <= {*new, "logging"}:
+    if not {key for key, value in old.items() if GONE.get(key) != value} <= {*new, "logging"}:
         return False
     for key, value in new.items():
         if key == "training" and isinstance(old.get(key), dict):

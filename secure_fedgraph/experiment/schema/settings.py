@@ -107,8 +107,6 @@ class Keys(BaseModel):
     """
     transcript: Literal["sizes", "full"] = "sizes"
     """``sizes`` and digests only, or every message in ``full``."""
-    isolated: bool = False
-    """Every client in a process of its own."""
     device: Literal["cpu", "cuda"] = "cpu"
     """Where clients train and models are scored: cpu (the default) or cuda.
 
@@ -118,8 +116,6 @@ class Keys(BaseModel):
     """Run although strictest leaves a channel in plaintext."""
     dropouts: float = Field(0.0, ge=0, le=1)
     """The share of each cohort that a simulation keeps from answering, where the policy survives it."""
-    answer_within: float = Field(3600.0, gt=0)
-    """Seconds that an isolated client has for an answer, before the run goes on without it or ends."""
     checkpoint_every: int = Field(1, ge=0)
     """That many rounds, for ``resume``; 0 never."""
     logging: str | None = None

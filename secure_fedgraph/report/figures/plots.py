@@ -1,4 +1,4 @@
-"""The pictures: accuracy over rounds, true against reconstructed words and labels."""
+"""Scores and losses over the rounds."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
@@ -28,32 +29,23 @@ class Curve:
 
 
 def over_rounds(name: str, title: str, curves: Sequence[Curve], as_percent: bool, alt: str) -> Picture:
-    """One measure over the rounds.
-
-    Curves that lie on each other stay visible: the first is a broad band, each later one thinner, with its
-    dash and marker.
-    """
+    """One measure over the rounds; each later curve is thinner, so that one below another stays visible."""
 
     def paint(figure: Figure) -> None:
         axes = figure.add_subplot()
         for i, curve in enumerate(curves):
             look = {"color": SERIES[i % len(SERIES)], "linestyle": DASHES[i % len(DASHES)]}
-            broad = i == 0 and len(curves) > 1
-            lines = curve.lines
-            if len(lines) > 1:
-                for rounds, values in lines:
-                    axes.plot(rounds, values, **look, linewidth=0.8, alpha=0.6)
-            rounds, middle = _mean(lines)
+            for rounds, values in curve.lines if len(curve.lines) > 1 else ():
+                axes.plot(rounds, values, **look, linewidth=0.8, alpha=0.6)
+            rounds, middle = _mean(curve.lines)
             axes.plot(
                 rounds,
                 middle,
                 **look,
-                linewidth=8.0 if broad else max(1.2, 2.6 - 0.7 * i) if len(curves) > 1 else 2.0,
-                alpha=0.5 if broad else 1.0,
-                solid_capstyle="round",
-                marker=None if broad or len(rounds) > 30 else MARKERS[i % len(MARKERS)],
+                linewidth=max(1.2, 3.4 - 0.7 * i) if len(curves) > 1 else 2.0,
+                marker=None if len(rounds) > 30 else MARKERS[i % len(MARKERS)],
                 markersize=max(3.0, 6.5 - 1.3 * i),
-                label=curve.label + (f" (mean of {len(lines)} seeds)" if len(lines) > 1 else ""),
+                label=curve.label + (f" (mean of {len(curve.lines)} seeds)" if len(curve.lines) > 1 else ""),
             )
         axes.set_ylabel(title)
         axes.set_xlabel("round")
@@ -61,14 +53,19 @@ def over_rounds(name: str, title: str, curves: Sequence[Curve], as_percent: bool
         axes.grid(axis="y")
         axes.set_axisbelow(True)
         if as_percent:
-            axes.yaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10]))
-            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{round(100 * value, 2):g} %"))
-            low, high = axes.get_ylim()
-            axes.set_ylim(max(0.0, low), min(1.0, high) if high > 1 else high)
+            percents(axes)
         if len(curves) > 1 or len(curves[0].lines) > 1:
             figure.legend(loc="outside lower center", ncols=min(3, len(curves)), handlelength=3.4)
 
     return draw(name, alt, paint, WIDTH, 3.1)
+
+
+def percents(axes: Axes) -> None:
+    """Writes the upward axis in percent, from 0 to 100 at most."""
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10]))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{round(100 * value, 2):g} %"))
+    low, high = axes.get_ylim()
+    axes.set_ylim(max(0.0, low), min(1.0, high) if high > 1 else high)
 
 
 def _mean(lines: Sequence[Line]) -> Line:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -18,34 +17,11 @@ from secure_fedgraph.report.figures.svg import GUESS, INK, MUTED, SAFE, TRUE, Pi
 
 WIDE, TALL = 5.2, 2.35
 """Inches of one panel: two pictures stand side by side on a desk, and are readable on a phone."""
-MOST_ORDERED = 16
-"""Owners whose numbers stand below their bars."""
 MOST_NAMES = 4
 """Of words that are listed below a strip."""
 NOTHING = "nothing was read"
 LINK_KINDS = (MISSED, INVENTED, RIGHT)
 """Of links, in the order in which they are drawn."""
-
-
-class Panel(Protocol):
-    """One thing that a reader wanted, and what it got."""
-
-    @property
-    def tall(self) -> float:
-        """Its share of the picture's height; 1 for a plot with axes."""
-        ...
-
-    def paint(self, axes: Axes) -> None:
-        """Draws truth in outline, and over it what was read."""
-        ...
-
-    def said(self) -> str:
-        """The same in a sentence."""
-        ...
-
-    def rows(self) -> list[list[object]]:
-        """The numbers: what, true, read."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -101,61 +77,6 @@ class Bars:
         return [
             [f"{self.title}, {name}", f"{true:.4g}", got]
             for name, true, got in zip(self.names, self.true, read, strict=True)
-        ]
-
-
-@dataclass(frozen=True)
-class Order:
-    """Owners in the order that a reader put them in, which is all that it guessed.
-
-    Args:
-        title: of whom, in which order, and what the bars are.
-        true: one number of each owner; the order is right where they fall.
-        read: what orders them, the largest first; None where there was nothing to read.
-        why: what is printed where nothing was read.
-    """
-
-    title: str
-    true: np.ndarray
-    read: np.ndarray | None
-    why: str = NOTHING
-
-    tall = 1.0
-
-    def paint(self, axes: Axes) -> None:
-        owners = self._ordered()
-        places, high = np.arange(len(owners)), max(float(self.true.max()), 1e-9)
-        axes.bar(places, self.true[owners], width=0.7, color=TRUE)
-        many = len(owners) > MOST_ORDERED
-        axes.set_xticks([] if many else list(places), [] if many else [str(owner) for owner in owners])
-        axes.set_title(f"{self.title} ({self._counted()})")
-        axes.set_ylim(0, 1.36 * high)
-        axes.tick_params(length=0, labelsize=8.5)
-        if self.read is None:
-            _say(axes, self.why)
-
-    def _ordered(self) -> np.ndarray:
-        """Places of the owners, as they come."""
-        if self.read is None:
-            return np.arange(len(self.true))
-        order: np.ndarray = np.argsort(-self.read, kind="stable")
-        return order
-
-    def _counted(self) -> str:
-        if self.read is None:
-            return "no order read"
-        better = self.true[:, None] > self.true[None]
-        right = int((better & (self.read[:, None] > self.read[None])).sum())
-        return f"{right:,} of {int(better.sum()):,} pairs right"
-
-    def said(self) -> str:
-        return f"{self.title}: {self._counted()}."
-
-    def rows(self) -> list[list[object]]:
-        read = ["–"] * len(self.true) if self.read is None else [f"{value:.4g}" for value in self.read]
-        return [
-            [f"{self.title}, owner {number}", f"{true:.4g}", got]
-            for number, (true, got) in enumerate(zip(self.true, read, strict=True))
         ]
 
 
@@ -269,6 +190,10 @@ class Links:
             for a, b, kind in told
             if self.read or kind != INVENTED
         ]  # fmt: skip
+
+
+Panel = Bars | Words | Links
+"""One thing that a reader wanted, and what it got: it paints itself, says so, and has its numbers."""
 
 
 def _short(value: float) -> str:

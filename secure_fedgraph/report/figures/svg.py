@@ -8,7 +8,6 @@ import warnings
 from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 import matplotlib
@@ -130,28 +129,6 @@ def inline(svg: str, name: str) -> str:
     box = re.search(r'viewBox="[^"]+"', head)
     # The words are in the figure's caption and in aria-label; a reader gets them once.
     return f'<svg class="plot" {box.group() if box else ""} aria-hidden="true" focusable="false">{body}'
-
-
-def as_file(picture: Picture) -> str:
-    """A picture as an SVG file with its words as its title, on a white plate, for dark pages and light ones.
-
-    >>> made = as_file(draw("a", "An empty figure", lambda figure: None, 1, 1))
-    >>> made.startswith('<svg xmlns="http://www.w3.org/2000/svg"'), "<title>An empty figure</title>" in made
-    (True, True)
-    >>> "var(--" in made
-    False
-    """
-    head, body = picture.svg.split(">", 1)
-    box = re.search(r'viewBox="([^"]+)"', head)
-    left, top, width, height = (float(one) for one in box[1].split()) if box else (0.0, 0.0, 1.0, 1.0)
-    for colour, variable in VARIABLES.items():
-        body = body.replace(f"var({variable})", colour)
-    plate = f'<rect x="{left:g}" y="{top:g}" width="{width:g}" height="{height:g}" rx="6" fill="white"/>'
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}pt" height="{height:g}pt" role="img" '
-        f'viewBox="{left:g} {top:g} {width:g} {height:g}" font-family="DejaVu Sans, Verdana, sans-serif">'
-        f"<title>{escape(picture.alt)}</title>{plate}{body}\n"
-    )
 
 
 def _shorter(path: re.Match[str]) -> str:

@@ -1,15 +1,19 @@
-"""What each reader could do under each policy of an audit: the server, an owner, an outsider."""
+"""What attacks read under each policy of an audit: all of them, and those of each reader."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from secure_fedgraph.experiment.schema.audit import Cell
-from secure_fedgraph.experiment.schema.score_verdict import RESIDUAL, SINGLE_OWNERS
+from secure_fedgraph.experiment.schema.score_verdict import (
+    RESIDUAL,
+    SINGLE_OWNERS,
+    exact_of_too_few,
+    is_lower_bound,
+)
 from secure_fedgraph.report import text
-from secure_fedgraph.report.grouping import AS_CONFIGURED, subject_of
-from secure_fedgraph.report.outcomes import aim_of, verdicts
+from secure_fedgraph.report.grouping import AS_CONFIGURED, aim_of, subject_of
 
 READERS = {
     "The server": ("server",),
@@ -17,8 +21,14 @@ READERS = {
     "An outsider": ("outsider",),
 }
 """Readers, and the adversaries of an audit that are each of them."""
-WORST = ("nothing", "scored", "together", "leaks")
-"""States of a policy that was attacked, from best to worst."""
+STATES = {
+    "refused": "refused before round 1",
+    "nothing": "nothing was read",
+    "scored": "nothing was read for certain",
+    "together": "hides single owners, not their union",
+    "leaks": "leaks about single owners",
+}
+"""States of a policy from best to worst, in a few words."""
 MOST = 3
 """Of subjects that a sentence names."""
 SUITED = " (in settings that suit the attack)"
@@ -30,13 +40,13 @@ class ReadUnder:
 
     Args:
         policy: its name.
-        state: one of ``WORST``, or ``refused``.
-        single: what was read of single owners.
-        union: what was read of all owners together.
+        state: one of :data:`STATES`.
+        single, union: what was read of single owners, and of all owners together.
         leaking: the attacks that read single owners.
         tried: the attacks that had a result.
         together: the attacks that read all owners together and no single one.
         refused: the attacks of which no run started.
+        reason: why training was refused.
     """
 
     policy: str
@@ -45,13 +55,19 @@ class ReadUnder:
     union: tuple[str, ...]
     leaking: int
     tried: int
-    together: int = 0
-    refused: int = 0
+    together: int
+    refused: int
+    reason: str
+
+    @property
+    def short(self) -> str:
+        """The state in a few words."""
+        return STATES[self.state]
 
     @property
     def badness(self) -> tuple[int, int]:
         """The larger, the more was read."""
-        return WORST.index(self.state) if self.state in WORST else -1, self.leaking
+        return [*STATES].index(self.state), self.leaking
 
     def outcome(self, again: bool = False, briefly: bool = False) -> str:
         """What was read, as the end of a sentence that begins with who reads.
@@ -60,16 +76,74 @@ class ReadUnder:
             briefly: without the settings in which it was.
             again: whether the sentence is about the attacks, and has said of another policy what they read.
         """
-        single, union = (_briefly(one) if briefly else one for one in (self.single, self.union))
-        if self.state == "refused":
-            return "got nothing: training was refused before round 1"
-        if self.state == "leaks":
-            return f"{'still ' if again else ''}read single owners’ {listed(single)}"
-        if self.state == "together":
-            return f"read no single owner, only {listed(union)} of all owners together"
-        if self.state == "scored":
-            return "read nothing for certain, with too few terms or too little time to tell"
-        return "read nothing beyond a trivial guess"
+        single, union = ([one.removesuffix(SUITED) if briefly else one for one in subjects]
+                         for subjects in (self.single, self.union))  # fmt: skip
+        return {
+            "refused": "got nothing: training was refused before round 1",
+            "leaks": f"{'still ' if again else ''}read single owners’ {listed(single)}",
+            "together": f"read no single owner, only {listed(union)} of all owners together",
+            "scored": "read nothing for certain, with too few terms or too little time to tell",
+            "nothing": "read nothing beyond a trivial guess",
+        }[self.state]
+
+
+def read_under(
+    cells: Sequence[Cell], policies: Iterable[str], failed: Collection[str] = ()
+) -> list[ReadUnder]:
+    """What was read under each policy that has cells.
+
+    Args:
+        failed: policies with runs that failed or stopped midway; none of them is called refused.
+    """
+    found = (_read([cell for cell in cells if cell.policy == policy], policy) for policy in policies)
+    return [one for one in found if one.tried or (one.refused and one.policy not in failed)]
+
+
+def _read(cells: Sequence[Cell], policy: str) -> ReadUnder:
+    ran = [cell for cell in cells if cell.outcome != "refused"]
+    single, union = (
+        [cell for cell in ran if cell.leaks and aim_of(cell) == aim] for aim in (SINGLE_OWNERS, RESIDUAL)
+    )
+    tried, leaking, together = ({(c.algorithm, c.attack) for c in some} for some in (ran, single, union))
+    unsure = any(
+        is_lower_bound(c.score, c.details.get("searches_stopped"))
+        or (aim_of(c) == SINGLE_OWNERS and exact_of_too_few(c.score, c.leaks, c.baseline))
+        for c in ran
+    )
+    state = "leaks" if single else "together" if union else "scored" if unsure else "nothing"
+    return ReadUnder(
+        policy,
+        state if ran else "refused",
+        _subjects(single),
+        _subjects(union),
+        len(leaking),
+        len(tried),
+        len(together - leaking),
+        len({(c.algorithm, c.attack) for c in cells} - tried),
+        "" if ran or not cells else cells[0].reason,
+    )
+
+
+def _subjects(cells: Iterable[Cell]) -> tuple[str, ...]:
+    """What was read; what needs the attack's own settings stands last and says so."""
+    usual: dict[str, bool] = {}
+    for cell in cells:
+        as_configured = (cell.settings.variant or AS_CONFIGURED).startswith(AS_CONFIGURED)
+        usual[subject_of(cell)] = usual.get(subject_of(cell), False) or as_configured
+    return tuple(
+        subject + SUITED * (not plain) for subject, plain in sorted(usual.items(), key=lambda one: not one[1])
+    )
+
+
+def listed(subjects: Sequence[str]) -> str:
+    """A few subjects by name, and how many more there are.
+
+    >>> listed(["links", "labels"]), listed(["a", "b", "c", "d", "e"])
+    ('links and labels', 'a, b, c and 2 more')
+    """
+    if len(subjects) <= MOST:
+        return text.listed(subjects)
+    return f"{', '.join(subjects[:MOST])} and {len(subjects) - MOST} more"
 
 
 @dataclass(frozen=True)
@@ -86,58 +160,6 @@ class ReaderTold:
     sentence: str
 
 
-def read_under(cells: Sequence[Cell], policies: Iterable[str]) -> list[ReadUnder]:
-    """What was read under each policy that has cells."""
-    return [
-        _read([cell for cell in cells if cell.policy == verdict.policy], verdict.policy, verdict.state)
-        for verdict in verdicts(cells, list(policies))
-    ]
-
-
-def _read(cells: Sequence[Cell], policy: str, state: str) -> ReadUnder:
-    ran = [cell for cell in cells if cell.outcome != "refused"]
-    single = [cell for cell in ran if cell.leaks and aim_of(cell) == SINGLE_OWNERS]
-    union = [cell for cell in ran if cell.leaks and aim_of(cell) == RESIDUAL]
-    tried = {(cell.algorithm, cell.attack) for cell in ran}
-    by_attack = {(cell.algorithm, cell.attack) for cell in single}
-    return ReadUnder(
-        policy,
-        state,
-        _subjects(single),
-        _subjects(union),
-        len(by_attack),
-        len(tried),
-        len({(cell.algorithm, cell.attack) for cell in union} - by_attack),
-        len({(cell.algorithm, cell.attack) for cell in cells} - tried),
-    )
-
-
-def _subjects(cells: Iterable[Cell]) -> tuple[str, ...]:
-    """What was read; what needs the attack's own settings stands last and says so."""
-    usual: dict[str, bool] = {}
-    for cell in cells:
-        as_configured = (cell.settings.variant or AS_CONFIGURED).startswith(AS_CONFIGURED)
-        subject = subject_of(cell)
-        usual[subject] = usual.get(subject, False) or as_configured
-    rest = [f"{subject}{SUITED}" for subject, plain in usual.items() if not plain]
-    return (*(subject for subject, plain in usual.items() if plain), *rest)
-
-
-def _briefly(subjects: Sequence[str]) -> list[str]:
-    return [subject.removesuffix(SUITED) for subject in subjects]
-
-
-def listed(subjects: Sequence[str]) -> str:
-    """A few subjects by name, and how many more there are.
-
-    >>> listed(["links", "labels"]), listed(["a", "b", "c", "d", "e"])
-    ('links and labels', 'a, b, c and 2 more')
-    """
-    if len(subjects) <= MOST:
-        return text.listed(subjects)
-    return f"{', '.join(subjects[:MOST])} and {len(subjects) - MOST} more"
-
-
 def each_reader(cells: Sequence[Cell], policies: Sequence[str], about: str) -> list[ReaderTold]:
     """A sentence for each reader, those that nothing was tried for included.
 
@@ -146,8 +168,7 @@ def each_reader(cells: Sequence[Cell], policies: Sequence[str], about: str) -> l
     """
     told = []
     for name, adversaries in READERS.items():
-        mine = [cell for cell in cells if cell.adversary in adversaries]
-        under = read_under(mine, policies)
+        under = read_under([cell for cell in cells if cell.adversary in adversaries], policies)
         if not under:
             told.append(ReaderTold(name, "absent", "No attack by this reader was tried."))
             continue

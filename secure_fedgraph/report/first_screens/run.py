@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from secure_fedgraph.core.guarantee import Unit
@@ -10,8 +9,6 @@ from secure_fedgraph.experiment.schema import RunResult
 from secure_fedgraph.experiment.schema.larger_units import why_larger
 from secure_fedgraph.report import text
 from secure_fedgraph.report.cautions import SAME, best_alone, no_better_than, written
-from secure_fedgraph.report.figures.score_bars import Bar, score_bars
-from secure_fedgraph.report.figures.svg import Picture
 from secure_fedgraph.report.measures import NAMES, Measure, measure_of
 
 BESIDE = {
@@ -146,35 +143,6 @@ def beside(result: RunResult, measure: Measure) -> list[tuple[str, str]]:
     if (alone := best_alone(result)) is not None:
         rows.append((written(result.headline, alone), "owners alone, each by the best of its own models"))
     return rows
-
-
-ON_ALL, ON_OWN = "on all test data", "on the owners’ own test data"
-CAPTION = "The trained model beside owners’ own models"
-OF_ALL = {"own_global": "An owner’s own model"}
-OF_OWN = {"personal": "Personal models, made of the released one", "own": "An owner’s own model"}
-"""Bars beside the headline's, by the test data that they are on."""
-
-
-def bars(result: RunResult) -> Picture | None:
-    """The headline beside what it is to be compared with; None where nothing is, or it is no accuracy."""
-    score = result.accuracy.get("global")
-    if measure_of(result).key != "global" or score is None:
-        return None
-    shown = [Bar("The trained model", score, text.percent(score), ON_ALL)]
-    shown += _bars(result, OF_ALL, ON_ALL)
-    if result.commonest_class is not None:
-        guess = result.commonest_class
-        shown.append(Bar("Always the commonest class", guess, text.percent(guess), ON_ALL))
-    shown += _bars(result, OF_OWN, ON_OWN)
-    return score_bars("scores", CAPTION, shown) if len(shown) > 1 else None
-
-
-def _bars(result: RunResult, titles: Mapping[str, str], on: str) -> list[Bar]:
-    return [
-        Bar(title, value, text.percent(value), on)
-        for key, title in titles.items()
-        if (value := result.accuracy.get(key)) is not None
-    ]
 
 
 @dataclass(frozen=True)

@@ -13,26 +13,14 @@ from secure_fedgraph.experiment.schema.score_verdict import RESIDUAL, SINGLE_OWN
 from secure_fedgraph.report import text
 from secure_fedgraph.report.figures.drawn import Drawn, Table
 from secure_fedgraph.report.figures.ego_graphs import Sample
-from secure_fedgraph.report.figures.stolen import Bars, Links, Order, Panel, Words, stolen
+from secure_fedgraph.report.figures.stolen import Bars, Links, Panel, Words, stolen
 from secure_fedgraph.report.first_screens.readers import ReadUnder
-from secure_fedgraph.report.guess_kinds import (
-    BATCHES,
-    LABELS,
-    LINKS,
-    NODES,
-    QUALITY,
-    ROWS,
-    SIZES,
-    TESTED,
-    VOCABULARY,
-)
-from secure_fedgraph.report.outcomes import aim_of
+from secure_fedgraph.report.grouping import aim_of
+from secure_fedgraph.report.guess_kinds import BATCHES, LABELS, LINKS, NODES, ROWS, SIZES, TESTED, VOCABULARY
 
 MOST_BARS, MOST_PANELS = 24, 2
 LONGEST = 12
 """Characters of a class under its bar."""
-ORDER = (LABELS, TESTED, BATCHES, *NODES, *LINKS, *ROWS, VOCABULARY, *SIZES, QUALITY)
-"""Kinds of guesses, from what a picture shows best."""
 
 
 @dataclass(frozen=True)
@@ -44,26 +32,15 @@ class Names:
 
 
 @dataclass(frozen=True)
-class Theft:
-    """One attack that read single owners under a policy.
-
-    Args:
-        cell: its score there.
-        record: what it wrote down.
-        panel: the drawing of it.
-    """
-
-    cell: Cell
-    record: Reconstruction
-    panel: Panel
-
-
-@dataclass(frozen=True)
 class Hero:
     """One of the pictures at the top of a page."""
 
     drawn: Drawn
     state: str
+
+
+Stolen = tuple[Cell, Reconstruction, Panel]
+"""An attack's score, what it wrote down, and the drawing of it."""
 
 
 def before_and_after(
@@ -76,97 +53,84 @@ def before_and_after(
         after: the policy that the page is about; None where there is no other.
     """
     if before is None:
-        return [] if after is None else _together_alone(audit, after.policy, names)
-    taken = _chosen(audit, before.policy, after, names)
+        taken = [] if after is None else _of_each_kind(_drawn_of(audit, after.policy, RESIDUAL, names))
+        return [] if after is None else _left(after.policy, taken, [(one[2], "together") for one in taken])
+    drawn = _drawn_of(audit, before.policy, SINGLE_OWNERS, names)
+    again = set() if after is None else {
+        cell.attack for cell in audit.cells
+        if cell.policy == after.policy and cell.leaks and aim_of(cell) == SINGLE_OWNERS
+    }  # fmt: skip
+    order = list(_MAKERS)
+    drawn.sort(key=lambda one: (one[0].attack in again, order.index(one[1].kind), -(one[0].score or 0.0)))
+    taken = _of_each_kind(drawn)
     if not taken:
         return []
-    who = text.listed(dict.fromkeys(text.named(text.ADVERSARIES, one.cell.adversary) for one in taken))
-    heroes = [_hero("before", f"{text.under(before.policy)}: {who} reads single owners", taken, "leaks", who)]
+    who = _who(taken)
+    caption = f"{text.under(before.policy)}: {who} reads single owners"
+    heroes = [_hero("before", caption, [panel for *_, panel in taken], "leaks", who)]
     if after is not None:
-        left = [what_is_left(audit, one, _same_attack(audit, one, after.policy), names) for one in taken]
-        states = [state for _, state in left]
-        state = next(one for one in ("leaks", "together", "nothing") if one in states)
-        panels = [panel for panel, _ in left]
-        caption = f"{text.under(after.policy)}: {who} {_outcome(panels, states)}"
-        heroes.append(_drawn("after", caption, panels, state, who))
+        left = [
+            what_is_left(audit, record, _same_attack(audit, cell, after.policy), names)
+            for cell, record, _ in taken
+        ]
+        heroes += _left(after.policy, taken, left)
     return heroes
 
 
-def _together_alone(audit: AuditResult, policy: str, names: Names) -> list[Hero]:
-    """What attacks read of all owners together, where they read no single one."""
-    panels: list[Panel] = []
-    readers: dict[str, None] = {}
+def _drawn_of(audit: AuditResult, policy: str, aim: str, names: Names) -> list[Stolen]:
+    """What attacks read under a policy, of those whose guesses can be drawn."""
+    found = []
     for cell in audit.cells:
-        if cell.policy == policy and cell.leaks and aim_of(cell) == RESIDUAL:
+        if cell.policy == policy and cell.leaks and aim_of(cell) == aim:
             record = record_of(audit, cell)
             panel = None if record is None else panel_of(record, names)
-            if panel is not None and all(type(panel) is not type(one) for one in panels):
-                panels.append(panel)
-                readers[text.named(text.ADVERSARIES, cell.adversary)] = None
-    if not panels:
+            if record is not None and panel is not None:
+                found.append((cell, record, panel))
+    return found
+
+
+def _of_each_kind(drawn: Sequence[Stolen]) -> list[Stolen]:
+    """The first of each kind of picture, and no more than two."""
+    kinds: dict[type, Stolen] = {}
+    for one in drawn:
+        kinds.setdefault(type(one[2]), one)
+    return [*kinds.values()][:MOST_PANELS]
+
+
+def _left(policy: str, taken: Sequence[Stolen], left: Sequence[tuple[Panel, str]]) -> list[Hero]:
+    """The picture of what attacks get under a policy. A node in a sum is read, whoever holds it."""
+    if not left:
         return []
-    who, panels = text.listed(readers), panels[:MOST_PANELS]
-    caption = f"{text.under(policy)}: {who} {_outcome(panels, ['together'] * len(panels))}"
-    return [_drawn("left", caption, panels, "together", who)]
+    who, states = _who(taken), [state for _, state in left]
+    state = next(one for one in ("leaks", "together", "nothing") if one in states)
+    of_nodes = any(not isinstance(panel, Bars) for panel, state in left if state == "together")
+    told = {
+        "leaks": "still reads single owners",
+        "together": "still reads nodes out of the sum, and no longer whose they are"
+        if of_nodes
+        else "reads the sum of all owners, and no single one",
+        "nothing": "reads nothing",
+    }[state]
+    return [_hero("after", f"{text.under(policy)}: {who} {told}", [panel for panel, _ in left], state, who)]
 
 
-def _outcome(panels: Sequence[Panel], states: Sequence[str]) -> str:
-    """What a reader gets, for a caption. A node in a sum over owners is read, whoever holds it."""
-    if "leaks" in states:
-        return "still reads single owners"
-    if "together" not in states:
-        return "reads nothing"
-    left = [panel for panel, state in zip(panels, states, strict=True) if state == "together"]
-    if all(isinstance(panel, Bars) for panel in left):
-        return "reads the sum of all owners, and no single one"
-    return "still reads nodes out of the sum, and no longer whose they are"
+def _who(taken: Sequence[Stolen]) -> str:
+    return text.listed(dict.fromkeys(text.named(text.ADVERSARIES, cell.adversary) for cell, *_ in taken))
 
 
-def _hero(name: str, caption: str, taken: Sequence[Theft], state: str, who: str) -> Hero:
-    return _drawn(name, caption, [one.panel for one in taken], state, who)
-
-
-def _drawn(name: str, caption: str, panels: Sequence[Panel], state: str, who: str) -> Hero:
+def _hero(name: str, caption: str, panels: Sequence[Panel], state: str, who: str) -> Hero:
     picture = stolen(f"stolen-{name}", caption, panels, who)
     table = Table(["what", "true", "read"], [row for panel in panels for row in panel.rows()])
     return Hero(Drawn(picture, caption, table), state)
 
 
-def _chosen(audit: AuditResult, policy: str, after: ReadUnder | None, names: Names) -> list[Theft]:
-    """Up to two attacks of different kinds: those that the other policy stops come first."""
-    thefts = []
-    for cell in audit.cells:
-        if cell.policy == policy and cell.leaks and aim_of(cell) == SINGLE_OWNERS:
-            record = record_of(audit, cell)
-            panel = None if record is None else panel_of(record, names)
-            if record is not None and panel is not None:
-                thefts.append(Theft(cell, record, panel))
-
-    def rank(theft: Theft) -> tuple[bool, int, float]:
-        again = after is not None and any(
-            cell.leaks and aim_of(cell) == SINGLE_OWNERS for cell in _same_attack(audit, theft, after.policy)
-        )
-        base = theft.cell.baseline or 0.0
-        strength = ((theft.cell.score or 0.0) - base) / max(1 - base, 1e-9)
-        return again, ORDER.index(theft.record.kind), -strength
-
-    kept: list[Theft] = []
-    for theft in sorted(thefts, key=rank):
-        if all(type(theft.panel) is not type(one.panel) for one in kept):
-            kept.append(theft)
-    return kept[:MOST_PANELS]
-
-
-def _same_attack(audit: AuditResult, theft: Theft, policy: str) -> list[Cell]:
+def _same_attack(audit: AuditResult, mine: Cell, policy: str) -> list[Cell]:
     """The cells of the same attack in the same settings under another policy."""
-    mine = theft.cell
-    return [
-        cell
-        for cell in audit.cells
-        if cell.policy == policy
-        and (cell.algorithm, cell.attack, cell.adversary, cell.seed, cell.settings.variant)
-        == (mine.algorithm, mine.attack, mine.adversary, mine.seed, mine.settings.variant)
-    ]
+
+    def place(cell: Cell) -> tuple[object, ...]:
+        return cell.algorithm, cell.attack, cell.adversary, cell.seed, cell.settings.variant
+
+    return [cell for cell in audit.cells if cell.policy == policy and place(cell) == place(mine)]
 
 
 def record_of(audit: AuditResult, cell: Cell) -> Reconstruction | None:
@@ -179,11 +143,14 @@ def record_of(audit: AuditResult, cell: Cell) -> Reconstruction | None:
     return None
 
 
-def what_is_left(audit: AuditResult, theft: Theft, cells: Sequence[Cell], names: Names) -> tuple[Panel, str]:
+def what_is_left(
+    audit: AuditResult, stolen: Reconstruction, cells: Sequence[Cell], names: Names
+) -> tuple[Panel, str]:
     """What the same attack has elsewhere, and how good that is.
 
     Args:
         audit: with what it wrote down there.
+        stolen: what it wrote down where it reads single owners.
         cells: of the same attack by the same reader there, about single owners and about all together.
 
     Returns:
@@ -193,71 +160,53 @@ def what_is_left(audit: AuditResult, theft: Theft, cells: Sequence[Cell], names:
     union = [cell for cell in cells if aim_of(cell) == RESIDUAL and cell.leaks]
     for cell in [one for one in single if one.leaks] or union or single:
         record = record_of(audit, cell)
-        panel = None if record is None else panel_of(record, names, theft)
+        panel = None if record is None else panel_of(record, names)
         if panel is not None:
-            state = "together" if cell in union else "leaks" if cell.leaks else "nothing"
-            return panel, state
-    empty = panel_of(theft.record, names, nothing=True) or theft.panel
-    if isinstance(empty, Bars | Order | Words) and not any(cell.outcome != "refused" for cell in cells):
+            return panel, "together" if cell in union else "leaks" if cell.leaks else "nothing"
+    empty = panel_of(stolen, names, nothing=True)
+    assert empty is not None  # what was stolen was drawn
+    if isinstance(empty, Bars | Words) and not any(cell.outcome != "refused" for cell in cells):
         empty = replace(empty, why="training was refused" if cells else "this attack was not tried")
     return empty, "nothing"
 
 
-def panel_of(
-    record: Reconstruction, names: Names, theft: Theft | None = None, nothing: bool = False
-) -> Panel | None:
+def panel_of(record: Reconstruction, names: Names, nothing: bool = False) -> Panel | None:
     """A drawing of one target of a guess; None for what cannot be drawn.
 
     Args:
         record: what an attack wrote down.
-        theft: of the same attack elsewhere, whose node is drawn again where it is there.
         nothing: draw the truth alone.
     """
     maker = _MAKERS.get(record.kind)
-    if maker is None:
-        return None
     try:
-        return maker(record, names, theft, nothing)
-    except (TypeError, ValueError):  # an attack of others may write down anything
+        return None if maker is None else maker(record, names, nothing)
+    except (TypeError, ValueError, IndexError):  # an attack of others may write down anything
         return None
 
 
-def _labels(record: Reconstruction, names: Names, theft: Theft | None, nothing: bool) -> Panel | None:
+def _labels(record: Reconstruction, names: Names, nothing: bool) -> Panel | None:
     target = record.targets[0]
     true, read = _vector(target.true), _vector(target.guess)
     if true.shape != read.shape or not true.any():
         return None
     known = names.classes if len(names.classes) == len(true) else range(len(true))
-    classes = [str(one)[:LONGEST] for one in known]
     what = {TESTED: "Test nodes", BATCHES: "Labels"}.get(record.kind, "Training nodes")
-    title = f"{what} of {target.owner} by class"
-    return Bars(title, true, None if nothing else read, classes, "classes")
+    classes = [str(one)[:LONGEST] for one in known]
+    return Bars(f"{what} of {target.owner} by class", true, None if nothing else read, classes, "classes")
 
 
-def _sizes(record: Reconstruction, names: Names, theft: Theft | None, nothing: bool) -> Panel | None:
+def _sizes(record: Reconstruction, names: Names, nothing: bool) -> Panel | None:
     """One number of each owner."""
-    true, read = (np.concatenate([_vector(one) for one in ends]) for ends in _ends(record))
+    true = np.concatenate([_vector(target.true) for target in record.targets])
+    read = np.concatenate([_vector(target.guess) for target in record.targets])
     owners = [target.owner.removeprefix("owner-")[:LONGEST] for target in record.targets]
-    if len(owners) != len(true):
+    if not len(owners) == len(true) == len(read):
         return None
     title = f"{text.sentence(record.subject or record.kind)[:-1]}, by owner"
     return Bars(title, true, None if nothing else read, owners, "numbers")
 
 
-def _order(record: Reconstruction, names: Names, theft: Theft | None, nothing: bool) -> Panel | None:
-    """One number of each owner, of which only the order is guessed. True is how bad an owner's data are."""
-    true, read = (np.concatenate([_vector(one) for one in ends]) for ends in _ends(record))
-    if len(true) != len(record.targets):
-        return None
-    return Order("Quality of owners, the best paid first", 1 - true, None if nothing else read)
-
-
-def _ends(record: Reconstruction) -> tuple[list[JsonValue], list[JsonValue]]:
-    """What is true of every target, and what was guessed."""
-    return [target.true for target in record.targets], [target.guess for target in record.targets]
-
-
-def _vocabulary(record: Reconstruction, names: Names, theft: Theft | None, nothing: bool) -> Panel | None:
+def _vocabulary(record: Reconstruction, names: Names, nothing: bool) -> Panel | None:
     target = record.targets[0]
     return _words(f"Words of {target.owner}", _vector(target.true), _vector(target.guess), names, nothing)
 
@@ -270,21 +219,18 @@ def _words(title: str, true: np.ndarray, read: np.ndarray, names: Names, nothing
     return Words(title, np.flatnonzero(true > 0), got, len(true), known)
 
 
-def _node(record: Reconstruction, names: Names, theft: Theft | None, nothing: bool) -> Panel | None:
-    """One node's words: the one that stands in another picture already, else the first that is all right."""
-    wanted = theft.panel.true if theft is not None and isinstance(theft.panel, Words) else None
-    found = []
-    for target in record.targets:
-        for number, (true, read) in enumerate(zip(*map(_matrix, (target.true, target.guess)), strict=False)):
-            same = wanted is not None and np.array_equal(np.flatnonzero(true > 0), wanted)
-            found.append((not same, not np.array_equal(true > 0, read > 0), target, number, true, read))
-    if not found:
-        return None
-    _, _, target, number, true, read = min(found, key=lambda one: one[:2])
-    return _words(f"Words of a node of {target.owner}", true, read, names, nothing)
+def _node(record: Reconstruction, names: Names, nothing: bool) -> Panel | None:
+    """The words of the first node that is all right, else of the first."""
+    nodes = [
+        (target.owner, true, read)
+        for target in record.targets
+        for true, read in zip(_matrix(target.true), _matrix(target.guess), strict=False)
+    ]
+    owner, true, read = min(nodes, key=lambda one: not np.array_equal(one[1] > 0, one[2] > 0))
+    return _words(f"Words of a node of {owner}", true, read, names, nothing)
 
 
-def _rows(record: Reconstruction, names: Names, theft: Theft | None, nothing: bool) -> Panel | None:
+def _rows(record: Reconstruction, names: Names, nothing: bool) -> Panel | None:
     """The first row: words where it holds nothing but zeros and ones, else its largest values."""
     target = record.targets[0]
     true, read = _matrix(target.true)[0], _matrix(target.guess)[0]
@@ -292,20 +238,14 @@ def _rows(record: Reconstruction, names: Names, theft: Theft | None, nothing: bo
         return None
     if set(np.unique(true)) <= {0.0, 1.0}:
         return _words(f"A row of {target.owner}", true, read, names, nothing)
-    kept = np.sort(np.argsort(-np.maximum(np.abs(true), np.abs(read)), kind="stable")[:MOST_BARS])
-    known = list(names.features if len(names.features) == len(true) else range(1, len(true) + 1))
-    title = (
-        f"{text.sentence(record.subject or record.kind)[:-1]} of {target.owner}: the largest of {len(true):,}"
-    )
-    stolen_before = None if theft is None else theft.panel
-    if isinstance(stolen_before, Bars):  # the same values of the same row, whoever it was taken to be of
-        there = [number for number, name in enumerate(known) if str(name) in stolen_before.names]
-        if np.array_equal(true[there], stolen_before.true):
-            kept, title = np.array(there), stolen_before.title
+    kept = np.sort(np.argsort(-np.abs(true), kind="stable")[:MOST_BARS])
+    known = names.features if len(names.features) == len(true) else range(1, len(true) + 1)
+    what = text.sentence(record.subject or record.kind)[:-1]
+    title = f"{what} of {target.owner}: the largest of {len(true):,}"
     return Bars(title, true[kept], None if nothing else read[kept], [str(known[i]) for i in kept])
 
 
-def _links(record: Reconstruction, names: Names, theft: Theft | None, nothing: bool) -> Panel | None:
+def _links(record: Reconstruction, names: Names, nothing: bool) -> Panel | None:
     target = next((one for one in record.targets if one.graph), None)
     sample = None if target is None else Sample(target)
     if sample is None or not sample.true:
@@ -313,25 +253,19 @@ def _links(record: Reconstruction, names: Names, theft: Theft | None, nothing: b
     return Links(f"Links of a node of {sample.owner}", sample, not nothing)
 
 
-_MAKERS: dict[str, Callable[[Reconstruction, Names, Theft | None, bool], Panel | None]] = {
-    LABELS: _labels,
-    TESTED: _labels,
-    BATCHES: _labels,
-    QUALITY: _order,
-    **dict.fromkeys(SIZES, _sizes),
-    VOCABULARY: _vocabulary,
+_MAKERS: dict[str, Callable[[Reconstruction, Names, bool], Panel | None]] = {
+    **dict.fromkeys((LABELS, TESTED, BATCHES), _labels),
     **dict.fromkeys(NODES, _node),
-    **dict.fromkeys(ROWS, _rows),
     **dict.fromkeys(LINKS, _links),
+    **dict.fromkeys(ROWS, _rows),
+    VOCABULARY: _vocabulary,
+    **dict.fromkeys(SIZES, _sizes),
 }
+"""Kinds of guesses that are drawn, from what a picture shows best."""
 
 
 def _vector(values: JsonValue) -> np.ndarray:
-    """Numbers in a row, what is missing as zero.
-
-    Raises:
-        ValueError: for anything else.
-    """
+    """Numbers in a row, what is missing as zero; raises ValueError for anything else."""
     found: np.ndarray = np.nan_to_num(np.array(values, dtype=float))
     if found.ndim != 1:
         raise ValueError(f"{found.ndim} dimensions are no row of numbers")
@@ -339,11 +273,7 @@ def _vector(values: JsonValue) -> np.ndarray:
 
 
 def _matrix(values: JsonValue) -> np.ndarray:
-    """Rows of numbers.
-
-    Raises:
-        ValueError: for anything else.
-    """
+    """Rows of numbers; raises ValueError for anything else."""
     found: np.ndarray = np.nan_to_num(np.atleast_2d(np.array(values, dtype=float)))
     if found.ndim != 2 or not len(found):
         raise ValueError("no rows of numbers")

@@ -11,7 +11,7 @@ from secure_fedgraph.experiment.schema.run import DataFacts
 from secure_fedgraph.experiment.schema.score_verdict import exact_of_too_few
 from secure_fedgraph.report import beside
 from secure_fedgraph.report import text as words
-from secure_fedgraph.report.comparing import beside_it, bound, key_of, lines_of, name_of, score_of, title_of
+from secure_fedgraph.report.comparing import beside_it, bound, key_of, name_of, score_of, title_of
 from secure_fedgraph.report.figures.drawn import Table
 from secure_fedgraph.report.first_screens.comparison import compare_opening
 from secure_fedgraph.report.left_out import left_out_of
@@ -42,7 +42,6 @@ def compare_story(value: CompareResult) -> Story:
         "accuracy": None,
         "unit": unit,
         "opening": opening,
-        "numbers": _numbers(ran, key),
         "every": _every(ran, key, unit, best),
         "worth": [f"{_label(row)}, ε = {float(row.epsilon):g}: {row.worth}" for row in ran if row.worth],
         "has_reference": any(row.without_graph for row in ran),
@@ -64,22 +63,6 @@ def compare_story(value: CompareResult) -> Story:
 def _subjects(points: Sequence[Point]) -> str:
     compared = (row.algorithm for row in points if row.kind != "no collaboration")
     return words.listed(dict.fromkeys(words.named(words.ALGORITHMS, name) for name in compared))
-
-
-def _numbers(ran: Sequence[Point], key: str) -> Table:
-    rows = []
-    for (algorithm, policy), points in lines_of(ran).items():
-        for row in points:
-            span = row.interval.get(key)
-            rows.append(
-                [
-                    f"{name_of(algorithm)}, {policy}",
-                    f"{float(row.epsilon):g}",
-                    f"{score_of(row, key):.4f}",
-                    f"{span[0]:.4f} to {span[1]:.4f}" if span else "one seed",
-                ]
-            )
-    return Table(["line", "ε", "mean", "95 % interval"], rows)
 
 
 def _every(ran: Sequence[Point], key: str, unit: str, best: set[str]) -> Table:

@@ -13,7 +13,7 @@ from secure_fedgraph.report import text
 from secure_fedgraph.report.figures import plots
 from secure_fedgraph.report.figures.plots import Curve, Line
 from secure_fedgraph.report.figures.svg import Picture
-from secure_fedgraph.report.measures import Measure, followed, measure_of
+from secure_fedgraph.report.measures import Measure, decimals, followed, measure_of
 from secure_fedgraph.report.sections.trained import Trained
 
 
@@ -25,25 +25,18 @@ class Learning:
         title: of the score by round.
         last: title of the score at the end.
         pictures: of the score, and of the loss where there is one.
-        table: the numbers by round.
-        apart: how far apart the policies are, in a sentence.
-        heading: where a page has several of these.
+        heads, rows: the numbers by round.
     """
 
     title: str
     last: str
     pictures: list[Picture]
-    table: dict[str, object]
-    apart: str
-    heading: str = ""
+    heads: list[str]
+    rows: list[list[object]]
 
 
-def accuracy(runs: Sequence[Trained], stem: str = "") -> Learning | None:
-    """Accuracy and validation loss by round: pictures, numbers, and how far apart the policies are.
-
-    Args:
-        stem: behind the pictures' names, where a page has several of them.
-    """
+def accuracy(runs: Sequence[Trained]) -> Learning | None:
+    """Accuracy and validation loss by round: pictures and numbers."""
     seen = [run for run in runs if any(run.histories)]
     if not seen:
         return None
@@ -61,8 +54,8 @@ def accuracy(runs: Sequence[Trained], stem: str = "") -> Learning | None:
             continue
         ends = [f"{curve.label} ends at {_end(curve.lines, as_percent)}" for curve in curves]
         alt = f"Line plot of {title} over the rounds: {text.listed(ends)}."
-        pictures.append(plots.over_rounds(f"{key}-by-round{stem}", title, curves, as_percent, alt))
-    return Learning(head.title, last.title, pictures, _by_round(seen, head), _apart(seen, head))
+        pictures.append(plots.over_rounds(f"{key}-by-round", title, curves, as_percent, alt))
+    return Learning(head.title, last.title, pictures, *_by_round(seen, head))
 
 
 def finals(runs: Sequence[Trained]) -> list[dict[str, object]]:
@@ -110,55 +103,19 @@ def _end(lines: Sequence[Line], as_percent: bool) -> str:
     return text.percent(value) if as_percent else f"{value:.3f}"
 
 
-def _by_round(runs: Sequence[Trained], head: Measure) -> dict[str, object]:
-    labels, columns = [], []
+def _by_round(runs: Sequence[Trained], head: Measure) -> tuple[list[str], list[list[object]]]:
+    """Heads and rows: accuracy and loss of each run; one that stopped earlier has none."""
+    heads, columns = ["round"], []
     for run in runs:
         for result, history in zip(run.results, run.histories, strict=False):
-            labels.append(run.label + (f", seed {result.seed}" if len(run.histories) > 1 else ""))
+            label = run.label + (f", seed {result.seed}" if len(run.histories) > 1 else "")
+            heads += [f"{label}: accuracy", f"{label}: loss"]
             columns.append({row.round: row for row in history})
-    numbers = sorted({number for column in columns for number in column})
-    return {
-        "columns": labels,
-        "rows": [
-            {"round": number, "cells": [_numbers(column.get(number), head) for column in columns]}
-            for number in numbers
-        ],
-    }
-
-
-def _numbers(row: RoundReport | None, head: Measure) -> dict[str, str]:
-    """One round of one run; a run that stopped earlier has none."""
-    if row is None:
-        return {"accuracy": text.MISSING, "loss": text.MISSING}
-    loss = text.MISSING if row.loss is None else f"{row.loss:.4f}"
-    return {"accuracy": head.write(row.accuracy.get(head.key)), "loss": loss}
-
-
-def _far(gap: float, head: Measure) -> str:
-    return f"{100 * gap:.2f} points" if head.as_percent else f"{gap:.4f}"
-
-
-def _apart(runs: Sequence[Trained], head: Measure) -> str:
-    """How far each policy is from the first, at the round where they differ most."""
-    reference = runs[0]
-    same: list[str] = []
-    other: list[str] = []
-    for run in runs[1:]:
-        gaps = [
-            (abs(a - b), row.round)
-            for one, another in zip(reference.histories, run.histories, strict=False)
-            for before, row in zip(one, another, strict=False)
-            if (a := before.accuracy.get(head.key)) is not None
-            and (b := row.accuracy.get(head.key)) is not None
-        ]
-        if gaps:
-            gap, when = max(gaps, key=lambda pair: pair[0])
-            if gap < 5e-5:
-                same.append(run.label)
-            else:
-                other.append(f"{run.label} differs by at most {_far(gap, head)} (in round {when})")
-    if same:
-        other.insert(
-            0, f"{text.listed(same)} {'score' if len(same) > 1 else 'scores'} the same in every round"
-        )
-    return f"Beside {reference.label}, {'; '.join(other)}." if other else ""
+    rows: list[list[object]] = []
+    for number in sorted({number for column in columns for number in column}):
+        row: list[object] = [number]
+        for one in (column.get(number) for column in columns):
+            row.append(text.MISSING if one is None else head.write(one.accuracy.get(head.key)))
+            row.append(text.MISSING if one is None else decimals(one.loss, 4))
+        rows.append(row)
+    return heads, rows

@@ -10,7 +10,7 @@ from secure_fedgraph.experiment.schema import RunResult, read
 from secure_fedgraph.experiment.schema.part import Scores
 from secure_fedgraph.experiment.schema.run import RoundReport
 from secure_fedgraph.report import text
-from secure_fedgraph.report.first_screens.run import CAPTION, bars, first_screen
+from secure_fedgraph.report.first_screens.run import first_screen
 from secure_fedgraph.report.left_out import left_out
 from secure_fedgraph.report.measures import measure_of, others
 from secure_fedgraph.report.sections import learning, trained
@@ -34,13 +34,10 @@ def run_story(result: RunResult, folder: Path) -> Story:
         text.named(text.ALGORITHMS, config.get("algorithm")),
         trained.data_name(result.data.data),
     )
-    brought = bars(result)
     told: dict[str, object] = {
         "kind": "run",
         "title": f"{algorithm} on {data or text.MISSING} under policy {policy}",
         "first": first_screen(result, algorithm),
-        "brought": brought,
-        "caption": CAPTION,
         "command": result.command,
         "owned": trained.owners([config]),
         "source": result.data,
@@ -56,7 +53,6 @@ def run_story(result: RunResult, folder: Path) -> Story:
         "seeds": seeds,
         "rounds": config.get("rounds"),
         "accuracy": by_round,
-        "learnings": [by_round] if by_round else [],
         "time_head": "time, all seeds" if seeds else "time",
         "finals": learning.finals([shown]),
         "owners": each_owner(each),
@@ -70,7 +66,7 @@ def run_story(result: RunResult, folder: Path) -> Story:
         "partition": trained.partition([each]),
         "facts": trained.facts(config, result.versions),
     }
-    return Story(told, [*([brought] if brought else []), *(by_round.pictures if by_round else [])])
+    return Story(told, by_round.pictures if by_round else [])
 
 
 def _histories(result: RunResult, folder: Path) -> list[list[RoundReport]]:

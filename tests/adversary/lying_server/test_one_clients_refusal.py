@@ -6,7 +6,6 @@ steers no terminal.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -16,9 +15,7 @@ from lying import Played, play
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
-from secure_fedgraph.backends import frames
 from secure_fedgraph.backends.failures import failure_body, failure_in
-from secure_fedgraph.backends.isolated import Workers
 from secure_fedgraph.core import wire
 from secure_fedgraph.core.errors import (
     BadInput,
@@ -131,18 +128,13 @@ class Moody(sfg.FedAvg):
         return super().update(client, given)
 
 
-@pytest.mark.parametrize("isolated", [False, True])
-def test_a_run_goes_on_without_it(federation, isolated, capfd):
-    if isolated and os.name != "posix":
-        pytest.skip("clients' processes are forked")
-    made = sfg.train(Moody(**SETTINGS), federation, masked(), rounds=1, isolated=isolated)
+def test_a_run_goes_on_without_it(federation):
+    made = sfg.train(Moody(**SETTINGS), federation, masked(), rounds=1)
     (note,) = {(note.client, note.step) for note in made.transcript.left_out}
     assert note == (REFUSER, "answer")
     reason = made.transcript.left_out[0].reason
     assert "ValueError" in reason
     assert reason.isprintable()
-    if isolated:  # what an error quotes stays where the data are
-        assert "words" not in reason
     assert all(torch.isfinite(value).all() for value in made.state.values())
 
 
@@ -167,11 +159,10 @@ FRAMES: dict[str, bytes] = {
 
 @pytest.mark.parametrize("frame", FRAMES.values(), ids=FRAMES)
 def test_a_failure_frame_is_an_error_of_ours_whatever_is_in_it(frame):
-    found = answered(frames.FAILED, frame)
+    found = failure_in(frame, "owner-0's process", "its own output says more")
     assert isinstance(found, SecureFedGraphError)
     assert str(found).isprintable()
     assert len(str(found)) < LONGEST + 200
-    assert str(failure_in(frame, "owner-0's process", "its own output says more")) == str(found)
 
 
 def test_an_error_that_quotes_own_code_leaves_without_its_sentence():
@@ -179,26 +170,6 @@ def test_an_error_that_quotes_own_code_leaves_without_its_sentence():
     body = failure_body(WrongType("channel 'means': an answer returns an Upload, not LabelIs3"))
     assert b"LabelIs3" not in body
     assert "WrongType" in str(failure_in(body, "owner-0's process", "its own output says more"))
-
-
-def test_a_failure_of_gigabytes_is_no_frame():
-    reading, writing = os.pipe()
-    with os.fdopen(reading, "rb") as theirs, os.fdopen(writing, "wb") as ours:
-        ours.write(frames.FAILED + (2**30).to_bytes(8, "little"))
-        ours.flush()
-        with pytest.raises(frames.Ended):
-            frames.read(theirs)
-
-
-def answered(kind: bytes, body: bytes) -> Any:
-    """What the operator makes of a frame that a client's process wrote."""
-    reading, writing = os.pipe()
-    with os.fdopen(reading, "rb") as theirs, os.fdopen(writing, "wb") as ours:
-        frames.write(ours, kind, body)
-        coming = frames.Incoming()
-        while not coming.whole:
-            coming.take(theirs.read(coming.wants))
-        return Workers.__new__(Workers)._said("owner-0", coming)
 
 
 def test_printable_text_has_a_length_and_no_controls():

@@ -25,7 +25,6 @@ from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models import ridge
 from secure_fedgraph.privacy.input_dp import randomizer
 from secure_fedgraph.privacy.input_dp.labels import DividedLabels
-from secure_fedgraph.privacy.input_dp.registry import randomizer_of
 from secure_fedgraph.protocol.transcript import everything
 
 SPLIT = {"local_tests": 20}
@@ -113,7 +112,6 @@ def test_a_label_is_told_by_its_home_alone_whatever_the_coins(monkeypatch, true:
 def test_labels_of_homes_are_charged_once_and_refused_without_any() -> None:
     one = DividedLabels(2.0)
     assert one.costs()["label"] == (OneHolderRelease(2.0),)
-    assert randomizer_of(one.to_config()) == one
     with pytest.raises(BadInput, match="home"):
         one.randomize(Data(y=torch.tensor([0, 1])), 2)
 

@@ -167,10 +167,3 @@ def test_a_matrix_that_mixes_keeps_lengths_on_average_where_it_is_narrow() -> No
     q = linear.mixing(300, 100, seed=3)
     rows = torch.eye(300)[:200] @ q
     assert abs(float(rows.square().sum(1).mean()) - 1) < 0.1
-
-
-@pytest.mark.parametrize("policy", ["plaintext", "masked"])
-def test_clients_in_processes_of_their_own_learn_the_same_from_labels_that_travel(policy) -> None:
-    federation, algorithm = split(), GlasuAtHome(sends="labels", travels=2)
-    here, there = (sfg.train(algorithm, federation, policy, isolated=alone) for alone in (False, True))
-    assert list(here.history) == list(there.history)

@@ -177,19 +177,6 @@ def test_an_audit_that_ran_nothing_is_no_success(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out" / "audit.json").read_text())["not_run"]
 
 
-def test_an_isolated_run_is_audited_as_far_as_it_can_be(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    masked = [*(one if one != "distributed_dp" else "masked" for one in RUN), "--set", "isolated=true"]
-    masked = [one for one in masked if one not in ("--epsilon", "8", "--unit", "client")]
-    done = CliRunner().invoke(main, [*masked, "--out", str(folder)])
-    assert done.exit_code == 0, done.output
-    result = CliRunner().invoke(main, ["audit", str(folder), "--attack", "f1,f2", "--quiet"])
-    assert result.exit_code == 0, result.output
-    cells = json.loads((folder / "audit.json").read_text())["cells"]
-    assert cells and all(c["outcome"] == "blind" and c["reason"] for c in cells)
-    assert any("isolated=true" in c["reason"] for c in cells)
-
-
 def test_a_run_whose_noisy_steps_a_budget_planned_passes(tmp_path: Path) -> None:
     """Its plan names the noise of steps after the channel that shows them."""
     folder = tmp_path / "run"

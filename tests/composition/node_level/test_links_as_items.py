@@ -191,12 +191,6 @@ def test_alone_and_the_commonest_class_stand_beside() -> None:
         assert alone["best"] > 0.55 and alone["metrics"]["auc"] > 0.55
 
 
-def test_isolated_clients_learn_links_alike() -> None:
-    federation = linked.federation()
-    runs = [sfg.train(FedRidge(), federation, "plaintext", isolated=one) for one in (False, True)]
-    assert runs[0].metrics == runs[1].metrics
-
-
 @pytest.mark.parametrize(
     ("algorithm", "taken"), [(FedRidge(second_moments="own"), GraphFedRidge), (FedSgd(), GraphFedSgd)]
 )

@@ -46,10 +46,9 @@ def keys(run: sfg.Run, round: int | None = None) -> list[int]:
     return [len(tree.get("noise", ())) for tree in unmasked(run, round)]
 
 
-@pytest.mark.parametrize("isolated", [False, True])
-def test_clients_hand_out_the_keys_that_the_sum_does_not_need(federation, isolated):
+def test_clients_hand_out_the_keys_that_the_sum_does_not_need(federation):
     left = Dropouts(at={(1, "owner-1"): "answer", (2, "owner-0"): "unmask"})
-    made = train(federation, dropouts=left, isolated=isolated)
+    made = train(federation, dropouts=left)
     parts = made.policy["update"].carrier.noise_components
     assert keys(made, 1) == [parts.unneeded(4)] * 4
     assert keys(made, 2) == [parts.unneeded(5)] * 4  # who is gone by then keeps its noise

