@@ -10,10 +10,8 @@ from typing import Any, ClassVar, Self
 
 import torch
 from pydantic import PositiveInt, ValidationError
-from pydantic.errors import PydanticUserError
 from torch_geometric.data import Data
 
-from secure_fedgraph.algorithm.attributes import check_attributes
 from secure_fedgraph.algorithm.settings import Form, Settings, plain, written
 from secure_fedgraph.core.channel import Channel, Recipient, Reveal, UnitContributionSampled, noisy_policy
 from secure_fedgraph.core.errors import BadInput, WrongType
@@ -57,7 +55,7 @@ class Algorithm:
 
     Raises:
         BadInput: for a setting that is unknown, another algorithm's or out of range, naming it.
-        WrongType: for a class attribute of another type than here, naming class and attribute.
+        WrongType: for one word where a class attribute lists words.
     """
 
     name: ClassVar[str] = ""
@@ -103,16 +101,12 @@ class Algorithm:
     SCORES = Channel("scores", Reveal.SUM)
     OWN_SCORES = Channel("own_scores", Reveal.EACH, to="referee")
 
-    settings_elsewhere: ClassVar[Mapping[str, str]] = {}
-    """Setting that is another algorithm's now -> the name of that algorithm, for the refusal."""
-
     form: Form | None = None
     """The form that a policy made it take; None as configured."""
     device: torch.device = CPU
     """Where it trains and predicts; see :meth:`on`."""
 
     def __init__(self, **settings: Any) -> None:
-        check_attributes(type(self), Algorithm)
         self.by_hand: Mapping[str, Any] = dict(settings)
         """The settings that were given, which no form changes."""
         self.settings = _settings_of(type(self), settings)
@@ -176,6 +170,9 @@ class Algorithm:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        for name in ("partitions", "kinds", "tasks", "devices"):
+            if isinstance(words := getattr(cls, name), str):
+                raise WrongType(f"{cls.__name__}: {name} = {words!r} is one word; write ({words!r},)")
         declared: dict[str, Channel] = {
             c.name: c for base in cls.__bases__ for c in getattr(base, "channels", ())
         }
@@ -681,23 +678,10 @@ def in_band_score(name: str, part: torch.Tensor, whole: torch.Tensor) -> Upload:
 
 
 def _settings_of(kind: type[Algorithm], given: Mapping[str, Any]) -> Settings:
-    name = kind.name or kind.__name__
-    for key in given:
-        variant = kind.settings_elsewhere.get(key)
-        if variant is None or key in kind.Settings.model_fields:
-            continue
-        if variant == kind.name:
-            raise BadInput(f"{name} needs no setting {key!r}: it does this always, so leave it out")
-        raise BadInput(f"{name} has no setting {key!r}: the algorithm {variant} does this, so use that one")
     try:
         return kind.Settings(**given)
     except ValidationError as error:
-        raise BadInput(_sentence(error, f"{name} setting")) from None
-    except PydanticUserError as error:  # an annotation that names nothing
-        why = str(error).splitlines()[0]
-        raise WrongType(
-            f"{kind.__name__}: Settings cannot be used, and every field needs a type: {why}"
-        ) from None
+        raise BadInput(_sentence(error, f"{kind.name or kind.__name__} setting")) from None
 
 
 def _sentence(error: ValidationError, what: str) -> str:

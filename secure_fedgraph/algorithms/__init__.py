@@ -31,8 +31,6 @@ from secure_fedgraph.algorithms.gcfl.algorithm import Gcfl, GcflPlus
 from secure_fedgraph.algorithms.glasu.algorithm import Glasu
 from secure_fedgraph.algorithms.glasu.at_home import GlasuAtHome
 from secure_fedgraph.algorithms.glasu.variants.alone import GlasuCentralized, GlasuStandalone
-from secure_fedgraph.algorithms.glasu.variants.concat import GlasuConcat
-from secure_fedgraph.algorithms.glasu.variants.concat_one_label_holder import GlasuConcatOneLabelHolder
 from secure_fedgraph.algorithms.glasu.variants.fedbcd import FedBCD, FedBCDOneLabelHolder
 from secure_fedgraph.algorithms.glasu.variants.one_label_holder import GlasuOneLabelHolder
 from secure_fedgraph.algorithms.glasu.variants.simulated import GlasuSimulated
@@ -93,8 +91,6 @@ __all__ = [
     "Glasu",
     "GlasuAtHome",
     "GlasuCentralized",
-    "GlasuConcat",
-    "GlasuConcatOneLabelHolder",
     "GlasuOneLabelHolder",
     "GlasuSimulated",
     "GlasuStandalone",

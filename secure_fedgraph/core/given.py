@@ -124,24 +124,6 @@ Expected = tuple[Entries, ...]
 NOTHING: Expected = ({},)
 
 
-def is_form(declared: object) -> bool:
-    """Whether a declaration is of :data:`Expected`'s type, or None.
-
-    >>> is_form(None), is_form(({"w": Numbers((2,))},)), is_form({"w": 2})
-    (True, True, False)
-    """
-    if declared is None:
-        return True
-    return isinstance(declared, tuple | list) and all(_is_entries(form) for form in declared)
-
-
-def _is_entries(form: object) -> bool:
-    return isinstance(form, Mapping) and all(
-        isinstance(name, str) and (isinstance(entry, Entry) or _is_entries(entry))
-        for name, entry in form.items()
-    )
-
-
 def like(state: Mapping[str, torch.Tensor]) -> dict[str, Entry]:
     """The form of a state that goes to the clients as it is: same names, shapes and kinds of numbers.
 

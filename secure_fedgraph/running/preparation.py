@@ -26,7 +26,6 @@ from secure_fedgraph.privacy.policies.strictest import strictest
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy
 from secure_fedgraph.protocol.transcript import REFEREE, SERVER
 from secure_fedgraph.round import everyone
-from secure_fedgraph.running.declared import check_declared, check_made
 from secure_fedgraph.running.options import RunOptions
 from secure_fedgraph.running.planned_noise import NORM, Forecast, check_any_noise, planned
 
@@ -120,9 +119,6 @@ def prepare(
         Refused, BadInput: as :func:`~secure_fedgraph.running.loop.train`.
     """
     _check_subjects(algorithm, federation)
-    own = not type(algorithm).__module__.startswith("secure_fedgraph.")
-    if own:
-        check_made(algorithm)
     algorithm = algorithm.on(options.device).for_data(federation.schema)
     by_name = policy if isinstance(policy, str) and options.budget and takes_multiplier(policy) else None
     policy = _policy(policy) if by_name is None else policy_with_noise(by_name, NORM, {})
@@ -130,8 +126,6 @@ def prepare(
         federation = federation.pooled()
     evaluation = options.evaluation or federation.evaluation
     federation.check(algorithm, evaluation)
-    if own:
-        check_declared(algorithm, federation.schema, options.seed)
     if evaluation == "at_home" and options.evaluate_every > 1:
         raise BadInput(
             f"evaluate_every = {options.evaluate_every}: with evaluation at_home nobody scores; leave it out"

@@ -73,7 +73,6 @@ FORMS: dict[str, list[dict[str, Any]]] = {
         {"backward": "server"},
     ],
     "glasu-one-label-holder": [{}, {"sampler": "paper", "backward": "server"}],
-    "glasu-concat": [{}, {"sampler": "paper", "carried": "server", "backward": "server"}],
     "fairgraphfl": [
         {},
         {"vocabulary": "public", "idf": "global"},

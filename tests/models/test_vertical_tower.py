@@ -19,32 +19,23 @@ def between(loop: float = 1.0) -> Links:
     return links_between(TABLE, NODES, NODES, loop)
 
 
-def made(backbone: str, width: int | None = None, aggregated: tuple[int, ...] = (2, 4)) -> Tower:
-    tower = Tower(3, 2, 8, segments_of(4, aggregated), backbone, width)  # type: ignore[arg-type]
+def made(backbone: str, aggregated: tuple[int, ...] = (2, 4)) -> Tower:
+    tower = Tower(3, 2, 8, segments_of(4, aggregated), backbone)  # type: ignore[arg-type]
     tower.start(0)
     return tower
 
 
 @pytest.mark.parametrize("backbone", ["residual", "gcnii", "gcn", "gat"])
-@pytest.mark.parametrize("width", [8, 24])
-def test_a_segment_gives_hidden_rows_and_scores_take_what_is_aggregated(backbone, width):
-    tower = made(backbone, width)
+def test_a_segment_gives_hidden_rows_and_scores_take_what_is_aggregated(backbone):
+    tower = made(backbone)
     x = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
     first = tower.segment(0, None, x, [between()] * 2, Noise())
     assert first.shape == (5, 8)
-    aggregate = first.repeat(1, width // 8)
-    second = tower.segment(1, aggregate, x, [between()] * 2, Noise())
+    second = tower.segment(1, first, x, [between()] * 2, Noise())
     assert second.shape == (5, 8)
-    assert tower.scores(second.repeat(1, width // 8)).shape == (5, 2)
-    used = torch.autograd.grad(tower.scores(second.repeat(1, width // 8)).sum(), list(tower.parameters()))
+    assert tower.scores(second).shape == (5, 2)
+    used = torch.autograd.grad(tower.scores(second).sum(), list(tower.parameters()))
     assert all(torch.isfinite(g).all() for g in used)  # and every parameter takes part
-
-
-def test_the_next_weight_is_as_wide_as_the_concatenation():
-    assert made("gcn", 24).layers[2].weight.shape == (8, 24)
-    assert made("gcn", 24).layers[1].weight.shape == (8, 8)
-    assert made("gcnii", 24).bridges["2"].weight.shape == (8, 24)
-    assert len(made("gcnii", 8).bridges) == 0
 
 
 def test_dropout_is_the_seeds():
@@ -100,8 +91,6 @@ def test_local_aggregation_replaces_ones_own_part():
     mean, fresh = torch.stack(rows).mean(0), torch.full((2, 3), 7.0)
     assert torch.allclose(locally(mean, rows[1], rows[1], 3), mean)
     assert torch.allclose(locally(mean, rows[1], fresh, 3), torch.stack([rows[0], fresh, rows[2]]).mean(0))
-    wide = torch.cat(rows, 1)
-    assert torch.equal(locally(wide, rows[1], fresh, 3, 1), torch.cat([rows[0], fresh, rows[2]], 1))
 
 
 def test_gradients_flow_through_ones_own_rows_only():

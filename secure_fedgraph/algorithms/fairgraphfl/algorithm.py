@@ -85,9 +85,6 @@ class FairGraphFL(GinClassifier):
     """Whether :class:`FairGraphFLMoments` stands for it under a graph's budget; a subclass says so itself."""
     Settings: ClassVar[type[Settings]] = FairGraphFLSettings
     settings: FairGraphFLSettings
-    settings_elsewhere: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("embedding", "clip", "motifs_per_graph", "least_count"), "fairgraphfl-bounded"
-    )
     forms = (
         Form({"vocabulary": "public"}, "agents say which of all possible motifs they have, as numbers"),
         Form({"valuation": "encrypted"}, "agents are valued on ciphertexts, so the server reads no update"),

@@ -73,9 +73,6 @@ class FedEgo(NodeClassifier):
     settings: FedEgoSettings
     class_sums: ClassVar[bool] = True
     """Whether :class:`FedEgoSums` stands for it under a budget; a subclass says so itself."""
-    settings_elsewhere: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("batching", "profile", "reduction", "mash_rounds"), "fedego-released"
-    )
     forms = (
         Form(
             {"mash": "across"},

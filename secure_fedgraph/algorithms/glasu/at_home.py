@@ -219,7 +219,7 @@ class GlasuAtHome(VerticalServer):
         self.parties(client, given)
         graph, classes = client.graph, client.schema.classes
         known = linear.known(graph.y, graph.train_mask, classes)
-        before = rows(given, "rows", *known.shape) if "rows" in given else known
+        before = rows(given["rows"], *known.shape) if "rows" in given else known
         return Upload({"rows": linear.travelled(before, known, graph.edge_index)})
 
     @TAKE.answer
@@ -229,14 +229,14 @@ class GlasuAtHome(VerticalServer):
         graph, sends = client.graph, self.settings.sends
         own, classes = ridge.records(graph.x), client.schema.classes
         if sends == "columns":
-            sum_of_all = rows(given, "rows", len(own), self._width(client.schema))
+            sum_of_all = rows(given["rows"], len(own), self._width(client.schema))
             # a client whose part is in no sum has forgotten it
             others = sum_of_all - client.memory.pop(SENT, torch.zeros(1))
             own = torch.cat([own, others], dim=1)
         read = Data(x=own, edge_index=graph.edge_index, y=graph.y, train_mask=graph.train_mask)
         scores = personal.by_parts(read, classes)
         if sends == "labels":
-            scores = linear.beside(scores, rows(given, "rows", len(own), classes))
+            scores = linear.beside(scores, rows(given["rows"], len(own), classes))
         client.memory[SCORES] = scores
 
     @EXAMINE.answer

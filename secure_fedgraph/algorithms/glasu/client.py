@@ -10,11 +10,9 @@ from torch import Tensor
 
 from secure_fedgraph.algorithm import Algorithm, State
 from secure_fedgraph.algorithms.glasu import checks
-from secure_fedgraph.algorithms.glasu.expected_fields import MEAN, MOST_SEED
 from secure_fedgraph.algorithms.glasu.forward_pass import Pass
 from secure_fedgraph.algorithms.glasu.settings import GlasuSettings
 from secure_fedgraph.core.errors import BadInput, HostileMessage
-from secure_fedgraph.core.given import Entries
 from secure_fedgraph.graph.sample.trees import NeighbourTable
 from secure_fedgraph.models.vertical.tower import Tower, segments_of
 from secure_fedgraph.seams import ClientContext
@@ -47,21 +45,6 @@ class VerticalClient(Algorithm):
     Settings: ClassVar[type[GlasuSettings]] = GlasuSettings
     settings: GlasuSettings
 
-    # -- what a variant may change ----------------------------------------------------------------
-
-    def width(self, clients: int) -> int:
-        """Of an aggregate of so many clients' rows."""
-        return self.settings.hidden
-
-    def block(self, place: int) -> int | None:
-        """The block of a client in an aggregate, by its place in the cohort; None where rows are averaged."""
-        return None
-
-    @property
-    def aggregate_fields(self) -> Entries:
-        """How a request hands an aggregate out."""
-        return MEAN
-
     def label_holders(self, cohort: tuple[str, ...]) -> tuple[str, ...]:
         """The clients that hold labels: all."""
         return cohort
@@ -85,7 +68,7 @@ class VerticalClient(Algorithm):
 
     # -- what a client keeps ----------------------------------------------------------------------
 
-    def tower(self, client: ClientContext, clients: int) -> Tower:
+    def tower(self, client: ClientContext) -> Tower:
         """A client's layers: as it keeps them, or as they start."""
         s = self.settings
         tower = Tower(
@@ -94,7 +77,6 @@ class VerticalClient(Algorithm):
             s.hidden,
             segments_of(s.layers, s.aggregated),
             s.backbone,
-            self.width(clients),
             s.bound,
         )
         if "model" in client.memory:
@@ -132,7 +114,7 @@ class VerticalClient(Algorithm):
         """What a client keeps within this round."""
         work = client.scratch.get(LIVE)
         if not isinstance(work, Work) or work.round != client.round:
-            work = Work(client.round, self.tower(client, len(client.clients)), self.table(client))
+            work = Work(client.round, self.tower(client), self.table(client))
             client.scratch[LIVE] = work
         return work
 
@@ -154,22 +136,16 @@ class VerticalClient(Algorithm):
     # -- what a request says ----------------------------------------------------------------------
 
     def parties(self, client: ClientContext, given: State) -> tuple[str, ...]:
-        """Who takes part: all clients, in the order of their blocks."""
+        """Who takes part: all clients."""
         return checks.parties(given, client.clients)
-
-    def segment(self, given: State, lowest: int = 0) -> int:
-        """The segment that a request is about."""
-        return checks.number(given, "segment", lowest, self.top)
 
     def iteration(self, client: ClientContext, given: State) -> Pass:
         """The iteration that runs; a new one where the server begins one."""
         names = self.parties(client, given)
-        step = checks.number(given, "step", 0, self.settings.steps - 1)
-        work = self.work(client)
+        step, work = int(given["step"]), self.work(client)
         if work.running is None or work.running.step != step:
             if work.running is not None and step < work.running.step:
                 raise HostileMessage(f"step {step} was asked for after step {work.running.step}")
-            place = names.index(client.name)
             work.running = Pass(
                 tower=work.tower,
                 graph=client.graph,
@@ -177,13 +153,11 @@ class VerticalClient(Algorithm):
                 settings=self.settings,
                 step=step,
                 parties=len(names),
-                place=place,
+                name=client.name,
                 draw=client.generator,
-                width=self.width(len(names)),
-                block=self.block(place),
                 holds_labels=client.name in self.label_holders(names),
             )
-            work.running.begin(checks.number(given, "seed", 0, MOST_SEED - 1))
+            work.running.begin(int(given["seed"]))
         return work.running
 
     def running(self, client: ClientContext) -> Pass:
@@ -197,12 +171,13 @@ class VerticalClient(Algorithm):
         """The nodes at a segment's aggregated end, where the server united them."""
         if self.unites and segment != self.top:
             end, nodes = running.ends[segment], running.table.num_nodes
-            running.sets[end] = checks.index_set(given, "nodes", nodes, within=running.sets.get(end))
+            united = given.get("nodes", torch.empty(0))
+            running.sets[end] = checks.index_set(united, nodes, within=running.sets.get(end))
 
     def take_aggregate(self, client: ClientContext, running: Pass, segment: int, given: State) -> None:
         """What was aggregated after a segment."""
-        rows = checks.rows(given, "aggregate", len(self.own_rows(running, segment)), running.width)
-        running.take(segment, rows, checks.number(given, "summands", 1, running.parties))
+        rows = self._rows(given, "aggregate", len(self.own_rows(running, segment)))
+        running.take(segment, rows, int(given["summands"]))
 
     def own_rows(self, running: Pass, segment: int) -> Tensor:
         """What this client sent for a segment's aggregate."""
@@ -215,4 +190,7 @@ class VerticalClient(Algorithm):
         end = running.ends[segment]
         if end not in running.sets:
             raise HostileMessage(f"the gradient of segment {segment} was given out of turn")
-        return checks.rows(given, "gradient", len(running.sets[end]), running.width)
+        return self._rows(given, "gradient", len(running.sets[end]))
+
+    def _rows(self, given: State, key: str, count: int) -> Tensor:
+        return checks.rows(given.get(key, torch.empty(0)), count, self.settings.hidden)

@@ -22,28 +22,29 @@ def task(settings: GlasuSettings) -> Entries:
     return {"step": Whole(0, settings.steps - 1), "seed": Whole(0, MOST_SEED - 1), "parties": PARTIES}
 
 
-def request(channel: str, settings: GlasuSettings, aggregate: Entries) -> Expected | None:
+def request(channel: str, settings: GlasuSettings) -> Expected | None:
     """The forms that a request may have.
 
     Args:
         channel: its name.
         settings: of the algorithm.
-        aggregate: how an aggregate is handed out.
 
     Returns:
         The forms; None for a channel that is not GLASU's.
     """
     whole = task(settings)
-    of_segment: Entries = {**whole, "segment": Whole()}
+    segments = len(settings.aggregated)
+    of_segment: Entries = {**whole, "segment": Whole(0, segments - 1)}
+    sampled: Entries = {**whole, "segment": Whole(1, segments - 1)}
     nodes: Entries = {"nodes": Integers((None,), 0, MOST_NODES)}
     gradient: Entries = {"gradient": Numbers((None, None))}
-    examined: Entries = {"parties": PARTIES, "nodes": Whole(1), "segment": Whole()}
+    examined: Entries = {"parties": PARTIES, "nodes": Whole(1), "segment": Whole(0, segments)}
     forms: dict[str, Expected] = {
         LINKS.name: ({"parties": PARTIES},),
-        SAMPLE.name: (of_segment, {**of_segment, **nodes}),
-        HIDDEN.name: (of_segment, {**of_segment, **nodes}, {**of_segment, **aggregate}),
-        BACKWARD.name: ({**of_segment, **aggregate}, {**of_segment, **gradient}),
-        STEP.name: ({**whole, **aggregate}, {**whole, **gradient}),
+        SAMPLE.name: (sampled, {**sampled, **nodes}),
+        HIDDEN.name: (of_segment, {**of_segment, **nodes}, {**of_segment, **MEAN}),
+        BACKWARD.name: ({**of_segment, **MEAN}, {**of_segment, **gradient}),
+        STEP.name: ({**whole, **MEAN}, {**whole, **gradient}),
         EXAMINE.name: (examined, {**examined, "aggregate": Numbers((None, None))}),
     }
     return forms.get(channel)

@@ -7,7 +7,6 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import State
-from secure_fedgraph.algorithms.glasu import checks
 from secure_fedgraph.algorithms.glasu.channels import EXAMINE
 from secure_fedgraph.algorithms.glasu.client import VerticalClient
 from secure_fedgraph.algorithms.glasu.iteration import Value
@@ -22,10 +21,6 @@ from secure_fedgraph.seams import ClientContext, RoundApi
 
 class RefereeInference(VerticalClient):
     """The referee aggregates in the server's place and reads nobody's features."""
-
-    def aggregated(self, rows: list[Tensor]) -> Tensor:
-        """The aggregate of all clients' rows, in the order of the cohort: their mean."""
-        return torch.stack(rows).mean(0)
 
     @property
     def examined_segments(self) -> range:
@@ -42,7 +37,7 @@ class RefereeInference(VerticalClient):
         for segment in self.examined_segments:
             uploads = round.gather(EXAMINE, {**given, "segment": segment})
             rows = [uploads[name]["rows"] for name in round.cohort if name in uploads]
-            given["aggregate"] = self.aggregated(rows)
+            given["aggregate"] = torch.stack(rows).mean(0)
         uploads = round.gather(EXAMINE, {**given, "segment": len(self.examined_segments)})
         holders = self.label_holders(round.cohort)
         scores = {name: uploads[name]["scores"] for name in holders if name in uploads}
@@ -53,16 +48,16 @@ class RefereeInference(VerticalClient):
     @EXAMINE.answer
     def examine(self, client: ClientContext, given: State) -> Upload:
         """This client's rows of one segment on all nodes, or class scores of what was aggregated last."""
-        parties = self.parties(client, given)
-        table, tower = self.table(client), self.tower(client, len(parties))
+        self.parties(client, given)
+        table, tower = self.table(client), self.tower(client)
         nodes = table.num_nodes
         if given.get("nodes") != nodes:
             raise BadInput(
                 f"{client.name} has {nodes} nodes and the test data {given.get('nodes')}: in a vertical "
                 "split every client has every node"
             )
-        segment = checks.number(given, "segment", 0, len(self.segments))
-        rows = checks.rows(given, "aggregate", nodes, self.width(len(parties))) if segment else None
+        segment = int(given["segment"])
+        rows = self._rows(given, "aggregate", nodes) if segment else None
         tower.eval()
         with torch.no_grad():
             if segment < len(self.segments):

@@ -7,7 +7,7 @@ from typing import Any
 from secure_fedgraph.algorithms.glasu.settings import GlasuSettings
 from secure_fedgraph.protocol.transcript import SERVER, Transcript
 
-FLOATS = ("hidden", "hidden_each", "hidden_shared", "backward", "gradient")
+FLOATS = ("hidden", "backward", "gradient")
 """Channels of representations and gradients; the others carry index sets and orders."""
 
 

@@ -29,6 +29,8 @@ class VerticalServer(RefereeInference):
 
     all_need_labels: ClassVar[bool] = True
     """Whether every client trains on labels."""
+    of_one_label_holder: ClassVar[str] = ""
+    """The variant for labels at one client, where there is one."""
 
     # -- before a run -----------------------------------------------------------------------------
 
@@ -62,7 +64,7 @@ class VerticalServer(RefereeInference):
             BadInput: where it is not so, with the key and the mend.
         """
         if split.get("labels") == "one" and not self.pools and self.all_need_labels:
-            variant = self.settings_elsewhere.get("labels")
+            variant = self.of_one_label_holder
             if split.get("name") == "silos":
                 raise BadInput(
                     f"one owner alone has labels, and every client of {self.name} trains on them: give every "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -40,11 +40,6 @@ class GlasuOneLabelHolder(Glasu):
 
     name = "glasu-one-label-holder"
     summary = "GLASU with labels at one client, which sends the others its gradient"
-    settings_elsewhere: ClassVar[Mapping[str, str]] = {
-        "labels": "glasu-one-label-holder",
-        "aggregation": "glasu-concat-one-label-holder",
-        "carried": "glasu-concat-one-label-holder",
-    }
     all_need_labels = False
 
     class Settings(GlasuSettings):
@@ -69,7 +64,7 @@ class GlasuOneLabelHolder(Glasu):
     def takes(self, channel: str, schema: Schema) -> Expected | None:
         """As GLASU; the gradient is asked for with the last aggregate."""
         if channel == GRADIENT.name:
-            return ({**expected_fields.task(self.settings), **self.aggregate_fields},)
+            return ({**expected_fields.task(self.settings), **expected_fields.MEAN},)
         return super().takes(channel, schema)
 
     def shows(self, channel: str, schema: Schema) -> Expected | None:
@@ -103,4 +98,4 @@ class GlasuOneLabelHolder(Glasu):
             raise HostileMessage("one gradient is taken, from the label holder, by those who hold no labels")
         (values,) = uploads.values()
         rows = len(running.sets[running.ends[self.top]])
-        running.gradient = checks.rows(values, "rows", rows, running.width)
+        running.gradient = checks.rows(values["rows"], rows, self.settings.hidden)
