@@ -15,7 +15,6 @@ from torch_geometric.data import Data
 from secure_fedgraph.algorithm import Algorithm, Settings, State
 from secure_fedgraph.algorithms.training.optimizers import bound_gradients, moments, optimizer_of, restore
 from secure_fedgraph.core.channel import Channel, Reveal
-from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.core.given import NOTHING, Expected, Whole, like
 from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.sample.packing import select_graphs
@@ -219,21 +218,10 @@ class GinLocal(GinClassifier):
     @TRAIN.answer
     def train(self, client: ClientContext, given: State) -> None:
         """One round of training on the agent's own model."""
-        first = client.memory.get("model") or self.start(client.schema, seed_of(client, given.get("seed")))
+        first = client.memory.get("model") or self.start(client.schema, int(given["seed"]))
         client.memory["model"] = self.fit(client, first)
 
     @PERSONAL.answer
     def personal_model(self, client: ClientContext, given: State) -> Upload:
         """The personal model, for the referee."""
         return Upload(self.own_model(client))
-
-
-def seed_of(client: ClientContext, seed: object) -> int:
-    """The public seed that a server told.
-
-    Raises:
-        HostileMessage: for anything else.
-    """
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**62:
-        raise HostileMessage(f"{client.name} has no model yet and was told no seed to start from")
-    return seed
