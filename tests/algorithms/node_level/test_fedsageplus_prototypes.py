@@ -313,7 +313,7 @@ class TestPolicies:
             algorithm="fedsage+",
             data="synthetic-citation",
             policy="strictest",
-            training={"feedback": "outputs"},
+            training={"alpha": 0.5},
         )
         said = lead(asked, in_form(asked, make_federation(asked)), make_federation(asked))
         assert "'feedback' leaks" in said
@@ -330,7 +330,6 @@ class TestSettings:
             ({"feedback": "prototypes", "exchange_batch": 70}, "exchange_batch = 70 is of the exchange"),
             ({"feedback": "prototypes", "alpha": 2.0}, r"alpha = 2\.0 is of the exchange"),
             ({"feedback": "prototypes", "generator_hidden": (8, 8)}, "generator_hidden"),
-            ({"feedback": "prototypes", "feedback_minimum": "partitioned"}, "feedback_minimum"),
             ({"feedback": "prototypes", "generator": "shared"}, "generator = shared averages"),
             ({"anonymity": 5}, "anonymity = 5 is read with feedback=prototypes only"),
             ({"records": 5}, "records = 5 is read with"),
