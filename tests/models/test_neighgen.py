@@ -194,9 +194,8 @@ def test_distances_and_their_gradients_are_those_of_a_loop(nearest: bool) -> Non
     total.backward()
     anchor, slot = (torch.arange(3) < COUNTS.unsqueeze(1)).nonzero(as_tuple=True)
     rows = fast[anchor, slot]
-    loss = (
-        nearest_distances(rows, targets()) if nearest else matched_distances(rows, table[anchor], targets())
-    )
+    pool = targets()
+    loss = nearest_distances(rows, pool) if nearest else matched_distances(rows, table[anchor], pool)
     torch.testing.assert_close(loss.sum(), total)
     loss.sum().backward()
     torch.testing.assert_close(fast.grad, slow.grad)
