@@ -27,7 +27,6 @@ from secure_fedgraph.metrics.counting import FEW, MANY, Counting
 from secure_fedgraph.models import personal
 from secure_fedgraph.models.finite import named_classes
 from secure_fedgraph.models.targets import loss_of, ranking_loss, right
-from secure_fedgraph.protocol.transcript import Transcript
 from secure_fedgraph.seams import ClientContext, RoundApi
 
 State = dict[str, torch.Tensor]
@@ -557,7 +556,7 @@ class Algorithm:
         """
         graph, combined = client.graph, True
         try:
-            released = self.scores_to_combine(client, given)
+            released = self._detached_scores(client, given)
         except Exception as error:  # a run does not end by a model of the user's own, nor show by which data
             _LOG.warning("%s: the model cannot be combined (%s)", client.name, type(error).__name__)
             released, combined = torch.zeros(len(graph.y), client.schema.classes), False
@@ -606,10 +605,6 @@ class Algorithm:
         """Class scores of a model on the client's own graph, for its own tests."""
         return self.predict(params, client.graph, client.schema)
 
-    def scores_to_combine(self, client: ClientContext, params: State) -> torch.Tensor:
-        """What a client's own experts are combined with: class scores of a model on its own graph."""
-        return self._detached_scores(client, params)
-
     def _detached_scores(self, client: ClientContext, params: State) -> torch.Tensor:
         """:meth:`scores_at_home` without gradients, which a module records unless it says ``no_grad``.
 
@@ -636,14 +631,6 @@ class Algorithm:
         loss = (ranking_loss(held) if ranks else loss_of(schema)(held, y[held_out])).sum()
         counts["loss"] = torch.stack([loss, held_out.sum()]).float()
         return counts
-
-    def findings(self, transcript: Transcript) -> dict[str, Any]:
-        """What a run shows that is this algorithm's own, as named tables for its result (JSON); none here.
-
-        Args:
-            transcript: of the run; sizes of what was sent, whatever was kept.
-        """
-        return {}
 
     def notes(self, state: State) -> dict[str, Any]:
         """What the server learned besides a model and a run's result keeps, as JSON; nothing by default."""

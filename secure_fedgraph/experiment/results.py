@@ -618,8 +618,6 @@ def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str,
         "notes": run.algorithm.notes(run.state),
         "rounds": [{key: row[key] for key in row if key not in OF_ITEMS} for row in run.history],
     }
-    if findings := run.algorithm.findings(run.transcript):
-        result["findings"] = findings
     return schema.checked(schema.RunResult, result)
 
 

@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import (
     ALGORITHMS,
     FedBCD,
@@ -426,23 +425,6 @@ def test_the_rate_is_larger_where_gradients_are_local():
     assert Glasu().settings.learning_rate == 0.01
     assert Glasu(local_steps=4).settings.learning_rate == 0.05
     assert Glasu(local_steps=4, learning_rate=0.2).settings.learning_rate == 0.2
-
-
-def test_the_table_of_savings_counts_what_was_sent():
-    """Two rounds of two iterations, three clients: per iteration K sums and one order, asked and answered."""
-    federation = sfg.federate("synthetic-citation", 3, "vertical", nodes=60, features=18)
-    shape = {"hidden": 8, "sampler": "public", "public_nodes": 20, "batch": 8, "steps": 2}
-    algorithm = Glasu(**shape, local_steps=4)
-    run = sfg.train(algorithm, federation, sfg.policies.plaintext(), rounds=2)
-    table = algorithm.findings(run.transcript)["savings"]
-    assert {row["channel"]: row["messages"] for row in table["channels"]} == {"hidden": 12, "step": 6}
-    assert table["factor"] == 8
-    traffic = run.transcript.traffic()
-    assert table["bytes_per_update"] == (traffic["up"] + traffic["down"]) / (2 * 2 * 4)
-    hidden = table["channels"][0]
-    assert hidden["bytes_up"] > 3 * (20 + 8) * 8 * 4  # the floats, and headers
-    assert hidden["bytes_up"] < 3 * (20 + 8) * 8 * 4 + 6 * 500
-    assert GlasuStandalone().findings(run.transcript) == {}
 
 
 def test_the_usual_layers_follow_the_depth():

@@ -25,7 +25,6 @@ from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models import personal, ridge
 from secure_fedgraph.models.vertical import linear
-from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.seams import ClientContext, RoundApi
 
 SENT = "sent"
@@ -194,10 +193,6 @@ class GlasuAtHome(VerticalServer):
         """Class scores of all nodes, ``[nodes, classes]``, by each client."""
         given = {"parties": round.cohort, "nodes": int(inputs.num_nodes or 0)}
         return {name: sent["scores"] for name, sent in round.gather(EXAMINE, given).items()}
-
-    def findings(self, transcript: Transcript) -> dict[str, Any]:
-        """No savings to compare: there is no iteration."""
-        return {}
 
     # -- the clients ------------------------------------------------------------------------------
 

@@ -15,12 +15,10 @@ from secure_fedgraph.algorithms.glasu.channels import BACKWARD, EXAMINE, HIDDEN,
 from secure_fedgraph.algorithms.glasu.expected_fields import MOST_SEED
 from secure_fedgraph.algorithms.glasu.iteration import Iteration
 from secure_fedgraph.algorithms.glasu.referee import RefereeInference
-from secure_fedgraph.algorithms.glasu.savings import savings
 from secure_fedgraph.core.channel import Channel
 from secure_fedgraph.core.errors import BadInput, Refused
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.graph.seeds import sub_seed
-from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.seams import RoundApi, Total
 
 
@@ -165,9 +163,3 @@ class VerticalServer(RefereeInference):
         nodes = [checks.listed(name, values) for name, values in lists.items()]
         united: Tensor = torch.unique(torch.cat(nodes)).to(torch.int32)
         return united
-
-    # -- after a run ------------------------------------------------------------------------------
-
-    def findings(self, transcript: Transcript) -> dict[str, Any]:
-        """What lazy aggregation and stale updates save in messages and bytes."""
-        return {"savings": savings(transcript, self.settings)}

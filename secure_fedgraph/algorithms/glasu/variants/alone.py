@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -17,7 +15,6 @@ from secure_fedgraph.core.given import Expected, Whole
 from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.graph.seeds import sub_seed
-from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.seams import ClientContext, RoundApi
 
 
@@ -47,10 +44,6 @@ class GlasuStandalone(Glasu):
         if channel == STEP.name:
             return ({"seed": Whole(0, MOST_SEED - 1), "parties": PARTIES},)
         return super().takes(channel, schema)
-
-    def findings(self, transcript: Transcript) -> dict[str, Any]:
-        """Nothing is exchanged."""
-        return {}
 
     @STEP.answer
     def step(self, client: ClientContext, given: State) -> None:
