@@ -673,7 +673,7 @@ def _settings_of(kind: type[Algorithm], given: Mapping[str, Any]) -> Settings:
 
 def _sentence(error: ValidationError, what: str) -> str:
     first = error.errors()[0]
-    key = ".".join(str(part) for part in first["loc"])
+    key = str(first["loc"][0]) if first["loc"] else ""
     if first["type"] == "extra_forbidden":
         return f"{what} {key!r} is unknown"
     if not key:  # settings that do not fit each other: the sentence names them

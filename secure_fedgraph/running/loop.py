@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Any
 
 from torch import Tensor
 
@@ -11,7 +11,7 @@ from secure_fedgraph.core.errors import WrongType
 from secure_fedgraph.core.upload import unlike_real_numbers
 from secure_fedgraph.federation import Federation
 from secure_fedgraph.privacy.policy import Policy
-from secure_fedgraph.running.options import Named, run_options
+from secure_fedgraph.running.options import run_options
 from secure_fedgraph.running.preparation import Prepared, prepare
 from secure_fedgraph.running.run import Run
 from secure_fedgraph.running.session import Session
@@ -21,7 +21,7 @@ def train(
     algorithm: Algorithm,
     federation: Federation,
     policy: Policy | str | None = None,
-    **options: Unpack[Named],
+    **options: Any,
 ) -> Run:
     """Runs an algorithm over a federation under a policy.
 

@@ -108,7 +108,7 @@ def test_only_the_ceilings_pool() -> None:
         ({"fanout": (0, 5)}, "fanout"),
         ({"fanout": ()}, "fanout"),
         ({"fanout": (5,)}, "'hidden' = .* as many widths as fanout has numbers, which is 1"),
-        ({"batch": "half"}, "'batch' = 'half': give a number of nodes"),
+        ({"batch": "half"}, "'batch' = 'half': give a whole number from 1, or full"),
         ({"learning_rate": float("nan")}, "learning_rate"),
         ({"hidden": ()}, "hidden"),
         ({"hidden": (63, 32)}, "hidden"),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
+from secure_fedgraph.algorithm import Widths, number_or
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
 
 
@@ -31,33 +32,18 @@ class FedEgoSettings(TrainingSettings):
     batch: int = Field(32, ge=1)
     epochs: int = Field(5, ge=1)
     fanout: tuple[int, ...] = (6, 6)
-    hidden: tuple[int, ...] = Field((512, 512), validate_default=True)
+    hidden: Widths = Field((512, 512), validate_default=True)
     network: Literal["ego"] = Field("ego", validate_default=True)
     share: float = Field(0.2, gt=0, le=1)
     dropout: float = Field(0.5, ge=0, lt=1)
     server_epochs: int = Field(5, ge=1)
     server_share: float = Field(0.2, gt=0, le=1)
     gamma: float = Field(0.5, gt=0, allow_inf_nan=False)
-    mixing: Literal["adaptive"] | float = "adaptive"
+    mixing: Annotated[Literal["adaptive"] | float, number_or("adaptive", low=0, high=1)] = "adaptive"
     mash: Literal["client", "across"] = "client"
     mashes: int = Field(16, ge=1)
     mixup: bool = True
     average_reduction: bool = True
-
-    @field_validator("batch", mode="before")
-    @classmethod
-    def _check_batch(cls, value: Any) -> Any:
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise PydanticCustomError("batch", "a mash mixes that many nodes: give a whole number from 1")
-        return value
-
-    @field_validator("mixing", mode="before")
-    @classmethod
-    def _check_mixing(cls, value: Any) -> Any:
-        number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
-        if not number and value != "adaptive":
-            raise PydanticCustomError("mixing", "give adaptive, or a share of the global layers from 0 to 1")
-        return value if value == "adaptive" else float(value)
 
     @field_validator("average_reduction")
     @classmethod
