@@ -8,18 +8,17 @@ import torch
 from torch import Tensor
 
 from secure_fedgraph.algorithm import Algorithm, Form, State
-from secure_fedgraph.algorithms.glasu import expected_fields
+from secure_fedgraph.algorithms.glasu import channels
 from secure_fedgraph.algorithms.glasu.at_home import GlasuAtHome
 from secure_fedgraph.algorithms.glasu.channels import BACKWARD, HIDDEN, LINKS, SAMPLE, STEP
-from secure_fedgraph.algorithms.glasu.iteration import Iteration
-from secure_fedgraph.algorithms.glasu.server import VerticalServer
+from secure_fedgraph.algorithms.glasu.vertical import Iteration, Vertical
 from secure_fedgraph.core.given import Expected
 from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.seams import ClientContext, RoundApi
 
 
-class Glasu(VerticalServer):
+class Glasu(Vertical):
     """Vertical federated learning on a graph whose features and links are spread over owners.
 
     Every client has all nodes, some columns and some links, and a graph network of its own. In the layers of
@@ -70,12 +69,12 @@ class Glasu(VerticalServer):
 
     def takes(self, channel: str, schema: Schema) -> Expected | None:
         """The iteration's task, with index sets, aggregates or gradients where they are due."""
-        fields = expected_fields.request(channel, self.settings)
+        fields = channels.request(channel, self.settings)
         return fields or super().takes(channel, schema)
 
     def shows(self, channel: str, schema: Schema) -> Expected | None:
         """Pairs of nodes, for the other clients."""
-        return expected_fields.PAIRS if channel == LINKS.name else super().shows(channel, schema)
+        return channels.PAIRS if channel == LINKS.name else super().shows(channel, schema)
 
     # -- the server -------------------------------------------------------------------------------
 

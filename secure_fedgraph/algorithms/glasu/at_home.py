@@ -13,10 +13,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Form, Settings, State
-from secure_fedgraph.algorithms.glasu.channels import EXAMINE, HIDDEN
+from secure_fedgraph.algorithms.glasu.channels import EXAMINE, HIDDEN, PARTIES
 from secure_fedgraph.algorithms.glasu.checks import rows
-from secure_fedgraph.algorithms.glasu.expected_fields import PARTIES
-from secure_fedgraph.algorithms.glasu.server import VerticalServer
+from secure_fedgraph.algorithms.glasu.vertical import Vertical
 from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.given import Entries, Expected, Numbers, Whole
@@ -73,7 +72,7 @@ class AtHomeSettings(Settings):
     accept_two_clients: bool = False
 
 
-class GlasuAtHome(VerticalServer):
+class GlasuAtHome(Vertical):
     """GLASU with linear layers, in which one part of the data is read by its owners alone: a budget's form.
 
     With ``sends=columns`` each owner mixes its columns by a random matrix of its own, which it throws away,

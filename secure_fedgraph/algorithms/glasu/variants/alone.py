@@ -7,8 +7,7 @@ from torch import Tensor
 
 from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms.glasu.algorithm import Glasu
-from secure_fedgraph.algorithms.glasu.channels import EXAMINE, STEP
-from secure_fedgraph.algorithms.glasu.expected_fields import MOST_SEED, PARTIES
+from secure_fedgraph.algorithms.glasu.channels import EXAMINE, MOST_SEED, PARTIES, STEP
 from secure_fedgraph.algorithms.glasu.forward_pass import Pass
 from secure_fedgraph.core.channel import Channel
 from secure_fedgraph.core.given import Expected, Whole

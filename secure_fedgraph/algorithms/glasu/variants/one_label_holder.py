@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from secure_fedgraph.algorithm import State
-from secure_fedgraph.algorithms.glasu import checks, expected_fields
+from secure_fedgraph.algorithms.glasu import channels, checks
 from secure_fedgraph.algorithms.glasu.algorithm import Glasu
-from secure_fedgraph.algorithms.glasu.iteration import Iteration
 from secure_fedgraph.algorithms.glasu.settings import GlasuSettings
+from secure_fedgraph.algorithms.glasu.vertical import Iteration
 from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.core.given import Expected
@@ -64,12 +64,12 @@ class GlasuOneLabelHolder(Glasu):
     def takes(self, channel: str, schema: Schema) -> Expected | None:
         """As GLASU; the gradient is asked for with the last aggregate."""
         if channel == GRADIENT.name:
-            return ({**expected_fields.task(self.settings), **expected_fields.MEAN},)
+            return ({**channels.task(self.settings), **channels.MEAN},)
         return super().takes(channel, schema)
 
     def shows(self, channel: str, schema: Schema) -> Expected | None:
         """A row a node."""
-        return expected_fields.ROWS if channel == GRADIENT.name else super().shows(channel, schema)
+        return channels.ROWS if channel == GRADIENT.name else super().shows(channel, schema)
 
     def update(self, round: RoundApi, iteration: Iteration) -> None:
         """Algorithm 5: the label holder's gradient goes to the others; without it there is no step."""
