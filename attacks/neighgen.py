@@ -6,17 +6,15 @@ import hashlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-import torch
 
 from secure_fedgraph.attacks.attack import Attack, Blind, Control, Guess, Knowledge
 from secure_fedgraph.attacks.generator_gradients import batch, single
 from secure_fedgraph.attacks.sparse_rows import FEATURES
 from secure_fedgraph.attacks.weights import ALL
 from secure_fedgraph.core.message import ANSWER
-from secure_fedgraph.models.neighgen.model import FeatureGenerator
 from secure_fedgraph.protocol import View
 from secure_fedgraph.protocol.transcript import SERVER, Seen
 
@@ -81,7 +79,7 @@ class _GeneratorFeedback(Attack):
     depends_on = ("training.exchange_batch",)
     stops: ClassVar[Mapping[str, str]] = {
         "server": "sealed messages: masked, homomorphic, strictest",
-        "client": "training.feedback=prototypes; noised budgets or partitions bound it; seals, masks do not",
+        "client": "training.feedback=prototypes; seals and masks do not",
     }
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
@@ -130,10 +128,7 @@ class _GeneratorFeedback(Attack):
     def _rows(self, view: View, question: Question, answer: Seen, owners: int) -> Solved:
         expected = int(question.counts.sum()) * owners
         words, stopped = int(view.public["schema"]["features"]), None
-        if "outputs" in answer.values:
-            rows = _from_outputs(answer.values["outputs"], question, owners, view.public["settings"])
-            expected = len(rows)  # a sum holds their mean, once
-        elif not np.any(answer.values[_BIAS]):
+        if not np.any(answer.values[_BIAS]):
             rows = np.zeros((0, words))
         else:
             solved = self._solved(answer.values, question, owners)
@@ -256,24 +251,6 @@ class GeneratorColumns(GeneratorBatch):
     controls = tuple(map(_exchange, (8, 32, 64)))
     search = "columns"
     seconds = 90.0
-
-
-def _from_outputs(
-    gradient: np.ndarray, question: Question, owners: int, settings: Mapping[str, Any]
-) -> np.ndarray:
-    """``feedback="outputs"``: ``x = xhat - gradient / (2 scale)``; of a sum the owners' mean."""
-    offer = {
-        name: torch.as_tensor(np.array(value), dtype=torch.float32) for name, value in question.offer.items()
-    }
-    params = {name.removeprefix("fgen."): v for name, v in offer.items() if name.startswith("fgen.")}
-    latent, hidden = offer["z"].shape[1], tuple(settings["generator_hidden"])
-    fgen = FeatureGenerator(latent, gradient.shape[2], SLOTS, hidden, 0.5)
-    fgen.load_state_dict(params)
-    counts = offer["counts"].long()
-    with torch.no_grad():
-        made = fgen.generate(offer["z"], counts, torch.Generator().manual_seed(int(offer["seed"])))
-    pulled = torch.as_tensor(np.array(gradient)).double()[made.anchor, made.slot] / owners
-    return _binary_rows((made.rows.double() - pulled / (2 * question.scale)).numpy())
 
 
 def _binary_rows(rows: np.ndarray) -> np.ndarray:

@@ -75,7 +75,7 @@ def measured(runs: Path) -> Iterator[Row]:
             "seeds": len(pairs),
             "fairness": {
                 name: float(
-                    np.nanmean([correlation(list(of(alone)), list(of(mine)))[0] for mine, alone in pairs])
+                    np.nanmean([correlation(list(of(alone)), list(of(mine))) for mine, alone in pairs])
                 )
                 for name, of in READINGS.items()
             },

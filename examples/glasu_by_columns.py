@@ -18,8 +18,13 @@ def main() -> None:
     for aggregated, updates in (((1, 2, 3, 4), 1), ((2, 4), 1), ((2, 4), 4)):
         algorithm = sfg.Glasu(**SMALL, aggregated=aggregated, local_steps=updates, backward="local")
         run = sfg.train(algorithm, federation, sfg.policies.plaintext(), rounds=1, seed=0)
-        saved = algorithm.findings(run.transcript)["savings"]
-        print(f"{len(aggregated):2} {updates:3}  {saved['bytes_per_update']:15,.0f}  {saved['factor']:15.0f}")
+        sent = sum(
+            one.bytes
+            for one in run.transcript.sent
+            if one.round and "referee" not in (one.sender, one.recipient)
+        )
+        each, factor = sent / (SMALL["steps"] * updates), updates * 4 / len(aggregated)
+        print(f"{len(aggregated):2} {updates:3}  {each:15,.0f}  {factor:15.0f}")
     for policy in (sfg.policies.plaintext(), sfg.policies.masked()):
         run = sfg.train(
             sfg.Glasu(**SMALL), federation, policy, rounds=6, seed=0, keep=lambda channel, number: number == 1

@@ -31,5 +31,5 @@ for name in ("gin-fedavg", "gcfl", "gcfl+", "fedstar", "dw", "eu", "cffl", "cgsv
     run = sfg.train(algorithm, agents, "plaintext", rounds=10)
     paid = algorithm.notes(run.state).get("payoffs", {})
     print(f"{name:12} own tests {run.accuracy['local']:.2f} ", *(f"{one:.3f}" for one in paid.values()))
-hidden = sfg.train(sfg.algorithms.FedStar(hidden=16), agents, "masked", rounds=1)
+hidden = sfg.train(sfg.algorithms.ALGORITHMS["fedstar"](hidden=16), agents, "masked", rounds=1)
 print(f"fedstar under masks: {len(hidden.transcript.view('server').uploads('update'))} updates were read")

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from secure_fedgraph.algorithm import Algorithm, Form
+from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.core.channel import Channel, Recipient, Reveal
 from secure_fedgraph.core.errors import BadInput, LeftInPlaintext, Refused
 from secure_fedgraph.core.guarantee import Unit
@@ -191,8 +191,6 @@ def _refusal(
     mends = []
     if first.pools:
         mends.append(f"{first.name} pools all data: run it with --policy plaintext")
-    elif in_the_way := _without_by_hand(first, policy, clients, channels, check):
-        mends.append(in_the_way)
     elif recipe := _that_fits(first, clients, channels, check, policy.name):
         mends.append(f"--policy {recipe} works for {first.name}")
     mends += [
@@ -213,39 +211,6 @@ def _on_sums(algorithm: Algorithm, unit: Unit, check: Callable[[Algorithm], None
     except BadInput:
         return None
     return None if made is algorithm else made
-
-
-def _without_by_hand(
-    algorithm: Algorithm,
-    policy: Policy,
-    clients: tuple[str, ...],
-    channels: Channels,
-    check: Callable[[Algorithm], None],
-) -> str:
-    """Which settings made by hand prevent a form that would fit."""
-    for form in type(algorithm).forms:
-        try:
-            algorithm.in_form(form)
-            continue
-        except BadInput as in_the_way:
-            kept = {k: v for k, v in algorithm.by_hand.items() if k not in form.settings}
-            made = _made(algorithm, kept, form)
-            if made is None:
-                continue
-            try:
-                check(made)
-            except BadInput:
-                continue
-            if _try(made, policy, clients, False, channels).fits:
-                return str(in_the_way)
-    return ""
-
-
-def _made(algorithm: Algorithm, kept: dict[str, object], form: Form) -> Algorithm | None:
-    try:
-        return type(algorithm)(**algorithm.made_with(), **kept).in_form(form)
-    except BadInput:
-        return None
 
 
 def _that_fits(

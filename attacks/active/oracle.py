@@ -83,11 +83,9 @@ class GeneratorOracle(Attack):
     depends_on = (
         "training.federated_epochs",
         "training.exchange_batch",
-        "training.feedback_minimum",
     )
     stops: ClassVar[Mapping[str, str]] = {
-        CLIENT: "noise in the answers (local_dp), which ends training too; seals, masks, clips, partitions "
-        "do not",
+        CLIENT: "noise in the answers (local_dp), which ends training too; seals, masks, clips do not",
     }
 
     @classmethod
@@ -120,8 +118,6 @@ class GeneratorOracle(Attack):
                 raise Blind(
                     f"{self.id}: the owner offered an honest generator: the attack has to play the run"
                 )
-            if _WEIGHT not in seen.values:
-                raise Blind(f"{self.id}: answers are gradients at the outputs, which c1 reads as they are")
             asked = Asked(offer.values, 1 / (len(offer.values["z"]) * SLOTS))
             gradient = seen.values[_WEIGHT]
             rows.append(rows_of(gradient, asked, len(seen.clients)))
@@ -186,11 +182,7 @@ def playing(kind: type[Algorithm]) -> type[Algorithm]:
                 s.generator_hidden,
                 seed=client.round,
             )
-            if s.feedback_minimum == "partitioned":
-                more = torch.arange(s.exchange_batch) % len(made["z"])
-                made |= {"z": made["z"][more], "counts": made["counts"][more]}
             client.memory[_ASKED] = {name: value.clone() for name, value in made.items()}
-            made["seed"] = honest.values["seed"]
             return Upload({name: made[name] for name in honest.values})
 
         @channels["feedback"].read

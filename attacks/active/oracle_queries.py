@@ -135,7 +135,6 @@ def craft(
         f"{_FGEN}outer.bias": torch.zeros(slots * words),
         "z": z,
         "counts": torch.full((len(z),), float(slots)),
-        "seed": torch.tensor(0.0),
     }
 
 

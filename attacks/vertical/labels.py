@@ -18,7 +18,7 @@ from secure_fedgraph.protocol.transcript import SERVER, Seen
 NODE_LABELS, CLUSTERS = "node labels", "label clusters"
 HEADS = "heads of the label holders"
 _SENT, _SUMMED = "gradient", "backward"
-_FORWARD = ("hidden", "hidden_each")
+_FORWARD = ("hidden",)
 _ONE_HOLDER = Control(
     "labels at one owner",
     {

@@ -26,7 +26,7 @@ _ONE_LAYER = {
     "training.sampler": "full",
     "training.steps": 2,
 }
-_SUMMED, _EACH, TAKE = "hidden", "hidden_each", "take"
+_SUMMED, TAKE = "hidden", "take"
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Handed:
     """What was aggregated and handed to an owner.
 
     Args:
-        rows: ``[nodes, width]``, the mean, or all owners' blocks.
-        summands: how many owners' rows it is the mean of; 1 for blocks.
+        rows: ``[nodes, width]``, the mean.
+        summands: how many owners' rows it is the mean of.
     """
 
     rows: np.ndarray = field(repr=False)
@@ -45,8 +45,7 @@ class Handed:
 class OthersRows(Attack):
     """D2: ``(M mean - own) / (M - 1)``, the mean of the other owners' rows; with two owners the other's rows.
 
-    Of the first aggregated layer of the first iteration. A concatenation (``glasu-concat``) hands
-    every owner's block out as it is.
+    Of the first aggregated layer of the first iteration.
 
     :meth:`run` is about single owners, :meth:`residual` about the mean of the others.
     """
@@ -58,7 +57,6 @@ class OthersRows(Attack):
     summary = "the others' rows, from the aggregate less one's own"
     adversaries = ("client",)
     channel = _SUMMED
-    also_reads = (_EACH,)
     first_rounds = 1
     grants = (_OWN,)
     needs = (OWN_ROWS,)
@@ -84,10 +82,6 @@ class OthersRows(Attack):
         """The rows of each other owner, where they can be told apart."""
         others = _others(view)
         handed = handed_out(self.id, view)
-        if handed.rows.shape[1] > _width(view):
-            width, names = _width(view), list(view.public["clients"])
-            blocks = {o: handed.rows[:, names.index(o) * width :][:, :width] for o in others}
-            return Guess(ROWS, blocks, {o: (o,) for o in others}, 1)
         if len(others) > 1:
             raise Blind(f"{self.id}: {len(others)} other owners show as their mean only")
         return Guess(ROWS, {others[0]: _less_own(handed, knowledge)}, {others[0]: others}, 1)
@@ -95,8 +89,6 @@ class OthersRows(Attack):
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """The mean of the others' rows."""
         handed = handed_out(self.id, view)
-        if handed.rows.shape[1] > _width(view):
-            raise Blind(f"{self.id}: a concatenation leaves no mean: every block is open")
         return Guess(ROWS, {OTHERS: _less_own(handed, knowledge)}, {OTHERS: _others(view)}, 1)
 
 
@@ -117,7 +109,7 @@ class AlikeRows(Attack):
     summary = "links, from alike rows of a layer"
     adversaries = (SERVER, "client")
     channel = _SUMMED
-    also_reads = (_EACH, TAKE)
+    also_reads = (TAKE,)
     first_rounds = 1
     grants = (WHICH, _OWN + " (an owner)")
     needs = (TRAINING, NODES, OWN_ROWS)
@@ -136,7 +128,7 @@ class AlikeRows(Attack):
             if len(others) > 1:
                 raise Blind(f"{self.id}: {len(others)} other owners show as their mean only")
             return self._of_others(view, knowledge, others[0])
-        name = _in_use(view)
+        name = _SUMMED
         uploads = view.uploads(name)
         if not uploads:
             raise Blind(f"{self.id}: {view.why_unreadable(name)}")
@@ -159,8 +151,6 @@ class AlikeRows(Attack):
 
     def _of_others(self, view: View, knowledge: Knowledge, target: str) -> Guess:
         handed = handed_out(self.id, view)
-        if handed.rows.shape[1] > _width(view):
-            raise Blind(f"{self.id}: a concatenation leaves no mean: d2 reads every block")
         first = min(_sets(view, knowledge).items())[1]
         rows = {target: [(first, _less_own(handed, knowledge))]}
         return _alike({target: _others(view)}, rows, 1)
@@ -179,7 +169,7 @@ def handed_out(attack: str, view: View) -> Handed:
     Raises:
         Blind: where none was handed out, or no later request of its channel tells it.
     """
-    asked = [seen for seen in view.asked(_in_use(view)) if "aggregate" in seen.values]
+    asked = [seen for seen in view.asked(_SUMMED) if "aggregate" in seen.values]
     if not asked:
         raise Blind(f"{attack}: no aggregate of a layer below the last was handed to this owner")
     first = min(asked, key=lambda seen: seen.exchange)
@@ -201,7 +191,7 @@ def _less_own(handed: Handed, knowledge: Knowledge) -> np.ndarray:
 def _sets(view: View, knowledge: Knowledge) -> dict[int, np.ndarray]:
     """Exchange -> whose rows were asked for, where it is of the first aggregated layer."""
     settings, by_exchange = view.public["settings"], {}
-    for seen in view.asked(_in_use(view)):
+    for seen in view.asked(_SUMMED):
         given = seen.values
         if given.get("segment") != 0:
             continue
@@ -239,11 +229,3 @@ def _alike(
 
 def _others(view: View) -> tuple[str, ...]:
     return tuple(name for name in view.public["clients"] if name not in view.parties)
-
-
-def _width(view: View) -> int:
-    return int(view.public["settings"]["hidden"])
-
-
-def _in_use(view: View) -> str:
-    return _EACH if _EACH in view.public.get("channels", {}) else _SUMMED

@@ -133,7 +133,6 @@ def _moves(bound: Bound) -> float | None:
         squares = 2 + 2 * contribution.targets**2 - 2 * cosines**2 + 2 * cosines * contribution.targets**2
         return float(np.sqrt(squares.max())) / contribution.records
     if contribution is not None:
-        twice = 2 if contribution.removal_may_replace else twice
         return twice * math.sqrt(contribution.rows) * contribution.norm
     clips = [s for s in bound.stages if isinstance(s, Clip)]
     return twice * clips[0].norm if len(clips) == 1 else None

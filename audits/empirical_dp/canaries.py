@@ -161,7 +161,6 @@ class Planting:
             return Upload(_shaped(size * direction, made.values))
         contribution = bound.channel.unit_contribution
         assert contribution is not None
-        opposite = opposite or contribution.removal_may_replace
         width = sum(math.prod(value.shape[1:]) for value in made.values.values())
         room = self.room(client, width)
         rows = torch.nonzero(made.places.any(1)).reshape(-1).tolist()[: len(room)]
@@ -290,7 +289,7 @@ class Planting:
             room = self.room(client, columns.shape[1])
             for number, row in enumerate(rows):
                 whole = contribution.norm * float(table[row] @ table[row])
-                halfway = 0.0 if opposite or contribution.removal_may_replace else whole / 2
+                halfway = 0.0 if opposite else whole / 2
                 yield (client, number), float(table[row] @ columns[:, room[number]]), halfway
 
     def _read_moments(

@@ -125,7 +125,7 @@ def pooled_parts(bound: Bound, trials: int = 100, width: int = 2, answering: int
             {"rows": torch.tensor([[size] + [0.0] * (width - 1)]).repeat(trials, 1)}, places
         )
 
-    opposite = bound.bind_context.relation == "replace" or contribution.removal_may_replace
+    opposite = bound.bind_context.relation == "replace"
     far = -BEYOND * contribution.norm if opposite else 0.0
     return _one_unit(
         bound, answering, parts, (BEYOND * contribution.norm, far, 0.1 * contribution.norm), trials

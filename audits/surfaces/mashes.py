@@ -13,7 +13,6 @@ import torch.nn.functional as F
 
 from secure_fedgraph.algorithms.fedego import released
 from secure_fedgraph.algorithms.fedego.algorithm import FedEgo
-from secure_fedgraph.algorithms.fedego.kept_mashes import KeptMashes
 from secure_fedgraph.algorithms.fedego.released import FedEgoReleased
 from secure_fedgraph.attacks.attack import Guess
 from secure_fedgraph.attacks.feature_sums import SummedMembers
@@ -95,7 +94,9 @@ def _secret(finished: FinishedRun) -> bool:
 
 def _frozen(finished: FinishedRun) -> bool:
     """Whether the reduction was never trained."""
-    return isinstance(finished.algorithm, KeptMashes) and finished.algorithm.settings.reduction == "frozen"
+    return (
+        isinstance(finished.algorithm, FedEgoReleased) and finished.algorithm.settings.reduction == "frozen"
+    )
 
 
 def _rounds(finished: FinishedRun) -> list[int]:

@@ -11,17 +11,27 @@ from secure_fedgraph.algorithm.base import (
     in_band_score,
     noise_on_uploads,
 )
-from secure_fedgraph.algorithm.settings import Form, Settings, check_switches
+from secure_fedgraph.algorithm.settings import (
+    BatchSize,
+    Form,
+    Settings,
+    Widths,
+    check_switches,
+    number_or,
+)
 
 __all__ = [
     "ITEMS",
     "TESTED",
     "Algorithm",
+    "BatchSize",
     "Form",
     "Settings",
     "State",
+    "Widths",
     "adds_up",
     "check_switches",
     "in_band_score",
     "noise_on_uploads",
+    "number_or",
 ]

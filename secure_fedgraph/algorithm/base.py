@@ -10,10 +10,8 @@ from typing import Any, ClassVar, Self
 
 import torch
 from pydantic import PositiveInt, ValidationError
-from pydantic.errors import PydanticUserError
 from torch_geometric.data import Data
 
-from secure_fedgraph.algorithm.attributes import check_attributes
 from secure_fedgraph.algorithm.settings import Form, Settings, plain, written
 from secure_fedgraph.core.channel import Channel, Recipient, Reveal, UnitContributionSampled, noisy_policy
 from secure_fedgraph.core.errors import BadInput, WrongType
@@ -29,7 +27,6 @@ from secure_fedgraph.metrics.counting import FEW, MANY, Counting
 from secure_fedgraph.models import personal
 from secure_fedgraph.models.finite import named_classes
 from secure_fedgraph.models.targets import loss_of, ranking_loss, right
-from secure_fedgraph.protocol.transcript import Transcript
 from secure_fedgraph.seams import ClientContext, RoundApi
 
 State = dict[str, torch.Tensor]
@@ -57,7 +54,7 @@ class Algorithm:
 
     Raises:
         BadInput: for a setting that is unknown, another algorithm's or out of range, naming it.
-        WrongType: for a class attribute of another type than here, naming class and attribute.
+        WrongType: for one word where a class attribute lists words.
     """
 
     name: ClassVar[str] = ""
@@ -103,16 +100,12 @@ class Algorithm:
     SCORES = Channel("scores", Reveal.SUM)
     OWN_SCORES = Channel("own_scores", Reveal.EACH, to="referee")
 
-    settings_elsewhere: ClassVar[Mapping[str, str]] = {}
-    """Setting that is another algorithm's now -> the name of that algorithm, for the refusal."""
-
     form: Form | None = None
     """The form that a policy made it take; None as configured."""
     device: torch.device = CPU
     """Where it trains and predicts; see :meth:`on`."""
 
     def __init__(self, **settings: Any) -> None:
-        check_attributes(type(self), Algorithm)
         self.by_hand: Mapping[str, Any] = dict(settings)
         """The settings that were given, which no form changes."""
         self.settings = _settings_of(type(self), settings)
@@ -176,6 +169,9 @@ class Algorithm:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        for name in ("partitions", "kinds", "tasks", "devices"):
+            if isinstance(words := getattr(cls, name), str):
+                raise WrongType(f"{cls.__name__}: {name} = {words!r} is one word; write ({words!r},)")
         declared: dict[str, Channel] = {
             c.name: c for base in cls.__bases__ for c in getattr(base, "channels", ())
         }
@@ -560,7 +556,7 @@ class Algorithm:
         """
         graph, combined = client.graph, True
         try:
-            released = self.scores_to_combine(client, given)
+            released = self._detached_scores(client, given)
         except Exception as error:  # a run does not end by a model of the user's own, nor show by which data
             _LOG.warning("%s: the model cannot be combined (%s)", client.name, type(error).__name__)
             released, combined = torch.zeros(len(graph.y), client.schema.classes), False
@@ -609,10 +605,6 @@ class Algorithm:
         """Class scores of a model on the client's own graph, for its own tests."""
         return self.predict(params, client.graph, client.schema)
 
-    def scores_to_combine(self, client: ClientContext, params: State) -> torch.Tensor:
-        """What a client's own experts are combined with: class scores of a model on its own graph."""
-        return self._detached_scores(client, params)
-
     def _detached_scores(self, client: ClientContext, params: State) -> torch.Tensor:
         """:meth:`scores_at_home` without gradients, which a module records unless it says ``no_grad``.
 
@@ -639,14 +631,6 @@ class Algorithm:
         loss = (ranking_loss(held) if ranks else loss_of(schema)(held, y[held_out])).sum()
         counts["loss"] = torch.stack([loss, held_out.sum()]).float()
         return counts
-
-    def findings(self, transcript: Transcript) -> dict[str, Any]:
-        """What a run shows that is this algorithm's own, as named tables for its result (JSON); none here.
-
-        Args:
-            transcript: of the run; sizes of what was sent, whatever was kept.
-        """
-        return {}
 
     def notes(self, state: State) -> dict[str, Any]:
         """What the server learned besides a model and a run's result keeps, as JSON; nothing by default."""
@@ -681,28 +665,15 @@ def in_band_score(name: str, part: torch.Tensor, whole: torch.Tensor) -> Upload:
 
 
 def _settings_of(kind: type[Algorithm], given: Mapping[str, Any]) -> Settings:
-    name = kind.name or kind.__name__
-    for key in given:
-        variant = kind.settings_elsewhere.get(key)
-        if variant is None or key in kind.Settings.model_fields:
-            continue
-        if variant == kind.name:
-            raise BadInput(f"{name} needs no setting {key!r}: it does this always, so leave it out")
-        raise BadInput(f"{name} has no setting {key!r}: the algorithm {variant} does this, so use that one")
     try:
         return kind.Settings(**given)
     except ValidationError as error:
-        raise BadInput(_sentence(error, f"{name} setting")) from None
-    except PydanticUserError as error:  # an annotation that names nothing
-        why = str(error).splitlines()[0]
-        raise WrongType(
-            f"{kind.__name__}: Settings cannot be used, and every field needs a type: {why}"
-        ) from None
+        raise BadInput(_sentence(error, f"{kind.name or kind.__name__} setting")) from None
 
 
 def _sentence(error: ValidationError, what: str) -> str:
     first = error.errors()[0]
-    key = ".".join(str(part) for part in first["loc"])
+    key = str(first["loc"][0]) if first["loc"] else ""
     if first["type"] == "extra_forbidden":
         return f"{what} {key!r} is unknown"
     if not key:  # settings that do not fit each other: the sentence names them

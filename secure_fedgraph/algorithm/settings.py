@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, model_validator
 from pydantic_core import PydanticCustomError
 
 
@@ -37,6 +38,38 @@ def check_switches(model: type[BaseModel], values: Mapping[str, Any]) -> None:
                 "switch", "{key} = {value}: give a number or a word, not true or false",
                 {"key": key, "value": str(value).lower()},
             )  # fmt: skip
+
+
+def number_or(*words: str, low: float, high: float = math.inf, whole: bool = False) -> BeforeValidator:
+    """What a setting takes that is a number in a range or one of some words.
+
+    Args:
+        words: that it takes.
+        low, high: of numbers, both included.
+        whole: whether these are whole.
+    """
+    span = f"a{' whole' * whole} number from {low:g}" + (f" to {high:g}" if high < math.inf else "")
+
+    def check(value: Any) -> Any:
+        number = isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
+        if number and abs(value) < math.inf and not (whole and isinstance(value, float)):
+            return value if whole else float(value)
+        if value in words:
+            return value
+        raise PydanticCustomError("choice", f"give {span}, or {' or '.join(words)}")
+
+    return BeforeValidator(check)
+
+
+def even_widths(value: tuple[int, ...]) -> tuple[int, ...]:
+    """One width a layer, each even."""
+    if not value or any(width < 2 or width % 2 for width in value):
+        raise PydanticCustomError("hidden", "give one width a layer, each even: a layer has two halves")
+    return value
+
+
+BatchSize = Annotated[int | Literal["full"], number_or("full", low=1, whole=True)]
+Widths = Annotated[tuple[int, ...], AfterValidator(even_widths)]
 
 
 @dataclass(frozen=True)

@@ -6,39 +6,26 @@ import sys
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms.apflgate.algorithm import Apfl, ApflGate, FedGate
-from secure_fedgraph.algorithms.apflgate.ratings import ApflGateRatings
 from secure_fedgraph.algorithms.d_fedgnn import DFedGnn
 from secure_fedgraph.algorithms.fairgraphfl.algorithm import FairGraphFL
-from secure_fedgraph.algorithms.fairgraphfl.baselines.rewarded import Cffl, Cgsv, Dw, Eu
-from secure_fedgraph.algorithms.fairgraphfl.bounded import FairGraphFLBounded
-from secure_fedgraph.algorithms.fairgraphfl.moments import FairGraphFLMoments
 from secure_fedgraph.algorithms.fedavg import FedAvg, FedProx
 from secure_fedgraph.algorithms.fedego.algorithm import FedEgo
-from secure_fedgraph.algorithms.fedego.class_mashes import FedEgoSums
 from secure_fedgraph.algorithms.fedego.released import FedEgoReleased
 from secure_fedgraph.algorithms.fedgcn.algorithm import FedGcn
 from secure_fedgraph.algorithms.fedridge.algorithm import FedRidge
-from secure_fedgraph.algorithms.fedridge.forms import ApflGateMoments, FedAvgMoments
 from secure_fedgraph.algorithms.fedridge.graphs import GraphFedRidge
 from secure_fedgraph.algorithms.fedsage import FedSage, GlobSage, LocSage
 from secure_fedgraph.algorithms.fedsageplus import FedSagePlus, LocSagePlus
 from secure_fedgraph.algorithms.fedsgc import FedSgc
 from secure_fedgraph.algorithms.fedsgd.algorithm import FedSgd
-from secure_fedgraph.algorithms.fedsgd.graph_sage import FedGcnSteps, FedSageSteps
 from secure_fedgraph.algorithms.fedsgd.graphs import GraphFedSgd
-from secure_fedgraph.algorithms.fedstar.algorithm import FedStar
-from secure_fedgraph.algorithms.gcfl.algorithm import Gcfl, GcflPlus
 from secure_fedgraph.algorithms.glasu.algorithm import Glasu
-from secure_fedgraph.algorithms.glasu.at_home import GlasuAtHome
 from secure_fedgraph.algorithms.glasu.variants.alone import GlasuCentralized, GlasuStandalone
-from secure_fedgraph.algorithms.glasu.variants.concat import GlasuConcat
-from secure_fedgraph.algorithms.glasu.variants.concat_one_label_holder import GlasuConcatOneLabelHolder
 from secure_fedgraph.algorithms.glasu.variants.fedbcd import FedBCD, FedBCDOneLabelHolder
 from secure_fedgraph.algorithms.glasu.variants.one_label_holder import GlasuOneLabelHolder
 from secure_fedgraph.algorithms.glasu.variants.simulated import GlasuSimulated
 from secure_fedgraph.algorithms.graphfl import GraphFL
 from secure_fedgraph.algorithms.local import Local
-from secure_fedgraph.algorithms.training.gin_classifier import GinFedAvg, GinLocal
 from secure_fedgraph.registry import Registry, check_subclass, classes_below
 
 
@@ -58,43 +45,23 @@ __all__ = [
     "ALGORITHMS",
     "Apfl",
     "ApflGate",
-    "ApflGateMoments",
-    "ApflGateRatings",
-    "Cffl",
-    "Cgsv",
     "DFedGnn",
-    "Dw",
-    "Eu",
     "FairGraphFL",
-    "FairGraphFLBounded",
-    "FairGraphFLMoments",
     "FedAvg",
-    "FedAvgMoments",
     "FedBCD",
     "FedBCDOneLabelHolder",
     "FedEgo",
     "FedEgoReleased",
-    "FedEgoSums",
     "FedGate",
     "FedGcn",
-    "FedGcnSteps",
     "FedProx",
     "FedRidge",
     "FedSage",
     "FedSagePlus",
-    "FedSageSteps",
     "FedSgc",
     "FedSgd",
-    "FedStar",
-    "Gcfl",
-    "GcflPlus",
-    "GinFedAvg",
-    "GinLocal",
     "Glasu",
-    "GlasuAtHome",
     "GlasuCentralized",
-    "GlasuConcat",
-    "GlasuConcatOneLabelHolder",
     "GlasuOneLabelHolder",
     "GlasuSimulated",
     "GlasuStandalone",

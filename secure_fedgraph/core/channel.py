@@ -75,8 +75,6 @@ class UnitContribution:
         norm: the L2 norm of its part in each.
         independent: whether its part depends on its own data and on public things only. Where it does not, as
             with embeddings by a model that was trained on all units, noise bounds none of them.
-        removal_may_replace: True if removing the unit may change its contribution to any other of the same
-            norm. The sensitivity is then doubled.
 
     Raises:
         BadInput: for fewer rows than one, or a norm that is not positive and finite.
@@ -85,7 +83,6 @@ class UnitContribution:
     rows: int
     norm: float
     independent: bool = True
-    removal_may_replace: bool = False
 
     def __post_init__(self) -> None:
         if self.rows < 1 or not (math.isfinite(self.norm) and self.norm > 0):

@@ -202,8 +202,7 @@ class Experiment(Keys):
             check_sides(kind, self.rows is not None)
         else:
             self._check_partition(kind, fits)
-        # the class itself refuses what has moved, and names where to
-        for key in self.training.keys() - kind.Settings.model_fields.keys() - kind.settings_elsewhere.keys():
+        for key in self.training.keys() - kind.Settings.model_fields.keys():
             raise unknown_name(f"setting of {self.algorithm}", f"training.{key}", _dotted("training", kind))
         if self._on_sums:
             return kind(**self.training).on_sums(self.unit)

@@ -53,7 +53,6 @@ from secure_fedgraph.running.options import OnRound, RunOptions
 from secure_fedgraph.running.outlook import Outlook
 from secure_fedgraph.running.preparation import Prepared, channels_of, fitted
 from secure_fedgraph.running.reached import Connect
-from secure_fedgraph.running.returned import as_plain
 from secure_fedgraph.running.run import OF_ITEMS, Run
 from secure_fedgraph.storage import manifest
 from secure_fedgraph.storage.checkpoint import RESERVED, commit_path
@@ -614,11 +613,9 @@ def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str,
         "seconds": round(run.seconds, 3),
         "weights": weights(run),
         "released": model,
-        "notes": as_plain(run.algorithm.notes(run.state), run.algorithm, "notes"),
+        "notes": run.algorithm.notes(run.state),
         "rounds": [{key: row[key] for key in row if key not in OF_ITEMS} for row in run.history],
     }
-    if findings := as_plain(run.algorithm.findings(run.transcript), run.algorithm, "findings"):
-        result["findings"] = findings
     return schema.checked(schema.RunResult, result)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import inspect
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -21,19 +20,13 @@ from secure_fedgraph.graph.placing import CPU, placed
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS
 from secure_fedgraph.graph.schema import NO_EDGE_ATTR, OF_LINKS, Schema, Task
 from secure_fedgraph.models.finite import is_finite
-from secure_fedgraph.models.parameters import buffers_of, glorot, on_device, parameters_of
+from secure_fedgraph.models.parameters import glorot, on_device, parameters_of
 
 Given = nn.Module | type[nn.Module] | Callable[..., nn.Module]
 """An instance; a class whose constructor takes nothing or widths by name; a factory, ``schema -> Module``."""
 
 FEATURES = (
-    "features",
-    "in_channels",
-    "in_features",
-    "num_features",
-    "num_node_features",
-    "input_dim",
-    "in_dim",
+    *("features", "in_channels", "in_features", "num_features", "num_node_features", "input_dim", "in_dim"),
 )
 CLASSES = ("classes", "out_channels", "out_features", "num_classes", "output_dim", "out_dim")
 """Names of a constructor's arguments that the data's widths are given for."""
@@ -42,16 +35,13 @@ CACHES = ("_cached_edge_index", "_cached_adj_t", "_cached_x")
 """Where PyG's layers with ``cached=True`` keep values that are right for one graph only."""
 GRAPHS, OF_GRAPHS = ("Data", "Batch"), ("data", "batch", "graph", "g")
 """Annotations and names of an argument that is a whole graph."""
-OF_FEATURES = ("x", "h", "features", "feat", "input", "inputs")
-"""Names of an argument that is features."""
 SCORES = ("logits", "out", "scores")
 """What models that give a dict call their scores."""
 OUTPUTS = "_outputs_of_the_data"
 """The attribute of a user's model with how many outputs the data have, and which is the positive class."""
-UNNAMED = (inspect.Parameter.POSITIONAL_ONLY,)
-HOLDERS = (list, tuple, set, frozenset, deque, Mapping)
-"""Containers of Python, in which torch looks for no layers."""
 MEND = "give an instance, a class or a factory, e.g. lambda schema: Net(schema.features, schema.classes)"
+NODES = 4
+"""Nodes of the graph that a model is tried on: a ring, or two graphs of two nodes each."""
 
 
 def own_copy(model: object) -> Given:
@@ -65,16 +55,13 @@ def own_copy(model: object) -> Given:
     secure_fedgraph.core.errors.BadInput: model is an int (3): give an instance, a class or a factory, ...
     """
     if isinstance(model, nn.Module):
-        _check_made(model)
         try:
             return copy.deepcopy(model)
         except Exception as error:  # a lock, an open file, a graph of gradients
             raise BadInput(
                 f"model {_name(model)} cannot be copied ({_line(error)}): give a factory"
             ) from None
-    if isinstance(model, type) and not issubclass(model, nn.Module):
-        raise BadInput(f"model is the class {model.__name__}, no torch.nn.Module: {MEND}")
-    if not callable(model):
+    if not callable(model) or (isinstance(model, type) and not issubclass(model, nn.Module)):
         raise wrong_type("model", model, MEND)
     return model
 
@@ -137,8 +124,8 @@ def scores_of(model: nn.Module, graph: Data, generator: torch.Generator | None =
     """Class scores of all nodes of a graph, or of all graphs of a union.
 
     Guarantees:
-        - the graph is not changed, also by a model that works in place: it gets copies;
-        - no model sees an answer.
+        - the graph is not changed, also by a user's model that works in place: it gets copies;
+        - no user's model sees an answer.
 
     A model gets ``x`` and ``edge_index``, and by name what its ``forward`` takes of ``edge_weight``,
     ``edge_attr`` and ``batch`` (which graph a node is of). One whose ``forward`` takes one graph, as
@@ -151,47 +138,41 @@ def scores_of(model: nn.Module, graph: Data, generator: torch.Generator | None =
         of_pairs: Tensor = model(graph)
         return of_pairs
     whole, taken = graph.get("graph") is not None, _arguments(model)
-    if not _ours(model) and _takes_data(taken):
+    if takes_data(model):
         return _completed(model, model(_as_data(graph)))
     if whole and "edge_index" not in taken:
         union = graph.clone()
-        scores = model(union) if generator is None else model(union, generator)
-        return _completed(model, scores)
+        return _completed(model, model(union) if generator is None else model(union, generator))
     more = {key: graph[key].clone() for key in reads(model) if graph.get(key) is not None}
     if "batch" in taken and whole:
         more["batch"] = graph.graph.clone()
     elif "batch" in taken and taken["batch"].default is inspect.Parameter.empty:
         more["batch"] = torch.zeros(len(graph.x), dtype=torch.long, device=graph.x.device)
-    unnamed = [more.pop(key) for key in taken if key in more and taken[key].kind in UNNAMED]
     inputs = {"x": spare(model, graph.x), "edge_index": spare(model, graph.edge_index)}
-    if list(taken)[:2] != list(inputs) and inputs.keys() <= taken.keys() and not unnamed:
-        return _completed(model, model(**inputs, **more))  # they stand in another order
-    return _completed(model, model(*inputs.values(), *unnamed, **more))
+    named = inputs.keys() <= taken.keys()  # in any order
+    return _completed(model, model(**inputs, **more) if named else model(*inputs.values(), **more))
 
 
 def takes_data(model: nn.Module) -> bool:
     """Whether a model's ``forward`` takes one graph, as PyG's examples do: ``forward(data)``.
 
-    So it does where it needs no other argument than the first, and that one is annotated as ``Data`` or
-    ``Batch``, or called ``data``, ``batch``, ``graph`` or ``g``, or by no name and no type of features.
+    So it does where its first argument is annotated as ``Data`` or ``Batch``, or called ``data``, ``batch``,
+    ``graph`` or ``g``, and it needs no other.
 
     >>> class Net(nn.Module):
     ...     def forward(self, data): ...
     >>> takes_data(Net()), takes_data(nn.Linear(2, 2))
     (True, False)
     """
-    return _takes_data(_arguments(model))
-
-
-def _takes_data(taken: Mapping[str, inspect.Parameter]) -> bool:
-    named = [one for one in taken.values() if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
-    needed = [one for one in named if one.default is one.empty]
-    if not named or named[0] is not next(iter(taken.values())) or {"edge_index", "generator"} & taken.keys():
+    taken = _arguments(model)
+    if _ours(model) or not taken or "edge_index" in taken:
         return False
-    first, kind = named[0], named[0].annotation
-    kind = (kind if isinstance(kind, str) else getattr(kind, "__name__", "")).rpartition(".")[2]
-    alone = needed == [first] and first.name not in OF_FEATURES and kind != "Tensor"
-    return len(needed) <= 1 and (kind in GRAPHS or first.name in OF_GRAPHS or alone)
+    first, *others = taken.values()
+    kind = (
+        first.annotation if isinstance(first.annotation, str) else getattr(first.annotation, "__name__", "")
+    )
+    alone = all(one.default is not one.empty or one.kind is one.VAR_KEYWORD for one in others)
+    return alone and (kind.rpartition(".")[2] in GRAPHS or first.name in OF_GRAPHS)
 
 
 def _as_data(graph: Data) -> Data:
@@ -199,18 +180,13 @@ def _as_data(graph: Data) -> Data:
     fields = {
         key: graph[key].clone() for key in ("x", "edge_index", *EDGE_FIELDS) if graph.get(key) is not None
     }
-    of = graph.get("graph")
+    of, y = graph.get("graph"), graph.get("y")
     if of is None:
         return Data(**fields)
-    sizes = torch.bincount(of, minlength=_graphs_in(graph))
+    graphs = max(len(y) if isinstance(y, Tensor) else 0, int(of.max()) + 1 if len(of) else 0)
+    sizes = torch.bincount(of, minlength=graphs)
     ends = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
     return Batch(**fields, batch=of.clone(), graph=of.clone(), ptr=ends)
-
-
-def _graphs_in(graph: Data) -> int:
-    y = graph.get("y")
-    known = len(y) if isinstance(y, Tensor) else 0
-    return max(known, int(graph.graph.max()) + 1 if len(graph.graph) else 0)
 
 
 def first_scores(made: Any) -> Any:
@@ -256,10 +232,10 @@ def reads(model: nn.Module) -> tuple[str, ...]:
     >>> reads(GCNConv(2, 2)), reads(GATConv(2, 2))
     (('edge_weight',), ('edge_attr',))
     """
-    taken = _arguments(model)
-    if not _ours(model) and _takes_data(taken):
+    if takes_data(model):
         return EDGE_FIELDS  # which of them it looks at, nobody sees
     # PyG's ready models name both and pass on what their layers take
+    taken = _arguments(model)
     return tuple(key for key in EDGE_FIELDS if key in taken and getattr(model, f"supports_{key}", True))
 
 
@@ -270,13 +246,8 @@ def width_of(model: nn.Module, schema: Schema) -> int:
         BadInput: for one that gives something else than a row a node.
     """
     made = _probe(model, schema)
-    if not isinstance(made, Tensor) or made.dim() != 2 or len(made) != NODES:
-        shape = list(made.shape) if isinstance(made, Tensor) else type(made).__name__
-        raise BadInput(
-            f"model {_name(model)} gives {shape} for {NODES} nodes: where links are learned, make its output "
-            "[nodes, width], from which pairs are scored"
-        )
-    return made.shape[1]
+    width = made.shape[1] if isinstance(made, Tensor) and made.dim() == 2 else schema.classes
+    return check_scores(made, NODES, width, f"model {_name(model)}", "node").shape[1]
 
 
 def check_fits(given: Given, schema: Schema, device: torch.device = CPU) -> None:
@@ -290,25 +261,17 @@ def check_fits(given: Given, schema: Schema, device: torch.device = CPU) -> None
     """
     model = build(given, schema, 0)
     name = _name(model)
-    _check_registered(model)
     if not any(p.requires_grad for p in model.parameters()):
         raise BadInput(f"model {name} has no parameter that can be trained: leave requires_grad on for some")
     for key, value in parameters_of(model).items():
-        if (
-            value.layout is not torch.strided
-            or value.dtype in (torch.float16, torch.bfloat16)
-            or value.is_complex()
-        ):
+        whole = not value.is_floating_point() and not value.is_complex() and value.dtype != torch.bool
+        if value.layout is not torch.strided or not (whole or value.dtype in (torch.float32, torch.float64)):
             raise BadInput(
-                f"model {name}: {key!r} is {value.layout} of {value.dtype}; convert it with model.float()"
+                f"model {name}: {key!r} is {value.layout} of {value.dtype}, which no message carries: "
+                "convert it with model.float(), or register the buffer with persistent=False"
             )
-    for key, value in buffers_of(model).items():
-        if value.dtype is torch.bool or not is_finite(value):
-            what = "of torch.bool" if value.dtype is torch.bool else "not finite"
-            raise BadInput(
-                f"model {name}: buffer {key!r} is {what}, and buffers are sent with the parameters: register "
-                "it with persistent=False, which keeps it at home"
-            )
+        if not is_finite(value):
+            raise BadInput(f"model {name}: {key!r} is not finite, and it is sent: give finite values")
     needed = {
         "edge_weight": schema.edge_weight,
         "edge_attr": schema.edge_attr != NO_EDGE_ATTR or schema.bonds,
@@ -320,7 +283,6 @@ def check_fits(given: Given, schema: Schema, device: torch.device = CPU) -> None
     outputs = vars(model).pop(OUTPUTS, None)  # what it gives by itself
     with seeded(0, device), on_device(model, device):
         made = _probe(model, schema, device)
-    rows = 2 if schema.kind == "graph" else NODES
     if outputs is not None:
         vars(model)[OUTPUTS] = outputs
         completed = _completed(model, made)
@@ -332,64 +294,10 @@ def check_fits(given: Given, schema: Schema, device: torch.device = CPU) -> None
                 stacklevel=2,
             )
         made = completed
-    columns = _columns(made, schema)
-    scores = check_scores(made, rows, columns, f"model {name}", schema.kind)
-    if not is_finite(scores) and not _finite_on_ones(model, schema):
-        raise BadInput(
-            f"model {name} gives scores that are NaN or infinite on a made-up graph: look for a division by "
-            "0, a root or a logarithm of it, and weights that are not finite"
-        )
-    if schema.kind != "graph" and hasattr(model, "forward_tree"):
-        return  # what trains it is forward_tree, and forward predicts
-    with seeded(0, device), on_device(model, device):
-        made, who = _probe(model, schema, device, trains=True), f"model {name}: forward"
-        if made is None:
-            return
-        scores = check_scores(made, rows, columns, f"{who}, in training,", schema.kind)
-        check_trains(scores, model, who)  # where its parameters lie
-
-
-def _columns(made: object, schema: Schema) -> int:
-    """How many columns a model has to give: the data's outputs, or any where ends of links are embedded."""
+    columns = schema.classes
     if schema.task in OF_LINKS and isinstance(made, Tensor) and made.dim() == 2:
-        return max(made.shape[1], 1)
-    return schema.classes
-
-
-def _check_registered(model: nn.Module) -> None:
-    """Checks that no Python container hides trainable parameters from torch.
-
-    They would be neither trained nor sent. What is frozen may be hidden, as teachers are on purpose.
-
-    Raises:
-        BadInput: naming the attribute, and what torch has in its place.
-    """
-    known = {id(parameter) for parameter in model.parameters()}
-    for path, module in model.named_modules():
-        for key, value in vars(module).items():
-            if key.startswith("_") or not isinstance(value, HOLDERS):  # torch's own tables have _
-                continue
-            for one in _held(value, set()):
-                inside = one.parameters() if isinstance(one, nn.Module) else [one]
-                if all(id(parameter) in known or not parameter.requires_grad for parameter in inside):
-                    continue
-                kind = "Module" if isinstance(one, nn.Module) else "Parameter"
-                raise BadInput(
-                    f"model {_name(model)}: {'.'.join(filter(None, (path, key)))!r} is a "
-                    f"{type(value).__name__} with a {type(one).__name__} in it, which torch does not look "
-                    f"into, so it would not be trained: make it a torch.nn.{kind}List or {kind}Dict, or "
-                    "freeze it with requires_grad_(False)"
-                )
-
-
-def _held(value: object, seen: set[int]) -> Iterator[nn.Module | nn.Parameter]:
-    """The modules and parameters in a container, and in the containers in it."""
-    if isinstance(value, nn.Module | nn.Parameter):
-        yield value
-    elif isinstance(value, HOLDERS) and id(value) not in seen:
-        seen.add(id(value))  # a container may hold itself
-        for one in (*value.keys(), *value.values()) if isinstance(value, Mapping) else value:
-            yield from _held(one, seen)
+        columns = max(made.shape[1], 1)  # ends of links are embedded in any width
+    check_scores(made, 2 if schema.kind == "graph" else NODES, columns, f"model {name}", schema.kind)
 
 
 def check_scores(scores: object, rows: int, classes: int, who: str, asked: str) -> Tensor:
@@ -416,108 +324,16 @@ def check_scores(scores: object, rows: int, classes: int, who: str, asked: str) 
     )
 
 
-def check_trains(scores: Tensor, model: nn.Module, who: str) -> None:
-    """Checks that scores depend on a parameter that is trained, so that a step can move it.
-
-    Args:
-        scores: computed in training.
-        model: that computed them, with the same parameters.
-        who: what gave them.
-
-    Raises:
-        BadInput: where no parameter has a gradient, or none can be computed.
-    """
-    trained, why = [p for p in model.parameters() if p.requires_grad], ""
-    model.zero_grad()
-    try:  # as training does it: autograd.grad refuses a reentrant checkpoint
-        if scores.requires_grad:
-            scores.sum().backward()
-    except RuntimeError as error:
-        why = f" ({_line(error)})"
-    moved = not why and any(p.grad is not None for p in trained)
-    model.zero_grad()
-    if not moved:
-        raise BadInput(
-            f"{who} gives scores without a gradient of any parameter{why}, so training would move nothing: "
-            "take torch.no_grad(), detach() and .data out of it; predictions record no gradients anyway"
-        )
-
-
-def _finite_on_ones(model: nn.Module, schema: Schema) -> bool:
-    """Whether scores are finite where features are not zero: of zeros, some models take a direction."""
-    scores = _probe(model, schema, fill=1.0)
-    return isinstance(scores, Tensor) and is_finite(scores)
-
-
-OF_MODULES = (
-    *("parameters", "named_parameters", "buffers", "named_buffers", "modules", "named_modules", "children"),
-    *("named_children", "get_parameter", "get_buffer", "get_submodule", "state_dict", "load_state_dict"),
-    *("train", "eval", "zero_grad", "requires_grad_", "to", "apply", "_apply", "named_members"),
-    *("__getattribute__", "__getattr__", "__setattr__", "__delattr__", "__deepcopy__"),
-)
-"""Methods by which a model is read, written and copied around its steps."""
-KNOWN = ("torch.", "torch_geometric.", "secure_fedgraph.")
-
-
-def check_steps(model: nn.Module) -> None:
-    """Checks that nothing leaves with a model but what noisy steps made.
-
-    Layers that take statistics over several records have no gradients of their own. A model that replaces the
-    methods by which it is read could write a record into its weights outside of the steps.
-
-    Raises:
-        BadInput: naming the module.
-    """
-    for name, module in nn.Module.named_modules(model):
-        if own := _replaced(module):
-            raise BadInput(
-                f"{name or 'the model'!r} replaces {own}() of torch.nn.Module, by which its weights are read "
-                "or written around noisy steps: leave that method as it is, or train without noisy steps"
-            )
-        if any(isinstance(value, torch.Generator) for value in vars(module).values()):
-            raise BadInput(
-                f"{name or 'the model'!r} keeps a torch.Generator, so what is drawn for one record follows "
-                "from others' draws: under noisy steps draw without one, as torch's dropout does"
-            )
-        if isinstance(module, nn.modules.batchnorm._BatchNorm):
-            raise BadInput(
-                f"{name or 'the model'!r} is of type {type(module).__name__}, which mixes the records of a "
-                "batch, so no record has a gradient of its own: under noisy steps use LayerNorm or GroupNorm"
-            )
-
-
-def _replaced(module: nn.Module) -> str:
-    """A method of modules that code outside of torch and this package replaces; empty for none."""
-    for name in OF_MODULES:
-        if name in vars(module):
-            return name
-        defines = next((kind for kind in type(module).__mro__ if name in vars(kind)), object)
-        if defines is not object and not f"{defines.__module__}.".startswith(KNOWN):
-            return name
-    return ""
-
-
-NODES = 4
-"""Nodes of the graph that a model is tried on: a ring, or two graphs of two nodes each."""
-
-
-def _probe(
-    model: nn.Module, schema: Schema, device: torch.device = CPU, fill: float = 0.0, trains: bool = False
-) -> object:
-    """A model's output on a small graph with the data's widths, all features of one value.
-
-    Args:
-        trains: as in training, and with gradients; None where it fails, as it may on so small a graph alone.
-    """
+def _probe(model: nn.Module, schema: Schema, device: torch.device = CPU) -> object:
+    """A model's output on a small graph with the data's widths, all features 0."""
     nodes = torch.arange(NODES)
     if schema.kind == "graph":
         edge_index = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
     else:
-        edge_index = torch.stack(
-            [torch.cat([nodes, (nodes + 1) % NODES]), torch.cat([(nodes + 1) % NODES, nodes])]
-        )
+        after = (nodes + 1) % NODES
+        edge_index = torch.stack([torch.cat([nodes, after]), torch.cat([after, nodes])])
     edges = edge_index.shape[1]
-    graph = Data(x=torch.full((NODES, schema.features), fill), edge_index=edge_index)
+    graph = Data(x=torch.zeros(NODES, schema.features), edge_index=edge_index)
     if schema.kind == "graph":
         graph.graph = nodes // 2
     if schema.edge_weight:
@@ -526,40 +342,21 @@ def _probe(
         width = len(schema.bonds) or schema.edge_attr
         graph.edge_attr = torch.zeros(edges, width) if width else torch.zeros(edges)
     was = model.training
-    model.train(trains)
+    model.eval()
     try:
-        with torch.set_grad_enabled(trains):
+        with torch.no_grad():
             return scores_of(model, placed(graph, device))
     except Exception as error:
-        if trains:
-            return None
-        raise BadInput(_unfit(model, schema, error)) from None
+        widths = (getattr(module, key, 0) for module in model.modules() for key in FEATURES)
+        width = next((one for one in widths if isinstance(one, int) and one > 0), schema.features)
+        takes = f" takes {width} features a node, and the data have {schema.features}, or it"
+        raise BadInput(
+            f"model {_name(model)}{takes * (width != schema.features)} fails on x [nodes, {schema.features}] "
+            f"and edge_index [2, edges] ({type(error).__name__}: {_line(error)}): its forward takes x and "
+            "edge_index, and by name edge_weight, edge_attr and batch; or it takes one graph, forward(data)"
+        ) from None
     finally:
         model.train(was)
-
-
-def _unfit(model: nn.Module, schema: Schema, error: Exception) -> str:
-    name, width = _name(model), _input_width(model)
-    if width is not None and width != schema.features:
-        return (
-            f"model {name} takes {width} features a node, and the data have {schema.features}: build it with "
-            f"{schema.features}"
-        )
-    return (
-        f"model {name} fails on x [nodes, {schema.features}] and edge_index [2, edges] "
-        f"({type(error).__name__}: {_line(error)}): its forward takes x and edge_index, and by name "
-        "edge_weight, edge_attr and batch; or it takes one graph, forward(data)"
-    )
-
-
-def _input_width(model: nn.Module) -> int | None:
-    """The input width of the first layer that has one."""
-    for module in model.modules():
-        for key in ("in_channels", "in_features"):
-            width = getattr(module, key, None)
-            if isinstance(width, int) and width > 0:
-                return width
-    return None
 
 
 def _constructed(given: Callable[..., object], schema: Schema) -> nn.Module:
@@ -574,23 +371,7 @@ def _constructed(given: Callable[..., object], schema: Schema) -> nn.Module:
         ) from None
     if not isinstance(model, nn.Module):
         raise BadInput(f"model {name} makes a {type(model).__name__}, no torch.nn.Module: {MEND}")
-    _check_made(model)
     return model
-
-
-def _check_made(model: nn.Module) -> None:
-    """Checks that torch can list a module's layers, and that its forward says what it takes.
-
-    Raises:
-        BadInput: for a module whose ``__init__`` does not call the base's, and for a compiled one.
-    """
-    if "_modules" not in vars(model):
-        raise BadInput(f"model {_name(model)}: its __init__ does not call super().__init__(): call it first")
-    if isinstance(model, torch.jit.ScriptModule):
-        raise BadInput(
-            f"model {_name(model)} is compiled by torch.jit, so its forward names no arguments: give the "
-            "module that it was made of"
-        )
 
 
 def _called(factory: Callable[..., object], schema: Schema) -> object:

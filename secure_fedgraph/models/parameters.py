@@ -54,11 +54,6 @@ def tensors_of(model: nn.Module) -> Parameters:
     return {name: value.detach() for name, value in _shared(model).items()}
 
 
-def buffers_of(model: nn.Module) -> Parameters:
-    """A copy of a model's persistent buffers alone: running means and the like."""
-    return {name: value.detach().clone() for name, value in _buffers(model).items()}
-
-
 def load(model: nn.Module, params: Mapping[str, torch.Tensor]) -> None:
     """Copies parameters and persistent buffers into a model.
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import random
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
@@ -52,21 +48,20 @@ def check_model(model: nn.Module, whole: bool) -> None:
         whole: whether a record is a whole graph, or a node's tree.
 
     Raises:
-        BadInput: as :func:`graph_gradients` and :func:`tree_gradients`.
+        BadInput: for layers that take statistics over records, and for a model that reads whole
+            neighbourhoods only, where one node's features are in the loss of many rows.
     """
     kind = type(model).__name__
-    if not whole:
-        if not hasattr(model, "forward_positions"):
+    for name, layer in model.named_modules():
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm):
             raise BadInput(
-                f"{kind} reads whole neighbourhoods, so a row of its loss depends on more than one record. "
-                "Train under noise with training.network=sage"
+                f"{name or 'the model'!r} is of type {type(layer).__name__}, which mixes the records of a "
+                "batch, so no record has a gradient of its own: under noisy steps use LayerNorm or GroupNorm"
             )
-        return
-    mixing = [n for n, layer in model.named_modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
-    if mixing:
+    if not whole and not hasattr(model, "forward_positions"):
         raise BadInput(
-            f"{mixing[0]!r} takes statistics over several graphs, so {kind} has no gradient of a single "
-            "graph; train under noise with training.network=gin"
+            f"{kind} reads whole neighbourhoods, so a row of its loss depends on more than one record. "
+            "Train under noise with training.network=sage"
         )
 
 
@@ -193,15 +188,10 @@ def _is_known(model: nn.Module, parts: frozenset[type[nn.Module]]) -> bool:
     """Whether it is a network of this package with its own linear parts, unshared, all of which train."""
     if type(model) not in (GraphSage, Gin, GraphNet) or not {type(one) for one in model.modules()} <= parts:
         return False
-    # a hook or a method of somebody's own may read the whole batch
-    added = [(key, value) for part in model.modules() for key, value in vars(part).items() if value]
-    if any(key.endswith("_hooks") or callable(value) for key, value in added):
-        return False
-    named = dict(model.named_parameters(remove_duplicate=False))
+    named = dict(model.named_parameters())
     linear = {f"{name}.{p}" for name, layer in _linear(model).items() for p, _ in layer.named_parameters()}
     own = {f"layers.{n}.bias" for n in range(len(model.layers))} if type(model) is GraphSage else set()
-    trains = all(p.requires_grad for p in named.values())
-    return trains and named.keys() == linear | own and len({id(p) for p in named.values()}) == len(named)
+    return named.keys() == linear | own and all(p.requires_grad for p in named.values())
 
 
 def _by_tree(rows: Tensor, trees: int) -> Tensor:
@@ -238,7 +228,7 @@ def graph_gradients(model: nn.Module, packed: Data, loss_of_each: Loss = cross_e
     gradients: Gradients = {n: p.new_zeros(len(packed.y), *p.shape) for n, p in model.named_parameters()}
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
     before = {name: value.detach().clone() for name, value in model.state_dict(keep_vars=True).items()}
-    with _drawn_apart():
+    with seeded(secrets.randbits(63)):  # nobody can repeat it, so no draw tells of those before it
         for number in range(len(packed.y)):
             one = select_graphs(packed, torch.tensor([number]))
             loss = loss_of_each(scores_of(model, one), one.y).mean()
@@ -253,20 +243,6 @@ def graph_gradients(model: nn.Module, packed: Data, loss_of_each: Loss = cross_e
                 "gradient depends on the others: under noise let it keep nothing (track_running_stats=False)"
             )
     return gradients
-
-
-@contextmanager
-def _drawn_apart() -> Iterator[None]:
-    """Draws (torch, NumPy, Python) that nobody can repeat, so that none tells of how many came before it."""
-    of_python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
-    try:
-        random.seed(secrets.randbits(63))
-        np.random.seed(secrets.randbits(32))  # noqa: NPY002
-        with seeded(secrets.randbits(63)):
-            yield
-    finally:
-        random.setstate(of_python)
-        np.random.set_state(of_numpy)  # noqa: NPY002
 
 
 def linear_graph_gradients(model: nn.Module, packed: Data, loss_of_each: Loss = cross_entropy) -> Gradients:

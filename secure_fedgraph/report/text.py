@@ -34,8 +34,6 @@ ALGORITHMS = {
     "fedego-released": "FedEgo, as released",
     "glasu": "GLASU",
     "glasu-centralized": "GLASU, centralized",
-    "glasu-concat": "GLASU, concatenated",
-    "glasu-concat-one-label-holder": "GLASU, concatenated, one label holder",
     "glasu-one-label-holder": "GLASU, one label holder",
     "glasu-standalone": "GLASU, standalone",
     "glasu-simulated": "GLASU, simulated",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Any
 
-from secure_fedgraph.algorithm import Algorithm
+from torch import Tensor
+
+from secure_fedgraph.algorithm import Algorithm, State
+from secure_fedgraph.core.errors import WrongType
+from secure_fedgraph.core.upload import unlike_real_numbers
 from secure_fedgraph.federation import Federation
 from secure_fedgraph.privacy.policy import Policy
-from secure_fedgraph.running.options import Named, run_options
+from secure_fedgraph.running.options import run_options
 from secure_fedgraph.running.preparation import Prepared, prepare
-from secure_fedgraph.running.returned import as_state
 from secure_fedgraph.running.run import Run
 from secure_fedgraph.running.session import Session
 
@@ -18,7 +21,7 @@ def train(
     algorithm: Algorithm,
     federation: Federation,
     policy: Policy | str | None = None,
-    **options: Unpack[Named],
+    **options: Any,
 ) -> Run:
     """Runs an algorithm over a federation under a policy.
 
@@ -58,6 +61,26 @@ def train(
     return played(prepare(algorithm, federation, policy, run_options(options)))
 
 
+def as_state(returned: object, name: str) -> State:
+    """A state of the server, as ``round`` returned it.
+
+    Args:
+        name: of the algorithm.
+
+    Raises:
+        WrongType: for anything but a dict from names to dense tensors.
+    """
+    items = returned.items() if isinstance(returned, dict) else [("", returned)]
+    for key, value in items:
+        if type(key) is not str or not isinstance(value, Tensor) or unlike_real_numbers(value):
+            raise WrongType(
+                f"{name}: round returns a dict from names to dense tensors, and it returned "
+                f"{type(value).__name__} under {key!r:.60}"
+            )
+    state: State = returned  # type: ignore[assignment]
+    return state
+
+
 def played(prepared: Prepared) -> Run:
     """Runs what is prepared.
 
@@ -68,7 +91,7 @@ def played(prepared: Prepared) -> Run:
         state, history = session.start()
         for number in session.to_do:
             round = session.round(number)
-            state = as_state(prepared.algorithm.round(round, state), prepared.algorithm, "round")
+            state = as_state(prepared.algorithm.round(round, state), prepared.algorithm.name)
             if number > prepared.algorithm.warm_up:
                 history.append(session.scores(round, state))
             session.keep(number, state, history)

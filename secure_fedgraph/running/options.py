@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from secure_fedgraph.arguments import unknown_name
 from secure_fedgraph.core.errors import BadInput, check_whole, wrong_type
@@ -20,39 +20,6 @@ from secure_fedgraph.running.outlook import Outlook
 from secure_fedgraph.running.reached import Connect
 
 OnRound = Callable[[dict[str, Any]], None]
-
-
-class Named(TypedDict, total=False):
-    """The options by name, for editors; :class:`RunOptions` says what each is."""
-
-    rounds: int | None
-    seed: int
-    sampler: Sampler
-    evaluation: str | None
-    evaluate_every: int
-    evaluate_sample: int | None
-    out: Path | str | None
-    keep: Keep
-    on_round: OnRound | None
-    on_start: Callable[[], None] | None
-    on_outlook: Callable[[Outlook], None] | None
-    device: str
-    resume: bool
-    checkpoint_every: int
-    dropouts: Dropouts | None
-    budget: Budget | None
-    ledger: Path | str | None
-    allow_plaintext: bool
-    connect: Connect | None
-    run: str | None
-
-
-IN_PYTHON = {
-    "transcript": "keep=lambda channel, round: True",
-    **dict.fromkeys(("epsilon", "delta", "unit", "against"), "budget=sfg.Budget(8.0, unit='client')"),
-    **dict.fromkeys(("norm", "multiplier"), "policy=sfg.policies.distributed_dp(norm=1.0, multiplier=1.0)"),
-}
-"""Names of the command line -> what to give to ``train`` instead."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,15 +144,13 @@ class RunOptions:
         return None if self.ledger is None else Path(self.ledger)
 
 
-def run_options(given: Named) -> RunOptions:
+def run_options(given: Mapping[str, Any]) -> RunOptions:
     """The options that a caller named.
 
     Raises:
         BadInput: for one that is unknown, with the nearest known one, and as :class:`RunOptions`.
     """
-    for key in given:
-        if key in IN_PYTHON:
-            raise BadInput(f"{key} is the command line's: train() takes {IN_PYTHON[key]}")
-        if key not in Named.__annotations__:
-            raise unknown_name("option of train()", key, Named.__annotations__)
+    known = [one.name for one in fields(RunOptions)]
+    for key in given.keys() - known:
+        raise unknown_name("option of train()", key, known)
     return RunOptions(**given)

@@ -26,7 +26,6 @@ from secure_fedgraph.privacy.policies.strictest import strictest
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy
 from secure_fedgraph.protocol.transcript import REFEREE, SERVER
 from secure_fedgraph.round import everyone
-from secure_fedgraph.running.declared import check_declared, check_made
 from secure_fedgraph.running.options import RunOptions
 from secure_fedgraph.running.planned_noise import NORM, Forecast, check_any_noise, planned
 
@@ -120,9 +119,6 @@ def prepare(
         Refused, BadInput: as :func:`~secure_fedgraph.running.loop.train`.
     """
     _check_subjects(algorithm, federation)
-    own = not type(algorithm).__module__.startswith("secure_fedgraph.")
-    if own:
-        check_made(algorithm)
     algorithm = algorithm.on(options.device).for_data(federation.schema)
     by_name = policy if isinstance(policy, str) and options.budget and takes_multiplier(policy) else None
     policy = _policy(policy) if by_name is None else policy_with_noise(by_name, NORM, {})
@@ -130,8 +126,6 @@ def prepare(
         federation = federation.pooled()
     evaluation = options.evaluation or federation.evaluation
     federation.check(algorithm, evaluation)
-    if own:
-        check_declared(algorithm, federation.schema, options.seed)
     if evaluation == "at_home" and options.evaluate_every > 1:
         raise BadInput(
             f"evaluate_every = {options.evaluate_every}: with evaluation at_home nobody scores; leave it out"
@@ -159,12 +153,6 @@ def prepare(
         algorithm, channels = suited, channels_of(suited, federation, evaluation, policy, budget)
     # own models read two links by degrees, of which a sample's graph has not all
     combined = evaluation == "referee" and is_private(bound) and options.evaluate_sample is None
-    unscored = evaluation != "referee" or options.evaluate_sample is not None
-    if unscored and (mend := getattr(algorithm.settings, "mend", "none")) != "none":
-        raise BadInput(
-            f"training.mend = {mend!r} is for owners' personal models, and evaluation = {evaluation!r} or a "
-            "sample makes none of them: give --set evaluation=referee without a sample, or leave mend out"
-        )
     if combined and algorithm.combines(federation.schema):
         bound = policy.bind((*channels, algorithm.COMBINED), federation.names)
     if bound.broadcasts is not None:

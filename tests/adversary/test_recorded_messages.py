@@ -28,7 +28,6 @@ QUICK, CALLS = 100, 100_000
 UNUSED = {
     "glasu": {"randomised_links"},
     "glasu-one-label-holder": {"randomised_links"},
-    "glasu-concat": {"hidden", "randomised_links"},
 }
 """Channels that a variant puts another in the place of, or that only randomised links use."""
 

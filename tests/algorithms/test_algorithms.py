@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
@@ -109,7 +108,7 @@ def test_only_the_ceilings_pool() -> None:
         ({"fanout": (0, 5)}, "fanout"),
         ({"fanout": ()}, "fanout"),
         ({"fanout": (5,)}, "'hidden' = .* as many widths as fanout has numbers, which is 1"),
-        ({"batch": "half"}, "'batch' = 'half': give a number of nodes"),
+        ({"batch": "half"}, "'batch' = 'half': give a whole number from 1, or full"),
         ({"learning_rate": float("nan")}, "learning_rate"),
         ({"hidden": ()}, "hidden"),
         ({"hidden": (63, 32)}, "hidden"),
@@ -118,26 +117,6 @@ def test_only_the_ceilings_pool() -> None:
 def test_settings_that_cannot_be_are_refused_by_name(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(BadInput, match=words):
         sfg.FedSage(**settings)
-
-
-def test_a_setting_that_a_variant_has_now_is_refused_with_its_name() -> None:
-    class Plain(sfg.FedAvg):
-        name = "plain"
-        settings_elsewhere: ClassVar[Mapping[str, str]] = {"bound": "bounded", "rules": "bounded"}
-
-    class BoundedSettings(sfg.FedAvg.Settings):
-        bound: float = 1.0
-
-    class Bounded(Plain):
-        name = "bounded"
-        Settings = BoundedSettings
-
-    for key in Plain.settings_elsewhere:
-        with pytest.raises(BadInput, match=rf"{key}.*bounded"):
-            Plain(**{key: 2.0})
-    assert Bounded(bound=2.0).settings.bound == 2.0
-    with pytest.raises(BadInput, match=r"'rules'.*leave it out"):  # what the variant always does
-        Bounded(rules="any")
 
 
 def test_a_round_adds_the_unweighted_mean_of_the_updates(federation: sfg.Federation) -> None:

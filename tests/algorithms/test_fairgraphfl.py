@@ -14,13 +14,7 @@ from small_graphs import LABELS, one, triangles
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.fairgraphfl import fairness
 from secure_fedgraph.algorithms.fairgraphfl.algorithm import FairGraphFL
-from secure_fedgraph.algorithms.fairgraphfl.first_contact import meet_agents
-from secure_fedgraph.algorithms.fairgraphfl.prototypes import (
-    Pull,
-    graph_distance,
-    prototype_distance,
-    pull,
-)
+from secure_fedgraph.algorithms.fairgraphfl.prototypes import distance_to
 from secure_fedgraph.algorithms.fairgraphfl.state import (
     ALIGNMENT,
     DIVERSITY,
@@ -192,7 +186,6 @@ class TestRuns:
             {"prototypes": "none", "use_diversity": False},
             {"use_gradient": False},
             {"sparse": False},
-            {"regulariser": "graph"},
             {"reading": "add"},
             {"reading": "revert"},
             {"optimizer": "sgd", "batch": 7, "epochs": 2},
@@ -253,30 +246,30 @@ class TestRewards:
     @pytest.mark.parametrize(
         "change",
         [
-            None,
             {"amounts": torch.ones(2)},
             {"places": torch.zeros(2, dtype=torch.int32), "amounts": torch.ones(2)},
-            {"places": torch.tensor([-1], dtype=torch.int32)},
-            {"places": torch.tensor([10**6], dtype=torch.int32)},
-            {"amounts": torch.tensor([torch.nan])},
-            {"value": "much"},
-            {"value": float("inf")},
-            {"value": float("nan")},
-            {"places": torch.tensor(0, dtype=torch.int32), "amounts": torch.tensor(1.0)},
-            {"places": torch.tensor([torch.nan])},
-            {"places": torch.tensor([0.5])},
-            {"places": torch.tensor([True])},
-            {"amounts": torch.tensor([1])},
         ],
         ids=str,
     )
     def test_rewards_that_no_server_gives(self, change):
         client, algorithm, _ = self._me("fill")
-        made = {} if change is None else {**self._given([0], [1.0]), **change}
         model = client.memory["model"]
         with pytest.raises(HostileMessage, match="a reward that is none"):
-            algorithm.reward(client, made)
+            algorithm.reward(client, {**self._given([0], [1.0]), **change})
         assert client.memory["model"] is model
+
+    @pytest.mark.parametrize(
+        ("key", "value"),
+        [
+            *(("places", torch.tensor(one, dtype=torch.int32)) for one in ([-1], [10**6], 0)),
+            *(("places", torch.tensor(one)) for one in ([torch.nan], [0.5], [True])),
+            *(("amounts", torch.tensor(one)) for one in ([torch.nan], [1], 1.0)),
+            *(("value", one) for one in ("much", float("inf"), float("nan"))),
+        ],
+    )
+    def test_the_door_refuses_rewards_that_are_none(self, key, value):
+        (form,) = FairGraphFL(hidden=4, layers=1).takes("reward", Schema(LABELS, 2))
+        assert form[key].wrong(value)
 
     def test_a_vocabulary_before_motifs(self):
         client, algorithm, _ = self._me("fill")
@@ -314,47 +307,25 @@ class TestRewards:
 class TestRegulariser:
     incidence = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
     prototypes = torch.tensor([[1.0, 1.0], [0.0, 2.0]])
-    target = Pull.towards(incidence, prototypes, "absolute")
-    relative = Pull.towards(incidence, prototypes, "relative")
     embedded = torch.tensor([[1.0, 3.0], [3.0, 1.0], [5.0, 5.0]])
 
-    @pytest.mark.parametrize(
-        ("distance", "target", "expected"),
-        [
-            # P_0 = (2, 2): (1 + 1) / 2 from (1, 1); P_1 = (3, 1): (9 + 1) / 2 from (0, 2); their mean is 3
-            (prototype_distance, target, 3),
-            # graph 0: (0 + 4) / 2 = 2; graph 1: mean of (4 + 0) / 2 and (9 + 1) / 2 = 3.5; graph 2: none, 0
-            (graph_distance, target, (2 + 3.5) / 3),
-            # over a prototype's own size, the mean squares of (1, 1) and (0, 2), 1 and 2: (1 + 5 / 2) / 2
-            (prototype_distance, relative, 1.75),
-            # graph 0: 2; graph 1: mean of 2 and 5 / 2; graph 2: 0
-            (graph_distance, relative, (2 + 2.25) / 3),
-        ],
-        ids=["prototypes", "graphs", "prototypes, relative", "graphs, relative"],
-    )
-    def test_by_hand(self, distance, target, expected):
-        assert float(distance(self.embedded, target, torch.arange(3))) == pytest.approx(expected)
+    def of(self, prototypes, distance="absolute", rows=(0, 1, 2)):
+        algorithm = FairGraphFL(regularisation=1.0, distance=distance)
+        given = {PROTOTYPES: prototypes, KNOWN: torch.ones(len(prototypes), dtype=torch.uint8)}
+        client, at = SimpleNamespace(name="owner-0"), torch.tensor([0, 1])
+        term = distance_to(client, given, self.incidence, at, 2, algorithm.settings)
+        return float(term(self.embedded[list(rows)], torch.tensor(rows)))
 
-    def test_large_embeddings_do_not_make_a_relative_distance_larger(self):
-        of = {
-            scale: float(
-                prototype_distance(
-                    scale * self.embedded,
-                    Pull.towards(self.incidence, scale * self.prototypes, "relative"),
-                    torch.arange(3),
-                )
-            )
-            for scale in (10.0, 1000.0)
-        }
-        assert of[10.0] == pytest.approx(of[1000.0])
+    def test_by_hand(self):
+        # P_0 = (2, 2): (1 + 1) / 2 from (1, 1); P_1 = (3, 1): (9 + 1) / 2 from (0, 2); their mean is 3
+        assert self.of(self.prototypes) == pytest.approx(3)
+        # over a prototype's own size, the mean squares of (1, 1) and (0, 2), 1 and 2: (1 + 5 / 2) / 2
+        assert self.of(self.prototypes, "relative") == pytest.approx(1.75)
+        assert self.of(self.prototypes, rows=(2,)) == 0  # a batch without a known motif
 
-    def test_of_graphs_is_a_sum_of_terms_of_one_graph(self):
-        alone = [graph_distance(self.embedded[i : i + 1], self.target, torch.tensor([i])) for i in range(3)]
-        whole = graph_distance(self.embedded, self.target, torch.arange(3))
-        assert float(torch.stack(alone).mean()) == pytest.approx(float(whole))
-
-    def test_a_batch_without_a_known_motif_has_none(self):
-        assert float(prototype_distance(self.embedded[2:], self.target, torch.tensor([2]))) == 0
+    def test_prototypes_of_another_vocabulary(self):
+        with pytest.raises(HostileMessage, match="given prototypes"):
+            self.of(self.prototypes[:1])
 
     def test_it_pulls(self, federation):
         apart = {}
@@ -362,21 +333,6 @@ class TestRegulariser:
             found = run(federation, 8, regularisation=weight, dropout=0.0)
             apart[weight] = float(found.state[PROTOTYPES].std(0).norm())
         assert apart[0.0] != apart[1.0]
-
-    @pytest.mark.parametrize(
-        "given",
-        [
-            {},
-            {PROTOTYPES: torch.zeros(2, 3), KNOWN: torch.ones(2)},
-            {PROTOTYPES: torch.zeros(2, 2), KNOWN: torch.ones(3)},
-            {PROTOTYPES: torch.full((2, 2), float("inf")), KNOWN: torch.ones(2)},
-            {PROTOTYPES: torch.zeros(2, 2), KNOWN: torch.tensor(1)},
-        ],
-    )
-    def test_prototypes_that_no_server_sends(self, given):
-        client = SimpleNamespace(name="owner-0")
-        with pytest.raises(HostileMessage, match="given prototypes"):
-            pull(client, given, self.target.incidence, torch.tensor([0, 1]), (2, 2), "relative")
 
 
 class TestBadInput:
@@ -392,12 +348,8 @@ class TestBadInput:
             ({"batch": 0}, "batch"),
             ({"beta": 1}, "'beta' is unknown"),
             ({"use_gradient": False, "use_diversity": False}, "nothing to be made of"),
-            ({"lists": "counted", "vocabulary": "public"}, "'lists'.*fairgraphfl-bounded"),
-            ({"prototypes": "bounded", "vocabulary": "public"}, "'prototypes'.*fairgraphfl-bounded"),
-            ({"embedding": "own"}, "'embedding'.*fairgraphfl-bounded"),
-            ({"clip": 2.0}, "'clip'.*fairgraphfl-bounded"),
-            ({"motifs_per_graph": 2}, "'motifs_per_graph'.*fairgraphfl-bounded"),
-            ({"least_count": 1.0}, "'least_count'.*fairgraphfl-bounded"),
+            ({"lists": "counted", "vocabulary": "public"}, "'lists'"),
+            ({"clip": 2.0}, "'clip' is unknown"),
         ],
     )
     def test_settings(self, settings, words):
@@ -456,7 +408,7 @@ class TestBadInput:
             name = "alone"
 
             def round(self, round, state):
-                state = meet_agents(round, state, self.settings, self._lists)
+                state = self.meet(round, state)
                 state[VALUES] = torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64)
                 return super().round(round, state)
 
@@ -491,9 +443,3 @@ class TestBaselines:
     def test_fedavg_binds_where_sums_do(self, federation, policy):
         found = sfg.train(GinFedAvg(**SMALL), federation, policy, rounds=1)
         assert {row["policy"] for row in found.policy.describe() if row["name"] == "update"} == {policy.name}
-
-    def test_no_seed_no_start(self):
-        client = SimpleNamespace(name="owner-0", schema=Schema(3, 2), memory={})
-        for given in ({}, {"seed": True}, {"seed": -1}, {"seed": "0"}):
-            with pytest.raises(HostileMessage, match="no seed"):
-                GinLocal(**SMALL).train(client, given)

@@ -129,39 +129,12 @@ class TestPayoffs:
         with pytest.raises(BadInput, match="add up to"):
             fairness.payoffs(tensor(0.5, -0.5), tensor(0.5, 0.5)[None])
 
-    @pytest.mark.parametrize("name", fairness.PAYOFF_BASELINES)
-    @pytest.mark.parametrize("agents", [1, 3, 10])
-    def test_baselines_by_volume_cannot_tell_equal_agents_apart(self, name, agents):
-        found = fairness.PAYOFF_BASELINES[name]([100.0] * agents, 2.0)
-        assert found.tolist() == pytest.approx([2.0 / agents] * agents)
-
-    @pytest.mark.parametrize("name", ["individual", "union", "shapley"])
-    def test_baselines_pay_more_for_more(self, name):
-        found = fairness.PAYOFF_BASELINES[name]([10.0, 20.0, 40.0])
-        assert float(found.sum()) == pytest.approx(1)
-        assert found[0] < found[1] < found[2]
-
-    def test_baselines_of_nobody(self):
-        with pytest.raises(BadInput, match="at least one agent"):
-            fairness.shapley_payoffs([])
-        assert fairness.union_payoffs([0.0, 0.0]).tolist() == [0.5, 0.5]
-
 
 class TestModelGradientFairness:
     def test_by_hand(self):
-        r, error = fairness.correlation([1, 2, 3, 4], [1, 3, 2, 4])
-        assert (r, error) == (pytest.approx(0.8), pytest.approx(math.sqrt(0.36 / 2)))
-
-    def test_ten_agents_have_a_standard_error_of_about_a_third(self):
-        alone = [float(i) for i in range(10)]
-        together = [0.0, 4, 1, 9, 2, 8, 3, 7, 5, 6]
-        r, error = fairness.correlation(alone, together)
-        assert 0.3 < r < 0.7
-        assert 0.25 < error < 0.36
+        assert fairness.correlation([1, 2, 3, 4], [1, 3, 2, 4]) == pytest.approx(0.8)
 
     def test_where_it_is_not_defined(self):
-        assert all(map(math.isnan, fairness.correlation([1, 2], [1, 2])))
-        assert all(map(math.isnan, fairness.correlation([1, 1, 1], [1, 2, 3])))
-        assert fairness.correlation([1, 2, 3, math.nan], [2, 4, 6, 1])[0] == pytest.approx(1)
-        with pytest.raises(BadInput, match="same ones"):
-            fairness.correlation([1], [1, 2])
+        assert math.isnan(fairness.correlation([], [])) and math.isnan(fairness.correlation([1, 2], [1, 2]))
+        assert math.isnan(fairness.correlation([1, 1, 1], [1, 2, 3]))
+        assert fairness.correlation([1, 2, 3, math.nan], [2, 4, 6, 1]) == pytest.approx(1)

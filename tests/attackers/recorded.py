@@ -62,7 +62,6 @@ FORMS: dict[str, list[dict[str, Any]]] = {
     "fedsage+": [
         {},
         {"generator": "shared"},
-        {"feedback": "outputs", "feedback_minimum": "partitioned"},
         {"feedback": "prototypes"},
     ],
     "fedego": [{}, {"mash": "client"}, {"mixing": 0.5, "average_reduction": False, "mash": "client"}],
@@ -73,7 +72,6 @@ FORMS: dict[str, list[dict[str, Any]]] = {
         {"backward": "server"},
     ],
     "glasu-one-label-holder": [{}, {"sampler": "paper", "backward": "server"}],
-    "glasu-concat": [{}, {"sampler": "paper", "carried": "server", "backward": "server"}],
     "fairgraphfl": [
         {},
         {"vocabulary": "public", "idf": "global"},

@@ -169,14 +169,6 @@ def test_a_seal_with_nothing_under_it_shows_the_asker_every_answer() -> None:
         guessed(run, GeneratorSingle(), "server")
 
 
-def test_gradients_at_the_outputs_are_the_features() -> None:
-    run = go("plaintext", "training.federated_epochs=1", "training.feedback=outputs")
-    for party in ("server", "client"):
-        assert judged(run, GeneratorSingle(), party).value == 1.0
-    mean = guessed(run, GeneratorSingle(), "client", "residual").values[ALL]
-    assert np.isin(mean.round(3), [0.0, 0.5, 1.0]).mean() > 0.99  # the mean of two owners' nodes
-
-
 def test_an_algorithm_without_the_channel_is_blind_and_needs_no_controls() -> None:
     chosen = load(
         None, {**SMALL, "algorithm": "fedsage", "training": {"hidden": [8, 4]}}, ["policy=plaintext"]

@@ -276,7 +276,6 @@ def test_a_control_may_run_a_variant_of_the_algorithm_and_no_other(monkeypatch: 
     [
         ("glasu", "glasu-one-label-holder"),
         ("glasu-one-label-holder", "glasu-one-label-holder"),
-        ("glasu-concat", "glasu-concat-one-label-holder"),
         ("fedbcd", "fedbcd-one-label-holder"),
         ("fedbcd-one-label-holder", "fedbcd-one-label-holder"),
         ("glasu-simulated", None),

@@ -79,9 +79,7 @@ def test_the_others_feedback_matters(federation, plain):
     assert apart(run(federation, sfg.policies.plaintext(), alpha=0.0), plain) > 1e-6
 
 
-@pytest.mark.parametrize(
-    "change", [{"feedback": "outputs"}, {"generator": "shared"}, {"federated_epochs": 0}]
-)
+@pytest.mark.parametrize("change", [{"generator": "shared"}, {"federated_epochs": 0}])
 def test_the_options_train(federation, plain, change):
     assert apart(run(federation, sfg.policies.masked(), **change), plain) > 0
 

@@ -37,8 +37,6 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], set[str]]] = {
     "paper by hand": ("glasu", {**SMALL, "sampler": "paper"}, set(POLICIES) - {"plaintext"}),
     "stale": ("glasu", {**PUBLIC, "local_steps": 3}, TO_SERVER),
     "one holds the labels": ("glasu-one-label-holder", PUBLIC, TO_SERVER | {"central_dp"}),
-    "concat": ("glasu-concat", PUBLIC, EACH | {"strictest"}),
-    "concat among peers": ("glasu-concat", PEERS, {"central_dp"}),
     "simulated": ("glasu-simulated", PUBLIC, TO_SERVER),
     "fedbcd": ("fedbcd", {**SMALL, "local_steps": 2}, TO_SERVER),
     "standalone": ("glasu-standalone", SMALL, set()),
@@ -102,22 +100,6 @@ def test_a_protected_mean_trains_what_plaintext_trains(variant, policy, federati
     for owner, scores in plain.items():
         assert float((scores - hidden[owner]).abs().max()) < 1e-4
         assert float(scores.abs().max()) > 1e-2
-
-
-def test_sealed_concatenation_trains_what_the_servers_does(federation):
-    to_server = run("glasu-concat", {**PUBLIC, "backward": "local"}, federation, "plaintext", keep=everything)
-    for policy in ("sealed", "strictest"):
-        among_peers = run("glasu-concat", PEERS, federation, policy, keep=everything)
-        for owner, scores in examined(to_server).items():
-            assert torch.equal(scores, examined(among_peers)[owner])
-        assert among_peers.transcript.view("server").uploads("hidden_shared") == []
-        assert "sealed" in among_peers.transcript.view("server").why_unreadable("hidden_shared")
-
-
-def test_concatenation_to_the_server_is_refused_under_masks_with_the_reason(federation):
-    sentence = "channel 'hidden_each' needs each upload; masked reveals only the sum"
-    with pytest.raises(Refused, match=sentence):
-        run("glasu-concat", PUBLIC, federation, "masked")
 
 
 def test_the_server_sees_sums_and_no_clients_rows_under_masks(federation):

@@ -33,7 +33,6 @@ def refused(algorithm: Any, federation: Any, policy: Any, words: str, tmp_path: 
     [
         ("glasu", ", or run glasu-one-label-holder"),
         ("glasu-simulated", ", or run glasu-one-label-holder"),
-        ("glasu-concat", ", or run glasu-concat-one-label-holder"),
         ("fedbcd", ", or run fedbcd-one-label-holder"),
         ("glasu-standalone", ""),
     ],
@@ -47,7 +46,6 @@ def test_labels_at_one_client_that_everybody_trains_on(name, mend, tmp_path):
 def test_labels_at_one_client_that_the_algorithm_knows_of_or_that_a_pool_holds():
     for name in (
         "glasu-one-label-holder",
-        "glasu-concat-one-label-holder",
         "fedbcd-one-label-holder",
         "glasu-centralized",
     ):

@@ -62,8 +62,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "fedego-released": EGO,
     "glasu": {**GLASU, "sampler": "public"},
     "glasu-simulated": {**GLASU, "sampler": "public"},
-    "glasu-concat": {**GLASU, "sampler": "public", "carried": "peers"},
-    "glasu-concat-one-label-holder": {**GLASU, "sampler": "public", "carried": "peers"},
     "glasu-one-label-holder": {**GLASU, "sampler": "public"},
     "glasu-standalone": GLASU,
     "glasu-centralized": GLASU,

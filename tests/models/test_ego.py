@@ -12,9 +12,9 @@ from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data.synthetic import citation
 from secure_fedgraph.graph.sample.ego_graphs import ego_table, levels
 from secure_fedgraph.graph.sparse_matrix import SparseMatrix
-from secure_fedgraph.models.ego.free import EgoFree
 from secure_fedgraph.models.ego.mash import class_shares, coefficient, distance, mash, mean_shares
-from secure_fedgraph.models.ego.model import EgoSage, Reduction, dropped
+from secure_fedgraph.models.ego.model import EgoSage, Reduction
+from secure_fedgraph.models.molecules import dropped
 from secure_fedgraph.models.parameters import parameters_of
 from secure_fedgraph.models.sparse_rows import compact
 
@@ -61,14 +61,13 @@ def test_a_tree_is_scored_as_defined() -> None:
     assert torch.allclose(model.forward_tree(GRAPH.x, levels(rows, FANOUT)), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", [EgoSage, EgoFree])
-def test_whole_neighbourhoods_are_trees_that_hold_all_of_them(kind) -> None:
+def test_whole_neighbourhoods_are_trees_that_hold_all_of_them() -> None:
     """On a ring every node has two neighbours: a tree of two children each is the whole neighbourhood."""
     n = 12
     here = torch.arange(n)
     edges = torch.stack([torch.cat([here, here]), torch.cat([(here + 1) % n, (here - 1) % n])])
     x = torch.rand(n, 40, generator=seeded())
-    model = kind(40, 3, width=8, fanout=(2, 2))
+    model = EgoSage(40, 3, width=8, fanout=(2, 2))
     model.initialise(0)
     first = torch.stack([(here - 1) % n, (here + 1) % n], 1)
     second = torch.stack([(first - 1) % n, (first + 1) % n], 2)
@@ -124,9 +123,6 @@ def test_dropout_is_drawn_from_its_generator_once_a_node() -> None:
     tree = levels(row, FANOUT)
     first, again, other = (model.forward_tree(GRAPH.x, tree, seeded(s)) for s in (0, 0, 1))
     assert torch.equal(first, again) and not torch.equal(first, other)
-    rows, places = model._reduced(GRAPH.x, tree, seeded())
-    assert len(rows) == 2  # two distinct nodes, whatever their ten positions
-    assert torch.equal(rows[places[1]][0, 0], rows[places[1]][0, 1])
     assert torch.equal(model.forward_tree(GRAPH.x, tree), model.eval().forward_tree(GRAPH.x, tree, seeded()))
 
 
@@ -151,33 +147,6 @@ def test_mashes_of_labels_are_soft_labels() -> None:
     assert torch.allclose(soft[0, 0] * 16, torch.bincount(GRAPH.y[:16], minlength=3).float())
 
 
-def permuted(values: torch.Tensor) -> torch.Tensor:
-    """Each ego-graph's positions shuffled within their levels, each in its own way."""
-    found = values.clone()
-    for i in range(len(values)):
-        for start, stop in ((1, 4), (4, 10)):
-            found[i, start:stop] = values[i, start:stop][torch.randperm(stop - start, generator=seeded(i))]
-    return found
-
-
-def test_with_linear_layers_any_alignment_of_the_mash_gives_the_same_centre() -> None:
-    """Theorem 4.1. The control: with a ReLU in between the alignment matters."""
-    r = torch.rand(16, 10, 8, generator=seeded())
-    straight, shuffled = r.mean(0, keepdim=True), permuted(r).mean(0, keepdim=True)
-    assert not torch.allclose(straight, shuffled, atol=1e-3)
-    linear = made(linear=True)
-    assert torch.allclose(linear.centre(straight), linear.centre(shuffled), atol=1e-5)
-    other = made()
-    assert not torch.allclose(other.centre(straight), other.centre(shuffled), atol=1e-4)
-
-
-def test_with_linear_layers_the_mash_s_centre_is_the_mean_of_the_centres() -> None:
-    linear = made(linear=True)
-    r = torch.rand(16, 10, 8, generator=seeded())
-    linear.layers._activate = lambda x, depth: x  # also the last: the theorem speaks of the layers' inside
-    assert torch.allclose(linear.centre(r.mean(0, keepdim=True)), linear.centre(r).mean(0), atol=1e-5)
-
-
 def test_a_mash_of_one_is_its_ego_graph() -> None:
     model, rows = made(), table()[:5]
     values = mash(model.embedded(GRAPH.x, GRAPH.edge_index), rows.unsqueeze(1))
@@ -185,18 +154,6 @@ def test_a_mash_of_one_is_its_ego_graph() -> None:
         model.forward_mash(values), model.forward_tree(GRAPH.x, levels(rows, FANOUT)), atol=1e-5
     )
     assert model.positions == 10
-
-
-def test_without_ego_graphs_a_mash_mixes_embeddings() -> None:
-    free = EgoFree(40, 3, width=8, fanout=FANOUT)
-    free.initialise(0)
-    rows = torch.arange(6).view(2, 3, 1)
-    values = mash(free.embedded(GRAPH.x, GRAPH.edge_index), rows)
-    assert values.shape == (2, free.positions, 8)
-    single = free.forward_mash(mash(free.embedded(GRAPH.x, GRAPH.edge_index), torch.tensor([[[7]]])))
-    assert torch.allclose(single[0], free(GRAPH.x, GRAPH.edge_index)[7], atol=1e-5)
-    names = [name for name, _ in free.named_parameters() if name.startswith("reduction.")]
-    assert sum("layers" in name for name in names) == 6  # the aggregations are shared
 
 
 def test_class_shares_distances_and_coefficients() -> None:

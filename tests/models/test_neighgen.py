@@ -9,21 +9,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from secure_fedgraph.core.errors import BadInput, HostileMessage
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data.synthetic import citation
 from secure_fedgraph.graph.impairing import Impaired, impair
 from secure_fedgraph.graph.mending import mend
-from secure_fedgraph.graph.sample.trees import NeighbourTable
-from secure_fedgraph.models.neighgen import at_home
-from secure_fedgraph.models.neighgen.feedback import Feedback
+from secure_fedgraph.models.neighgen.feedback import generator_gradient
 from secure_fedgraph.models.neighgen.losses import (
     count_loss,
-    feature_loss,
-    feature_scale,
     matched_distances,
     nearest_distances,
-    nearest_feature_loss,
-    random_neighbourhoods,
 )
 from secure_fedgraph.models.neighgen.model import FeatureGenerator, Gcn, NeighGen
 from secure_fedgraph.models.neighgen.training import joint_loss, predict_neighbours, train_locally
@@ -31,7 +25,6 @@ from secure_fedgraph.models.parameters import glorot, parameters_of
 
 SHAPE = {"latent": 6, "features": 4, "candidates": 3, "hidden": (8, 10)}
 COUNTS = torch.tensor([2, 0, 3, 1, 0])
-GOOD = torch.rand(5, 6, generator=torch.Generator().manual_seed(3))
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -186,32 +179,8 @@ def test_count_loss_by_hand() -> None:
     assert float(loss) == pytest.approx((0.125 + 2.5) / 3)
 
 
-def test_feature_loss_by_hand() -> None:
-    pool = torch.tensor([[0.0, 0.0], [1.0, 1.0], [9.0, 9.0]])
-    generated = torch.tensor([
-        [[0.0, 0.5], [1.0, 0.8]],    # takes rows 0 (.25) and 1 (.04)
-        [[9.0, 8.0], [0.0, 0.0]],    # may only take row 2: 1; the second is not asked for
-        [[5.0, 5.0], [5.0, 5.0]],    # has no hidden neighbour
-    ])  # fmt: skip
-    table = torch.tensor([[0, 1], [2, -1], [-1, -1]])
-    counts = torch.tensor([2, 1, 2])
-    assert float(feature_loss(generated, counts, table, pool, "paper_sum")) == pytest.approx(1.29 / 3)
-    assert float(feature_loss(generated, counts, table, pool)) == pytest.approx(1.29 / (3 * 2 * 2))
-
-
-def test_greedy_matching_may_take_the_same_neighbour_twice() -> None:
-    loss = feature_loss(
-        torch.ones(1, 2, 1),
-        torch.tensor([2]),
-        torch.tensor([[0, 1]]),
-        torch.tensor([[2.0], [5.0]]),
-        "paper_sum",
-    )
-    assert float(loss) == 2.0
-
-
 @pytest.mark.parametrize("nearest", [False, True])
-def test_feature_losses_and_their_gradients_are_those_of_a_loop(nearest: bool) -> None:
+def test_distances_and_their_gradients_are_those_of_a_loop(nearest: bool) -> None:
     fast = torch.randn(5, 3, 4, generator=seeded(1)).requires_grad_()
     slow = fast.detach().clone().requires_grad_()
     table = torch.tensor([[0, 2, 5], [1, -1, -1], [6, 3, -1], [-1, -1, -1], [4, -1, -1]])
@@ -221,31 +190,20 @@ def test_feature_losses_and_their_gradients_are_those_of_a_loop(nearest: bool) -
         if own or nearest:
             pool = targets() if nearest else targets()[own]
             total = total + naive_nearest(slow[v : v + 1], COUNTS[v : v + 1], pool)
-    (total / 5).backward()
-    if nearest:
-        loss = nearest_feature_loss(fast, COUNTS, targets(), "paper_sum")
-        of_a_dimension = nearest_feature_loss(fast, COUNTS, targets())
-        torch.testing.assert_close(of_a_dimension, loss / 12, msg="3 candidates of 4 columns")
-    else:
-        loss = feature_loss(fast, COUNTS, table, targets(), "paper_sum")
-    torch.testing.assert_close(loss, total / 5)
-    loss.backward()
+    total.backward()
+    anchor, slot = (torch.arange(3) < COUNTS.unsqueeze(1)).nonzero(as_tuple=True)
+    rows = fast[anchor, slot]
+    pool = targets()
+    loss = nearest_distances(rows, pool) if nearest else matched_distances(rows, table[anchor], pool)
+    torch.testing.assert_close(loss.sum(), total)
+    loss.sum().backward()
     torch.testing.assert_close(fast.grad, slow.grad)
     assert fast.grad is not None and (nearest or not fast.grad[3].any())
 
 
-def test_nothing_generated_costs_nothing() -> None:
-    none, generated = (
-        torch.zeros(5, dtype=torch.long),
-        torch.randn(5, 3, 4, generator=seeded()).requires_grad_(),
-    )
-    loss = nearest_feature_loss(generated, none, targets()) + feature_loss(
-        generated, none, torch.zeros(5, 1).long(), targets()
-    )
-    loss.backward()
-    assert float(loss.detach()) == 0
-    assert generated.grad is not None
-    assert not generated.grad.any()
+def test_distances_to_nothing() -> None:
+    with pytest.raises(BadInput, match="one or more rows of 4 features"):
+        nearest_distances(torch.zeros(2, 4), torch.empty(0, 4))
 
 
 def test_the_search_in_pieces_is_the_search_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,60 +214,17 @@ def test_the_search_in_pieces_is_the_search_at_once(monkeypatch: pytest.MonkeyPa
     torch.testing.assert_close(matched_distances(rows, choice, targets()), whole[1])
 
 
-def test_what_losses_refuse() -> None:
-    generated = torch.zeros(2, 3, 4)
-    for counts in ([1, 4], [-1, 0], [1]):
-        with pytest.raises(BadInput, match="counts must be 2 numbers from 0 to 3"):
-            nearest_feature_loss(generated, torch.tensor(counts), targets())
-    with pytest.raises(BadInput, match="one or more rows of 4 features"):
-        nearest_feature_loss(generated, torch.tensor([1, 1]), torch.empty(0, 4))
-    with pytest.raises(BadInput, match=r"feat_loss_norm.*'paper_mean'.*paper_sum"):
-        feature_scale("paper_mean", 2, 5, 4)
-
-
-def test_random_neighbourhoods_are_distinct_neighbours_of_one_node() -> None:
-    # 0 has 7 neighbours, 1 to 7 have one, 8 has none
-    leaves = torch.arange(1, 8)
-    links = torch.cat([torch.stack([leaves, leaves * 0]), torch.stack([leaves * 0, leaves])], dim=1)
-    table = NeighbourTable(links, 9)
-    drawn = random_neighbourhoods(table, 2000, seeded(), limit=5)
-    assert drawn.shape == (2000, 5)
-    of_hub = drawn[(drawn > 0).any(1)]
-    assert all(len(set(row)) == 5 for row in of_hub.tolist())  # 5 of 7, without replacement
-    assert torch.bincount(of_hub.flatten(), minlength=8)[1:].min() > 0.8 * of_hub.numel() / 7
-    others = drawn[(drawn <= 0).all(1)]
-    assert {tuple(row) for row in others.tolist()} == {(0, -1, -1, -1, -1), (-1, -1, -1, -1, -1)}
-    assert abs(len(of_hub) / 2000 - 1 / 9) < 0.03
-    assert abs(int((others[:, 0] == 0).sum()) / 2000 - 7 / 9) < 0.03  # a leaf always brings its one
-    assert torch.equal(drawn, random_neighbourhoods(table, 2000, seeded(), limit=5))
-    alone = NeighbourTable(torch.empty(2, 0, dtype=torch.long), 3)
-    assert random_neighbourhoods(alone, 2, seeded(), limit=2).tolist() == [[-1, -1], [-1, -1]]
-
-
 # what an answering owner computes
 
 
-@pytest.mark.parametrize("cross_target", ["nearest", "random_neighbourhood"])
-def test_generator_gradient_is_autograd_of_the_naive_loss(cross_target: str) -> None:
+def test_generator_gradient_is_autograd_of_the_naive_loss() -> None:
     net, z, pool = fgen().train(), embeddings(), targets()
-    table = torch.tensor([[0, 2], [1, 3], [4, -1], [-1, -1], [5, 6]])
     some = COUNTS.nonzero().flatten()
     random = seeded(11)
     noise = net.noise(len(some), random)
-    made = net(z[some], noise, random)
-    if cross_target == "nearest":
-        loss = naive_nearest(made, COUNTS[some], pool)
-    else:
-        loss = sum(
-            (naive_nearest(made[i : i + 1], COUNTS[v : v + 1], pool[table[v][table[v] >= 0]])
-             for i, v in enumerate(some.tolist()) if (table[v] >= 0).any()),
-            start=torch.zeros(()),
-        )  # fmt: skip
-    (0.25 * loss).backward()
+    (0.25 * naive_nearest(net(z[some], noise, random), COUNTS[some], pool)).backward()
     params = parameters_of(net)
-    got = Feedback(**SHAPE).generator_gradient(
-        params, z, COUNTS, pool, 0.25, seeded(11), table if cross_target == "random_neighbourhood" else None
-    )
+    got = generator_gradient(fgen(), z, COUNTS, pool, 0.25, seeded(11))
     assert got.keys() == params.keys()
     for name, p in net.named_parameters():
         torch.testing.assert_close(got[name], p.grad)
@@ -319,34 +234,17 @@ def test_generator_gradient_is_autograd_of_the_naive_loss(cross_target: str) -> 
 
 
 def test_each_owner_draws_its_own_noise_and_no_global_state() -> None:
-    args = parameters_of(fgen()), embeddings(), COUNTS, targets(), 1.0
-    feedback, state = Feedback(**SHAPE), torch.get_rng_state()
-    one, same, other = (feedback.generator_gradient(*args, seeded(s)) for s in (1, 1, 2))
+    args, state = (fgen(), embeddings(), COUNTS, targets(), 1.0), torch.get_rng_state()
+    one, same, other = (generator_gradient(*args, seeded(s)) for s in (1, 1, 2))
     assert all(torch.equal(one[name], same[name]) for name in one)
     assert not torch.equal(one["outer.weight"], other["outer.weight"])
     assert torch.equal(state, torch.get_rng_state())
 
 
-def test_output_gradients_lead_to_the_gradient_of_the_same_loss() -> None:
-    params, z, pool = parameters_of(fgen()), embeddings(), targets()
-    feedback = Feedback(**SHAPE)
-    outputs = feedback.output_gradient(params, z, COUNTS, pool, 0.25, seed=6)
-    made = fgen().generate(z, COUNTS, seeded(6)).padded(5, 3).detach()
-    for v, count in enumerate(COUNTS.tolist()):
-        assert not outputs[v, count:].any()
-        for p in range(count):
-            nearest = pool[((pool - made[v, p]) ** 2).sum(1).argmin()]
-            torch.testing.assert_close(outputs[v, p], 0.5 * (made[v, p] - nearest))
-    direct = feedback.generator_gradient(params, z, COUNTS, pool, 0.25, seeded(6))
-    through = feedback.through(params, z, COUNTS, outputs, seed=6)
-    for name, gradient in direct.items():
-        torch.testing.assert_close(through[name], gradient)
-
-
 def test_a_single_nodes_gradient_gives_its_nearest_feature_away() -> None:
     """Attack C1: why these messages need a channel that protects."""
     params, pool, scale = parameters_of(fgen()), targets(), 0.5
-    g = Feedback(**SHAPE).generator_gradient(params, embeddings(1), torch.tensor([3]), pool, scale, seeded(8))
+    g = generator_gradient(fgen(), embeddings(1), torch.tensor([3]), pool, scale, seeded(8))
     weight, bias = g["outer.weight"].double(), g["outer.bias"].double()
     h = weight.T @ bias / bias.square().sum()
     made = torch.tanh(params["outer.weight"].double() @ h + params["outer.bias"].double())
@@ -356,52 +254,19 @@ def test_a_single_nodes_gradient_gives_its_nearest_feature_away() -> None:
 
 
 def test_where_a_gradient_overflows_depends_on_the_targets_and_is_zero() -> None:
-    huge = {name: value * 1e30 for name, value in parameters_of(fgen()).items()}
-    feedback = Feedback(**SHAPE)
-    got = feedback.generator_gradient(huge, embeddings(), COUNTS, targets(), 1.0, seeded())
+    huge = fgen()
+    with torch.no_grad():
+        for p in huge.parameters():
+            p.mul_(1e30)
+    got = generator_gradient(huge, embeddings(), COUNTS, targets(), 1.0, seeded())
     assert all(bool(torch.isfinite(g).all()) for g in got.values())
-    assert bool(torch.isfinite(feedback.output_gradient(huge, embeddings(), COUNTS, targets(), 1.0, 0)).all())
 
 
 def test_nobody_asks_gives_zero_gradients() -> None:
     params, none = parameters_of(fgen()), torch.zeros(5, dtype=torch.long)
-    got = Feedback(**SHAPE).generator_gradient(params, embeddings(), none, targets(), 1.0, seeded())
+    got = generator_gradient(fgen(), embeddings(), none, targets(), 1.0, seeded())
     assert {name: g.shape for name, g in got.items()} == {name: p.shape for name, p in params.items()}
     assert not any(g.any() for g in got.values())
-    assert not Feedback(**SHAPE).output_gradient(params, embeddings(), none, targets(), 1.0, 0).any()
-
-
-@pytest.mark.parametrize(
-    ("spoil", "z", "counts", "words"),
-    [
-        (lambda p: p | {"outer.bias": p["outer.bias"][:-1]}, GOOD, COUNTS, "generator"),
-        (lambda p: p | {"outer.bias": p["outer.bias"] / 0}, GOOD, COUNTS, "generator"),
-        (lambda p: p | {"outer.weight": p["outer.weight"] * torch.nan}, GOOD, COUNTS, "generator"),
-        (lambda p: p | {"outer.weight": p["outer.weight"].double()}, GOOD, COUNTS, "generator"),
-        (lambda p: p | {"inner.0.weight": p["inner.0.weight"].T.contiguous()}, GOOD, COUNTS, "generator"),
-        (lambda p: {k: v for k, v in p.items() if k != "inner.1.bias"}, GOOD, COUNTS, "generator"),
-        (lambda p: p | {"head.weight": torch.zeros(1)}, GOOD, COUNTS, "generator"),
-        (dict, torch.zeros(5, 7), COUNTS, r"embeddings must be \[nodes, 6\]"),
-        (dict, GOOD * torch.nan, COUNTS, "embeddings"),
-        (dict, GOOD, COUNTS + 1, "counts must be 5 integers from 0 to 3"),
-        (dict, GOOD, COUNTS - 1, "counts"),
-        (dict, GOOD, COUNTS[:4], "counts"),
-        (dict, GOOD, COUNTS.float(), "counts"),
-    ],
-    ids=["shape", "inf", "nan", "type", "transposed", "missing", "extra", "embeddings: shape",
-         "embeddings: nan", "counts: above", "counts: below", "counts: shape", "counts: type"],
-)  # fmt: skip
-def test_an_offer_that_no_peer_sends_is_refused(spoil, z: Tensor, counts: Tensor, words: str) -> None:
-    with pytest.raises(HostileMessage, match=words):
-        Feedback(**SHAPE).generator_gradient(
-            spoil(parameters_of(fgen())), z, counts, targets(), 1.0, seeded()
-        )
-
-
-@pytest.mark.parametrize("gradient", [torch.zeros(5, 2, 4), torch.full((5, 3, 4), float("inf"))])
-def test_feedback_that_no_peer_sends_is_refused(gradient: Tensor) -> None:
-    with pytest.raises(HostileMessage, match="must be"):
-        Feedback(**SHAPE).through(parameters_of(fgen()), embeddings(), COUNTS, gradient, 0)
 
 
 # training
@@ -433,14 +298,13 @@ def test_joint_loss_is_that_of_its_parts() -> None:
     known = mended.train_mask
     assert counts.sum() > 0
     torch.testing.assert_close(got.count, count_loss(missing, made.counts))
-    expected = feature_loss(generated, counts, made.neighbours, made.hidden_x, "paper_sum")
+    anchor, slot = (torch.arange(generated.shape[1]) < counts.unsqueeze(1)).nonzero(as_tuple=True)
+    apart = matched_distances(generated[anchor, slot], made.neighbours[anchor], made.hidden_x)
+    expected = apart.sum() / len(graph.x)
     torch.testing.assert_close(got.feature, expected)
     per_dim = joint_loss(net, made, seeded(2)).feature  # 5 candidates of 24 columns
     torch.testing.assert_close(per_dim, expected / 120)
     torch.testing.assert_close(got.classifier, F.cross_entropy(scores[known], mended.y[known]))
-    torch.testing.assert_close(
-        got.total((2.0, 0.5, 3.0)), 2 * got.count + got.feature / 2 + 3 * got.classifier
-    )
 
 
 @pytest.mark.parametrize(
@@ -458,7 +322,7 @@ def test_what_each_term_trains(term: str, trained: set[str]) -> None:
     assert {name.split(".")[0] for name in touched} == trained
 
 
-def test_training_lowers_every_term_and_is_seeded() -> None:
+def test_training_lowers_the_loss_and_is_seeded() -> None:
     nets = [neighgen().eval(), neighgen(), neighgen()]
     state = torch.get_rng_state()
     histories = [
@@ -467,8 +331,7 @@ def test_training_lowers_every_term_and_is_seeded() -> None:
     ]
     assert nets[0].training
     assert torch.equal(state, torch.get_rng_state())
-    for term in ("count", "feature", "classifier", "total"):
-        assert sum(h[term] for h in histories[0][-5:]) < sum(h[term] for h in histories[0][:5]), term
+    assert sum(histories[0][-5:]) < sum(histories[0][:5])
     assert histories[0] == histories[1] != histories[2]
     assert all(torch.equal(a, b) for a, b in zip(nets[0].parameters(), nets[1].parameters(), strict=True))
 
@@ -487,8 +350,7 @@ def test_no_training_node_left_is_no_classifier_term() -> None:
     made = impaired()
     made.graph.train_mask[:] = False
     history = train_locally(neighgen(), made, 1, seeded())
-    assert history[0]["classifier"] == 0
-    assert math.isfinite(history[0]["total"])
+    assert math.isfinite(history[0]) and joint_loss(neighgen(), made, seeded()).classifier == 0
 
 
 def test_prediction_is_chunked_seeded_and_without_dropout_and_may_be_of_nobody() -> None:
@@ -510,27 +372,3 @@ def test_prediction_is_chunked_seeded_and_without_dropout_and_may_be_of_nobody()
     counts, features = predict_neighbours(net, graph, seeded())
     assert not counts.any() and features.shape == (50, 0, 24)
     assert len(mend(graph, counts, features).x) == 50
-
-
-@pytest.mark.parametrize("trained", [True, False])
-def test_an_owner_mends_its_graph_by_its_own_training_labels_alone(trained: bool) -> None:
-    graph = citation(nodes=120, features=24, classes=3, seed=0)
-    graph.train_mask = (torch.arange(120) < 60) & trained
-    other = graph.clone()
-    other.y = torch.where(graph.train_mask, graph.y, 0)
-    first, second = (at_home.mended(one, 3, seeded()) for one in (graph, other))
-    assert torch.equal(first.x, second.x) and torch.equal(first.edge_index, second.edge_index)
-    assert len(first.x) > 120 and torch.equal(first.x[:120], graph.x)
-    other.y = torch.where(graph.train_mask, (graph.y + 1) % 3, graph.y)
-    other.y[0] = graph.y[0]
-    assert torch.equal(at_home.mended(other, 3, seeded()).x, first.x) is not trained
-
-
-def test_a_graph_that_cannot_be_mended_is_refused_by_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    graph = citation(nodes=120, features=24, classes=3, seed=0)
-    at_home.check(graph, "a")
-    with pytest.raises(BadInput, match="hides none"):
-        at_home.check(graph.subgraph(torch.arange(2)), "a")
-    monkeypatch.setattr(at_home, "MOST_VALUES", 100)
-    with pytest.raises(BadInput, match=r"training\.mend = at_home: .* a's 120 nodes.*training\.mend=none"):
-        at_home.check(graph, "a")

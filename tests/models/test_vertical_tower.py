@@ -19,32 +19,23 @@ def between(loop: float = 1.0) -> Links:
     return links_between(TABLE, NODES, NODES, loop)
 
 
-def made(backbone: str, width: int | None = None, aggregated: tuple[int, ...] = (2, 4)) -> Tower:
-    tower = Tower(3, 2, 8, segments_of(4, aggregated), backbone, width)  # type: ignore[arg-type]
+def made(backbone: str, aggregated: tuple[int, ...] = (2, 4)) -> Tower:
+    tower = Tower(3, 2, 8, segments_of(4, aggregated), backbone)  # type: ignore[arg-type]
     tower.start(0)
     return tower
 
 
-@pytest.mark.parametrize("backbone", ["residual", "gcnii", "gcn", "gat"])
-@pytest.mark.parametrize("width", [8, 24])
-def test_a_segment_gives_hidden_rows_and_scores_take_what_is_aggregated(backbone, width):
-    tower = made(backbone, width)
+@pytest.mark.parametrize("backbone", ["residual", "gcnii", "gcn"])
+def test_a_segment_gives_hidden_rows_and_scores_take_what_is_aggregated(backbone):
+    tower = made(backbone)
     x = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
     first = tower.segment(0, None, x, [between()] * 2, Noise())
     assert first.shape == (5, 8)
-    aggregate = first.repeat(1, width // 8)
-    second = tower.segment(1, aggregate, x, [between()] * 2, Noise())
+    second = tower.segment(1, first, x, [between()] * 2, Noise())
     assert second.shape == (5, 8)
-    assert tower.scores(second.repeat(1, width // 8)).shape == (5, 2)
-    used = torch.autograd.grad(tower.scores(second.repeat(1, width // 8)).sum(), list(tower.parameters()))
+    assert tower.scores(second).shape == (5, 2)
+    used = torch.autograd.grad(tower.scores(second).sum(), list(tower.parameters()))
     assert all(torch.isfinite(g).all() for g in used)  # and every parameter takes part
-
-
-def test_the_next_weight_is_as_wide_as_the_concatenation():
-    assert made("gcn", 24).layers[2].weight.shape == (8, 24)
-    assert made("gcn", 24).layers[1].weight.shape == (8, 8)
-    assert made("gcnii", 24).bridges["2"].weight.shape == (8, 24)
-    assert len(made("gcnii", 8).bridges) == 0
 
 
 def test_dropout_is_the_seeds():
@@ -79,29 +70,11 @@ def test_one_row_is_normalised_by_what_was_settled():
     assert torch.isfinite(tower.segment(0, None, torch.ones(5, 3), [between(2.0), links], Noise())).all()
 
 
-def test_attention_weighs_neighbours_by_their_logits():
-    """Two neighbours and itself, one head's numbers by hand."""
-    tower = made("gat")
-    h = torch.randn(5, 8, generator=torch.Generator().manual_seed(2))
-    found = tower._attend(1, between(), h)
-    values = (h @ tower.layers[1].weight.T).view(5, 8, 1)
-    source, target = tower.attention[1][:8], tower.attention[1][8:]
-    members = torch.tensor([1, 3, 0])  # node 0's neighbours and itself
-    logits = torch.nn.functional.leaky_relu(
-        (values[members] * source).sum(-1) + (values[0] * target).sum(-1), 0.2
-    )
-    wanted = (logits.softmax(0).unsqueeze(-1) * values[members]).sum(0).flatten()
-    assert torch.allclose(found[0], wanted + tower.layers[1].bias, atol=1e-6)
-    assert torch.allclose(found[4], values[4].flatten(), atol=1e-6)  # alone: only itself
-
-
 def test_local_aggregation_replaces_ones_own_part():
     rows = [torch.full((2, 3), float(i)) for i in range(3)]
     mean, fresh = torch.stack(rows).mean(0), torch.full((2, 3), 7.0)
     assert torch.allclose(locally(mean, rows[1], rows[1], 3), mean)
     assert torch.allclose(locally(mean, rows[1], fresh, 3), torch.stack([rows[0], fresh, rows[2]]).mean(0))
-    wide = torch.cat(rows, 1)
-    assert torch.equal(locally(wide, rows[1], fresh, 3, 1), torch.cat([rows[0], fresh, rows[2]], 1))
 
 
 def test_gradients_flow_through_ones_own_rows_only():
@@ -118,12 +91,7 @@ def test_stretches_end_with_the_last_layer():
         segments_of(4, (2,))
 
 
-def test_heads_divide_the_width():
-    with pytest.raises(BadInput, match="gat has 8 heads; give a multiple of 8"):
-        Tower(3, 2, 12, segments_of(2, (2,)), "gat")
-
-
-@pytest.mark.parametrize("backbone", ["residual", "gcnii", "gcn", "gat"])
+@pytest.mark.parametrize("backbone", ["residual", "gcnii", "gcn"])
 def test_rows_stay_within_the_bound(backbone):
     tower = made(backbone)
     far = torch.full((5, 3), 1e4)

@@ -19,7 +19,7 @@ from secure_fedgraph.policies import plaintext
 from secure_fedgraph.running.loop import train
 from secure_fedgraph.seams import ClientContext
 
-ROWS_SENT = ("hidden", "hidden_each")
+ROWS_SENT = ("hidden",)
 
 
 @dataclass(frozen=True)

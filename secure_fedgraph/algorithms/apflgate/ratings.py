@@ -17,7 +17,7 @@ from secure_fedgraph.algorithms.fedridge import at_home
 from secure_fedgraph.algorithms.fedridge.algorithm import WEIGHTS, FedRidge
 from secure_fedgraph.algorithms.fedridge.forms import MomentSettings
 from secure_fedgraph.algorithms.fedridge.settings import RidgeSettings
-from secure_fedgraph.algorithms.training.link_predictor import RatingTask
+from secure_fedgraph.algorithms.training.graph_classifier import RatingTask
 from secure_fedgraph.core.channel import Channel, UnitContributionMoments
 from secure_fedgraph.core.given import Expected
 from secure_fedgraph.core.guarantee import Unit

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from secure_fedgraph.algorithm import Settings
+from secure_fedgraph.algorithm import BatchSize, Settings, Widths, number_or
 from secure_fedgraph.algorithms.training.settings import LARGEST_GRADIENT
-from secure_fedgraph.models.molecules import HEADS
 
 
 class UnstableWarning(UserWarning):
@@ -44,29 +43,14 @@ class SharedSettings(Settings):
     server_rate: float = Field(1.0, gt=0, allow_inf_nan=False)
     weight_decay: float = Field(0.0, ge=0, allow_inf_nan=False)
     local_steps: int = Field(10, ge=1)
-    batch: int | Literal["full"] | None = None
-    hidden: tuple[int, ...] = (32, 32)
+    batch: BatchSize | None = None
+    hidden: Widths = (32, 32)
     network: Literal["gcn", "gat", "sage", "gin"] = "gcn"
     dropout: float = Field(0.0, ge=0, lt=1)
     features: Literal["constant", "degree", "id_embedding"] = "degree"
     habits: bool = True
     loss: Literal["l1", "mse"] = "l1"
     largest_gradient: float = Field(LARGEST_GRADIENT, gt=0, allow_inf_nan=False)
-
-    @field_validator("batch", mode="before")
-    @classmethod
-    def _check_batch(cls, value: Any) -> Any:
-        whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-        if not whole and value not in ("full", None):
-            raise PydanticCustomError("batch", "give a number of items from 1, or full")
-        return value
-
-    @field_validator("hidden")
-    @classmethod
-    def _check_hidden(cls, value: tuple[int, ...]) -> tuple[int, ...]:
-        if not value or any(width < 2 or width % HEADS for width in value):
-            raise PydanticCustomError("hidden", "give one width a layer, each even")
-        return value
 
     @field_validator("network")
     @classmethod
@@ -90,18 +74,10 @@ class PersonalSettings(SharedSettings):
             makes the personal step ``alpha`` times as long.
     """
 
-    alpha: float | Literal["adaptive"] = 0.1
+    alpha: Annotated[float | Literal["adaptive"], number_or("adaptive", low=0, high=1)] = 0.1
     alpha_rate: float = Field(0.1, gt=0, allow_inf_nan=False)
     personal_rate: float | None = Field(None, gt=0, allow_inf_nan=False)
     personal_optimizer: Literal["sgd", "adam"] = "sgd"
-
-    @field_validator("alpha", mode="before")
-    @classmethod
-    def _check_alpha(cls, value: Any) -> Any:
-        number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
-        if not number and value != "adaptive":
-            raise PydanticCustomError("alpha", "give a share from 0 to 1, or adaptive")
-        return value if value == "adaptive" else float(value)
 
 
 class TrackingSettings(SharedSettings):
@@ -117,16 +93,8 @@ class TrackingSettings(SharedSettings):
     """
 
     tau: float | None = Field(None, gt=0, allow_inf_nan=False)
-    gain: Literal["R/tau", "1/tau"] | float = "R/tau"
+    gain: Annotated[Literal["R/tau", "1/tau"] | float, number_or("R/tau", "1/tau", low=0)] = "R/tau"
     delta_norm: float | None = Field(None, gt=0, allow_inf_nan=False)
-
-    @field_validator("gain", mode="before")
-    @classmethod
-    def _check_gain(cls, value: Any) -> Any:
-        number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")
-        if not number and value not in ("R/tau", "1/tau"):
-            raise PydanticCustomError("gain", "give R/tau, 1/tau, or a number from 0")
-        return float(value) if number else value
 
     @model_validator(mode="after")
     def _warn(self) -> TrackingSettings:

@@ -10,17 +10,10 @@ from torch import Tensor
 
 from secure_fedgraph.algorithm import Algorithm, Form, Settings, State
 from secure_fedgraph.algorithms.fairgraphfl import channels, fairness, motifs, prototypes, shared_structure
-from secure_fedgraph.algorithms.fairgraphfl.first_contact import meet_agents
+from secure_fedgraph.algorithms.fairgraphfl.agents import AgentsValuedUnread, AgentsWithSizes, rewards_of
 from secure_fedgraph.algorithms.fairgraphfl.moments import FairGraphFLMoments
-from secure_fedgraph.algorithms.fairgraphfl.motif_lists import MotifLists, lists_of
-from secure_fedgraph.algorithms.fairgraphfl.prototypes import Prototypes, prototypes_of
-from secure_fedgraph.algorithms.fairgraphfl.rewards import (
-    VALUATIONS,
-    ValueUpdates,
-    check_reward,
-    rewarded,
-    rewards_of,
-)
+from secure_fedgraph.algorithms.fairgraphfl.motif_lists import NoLists, lists_of
+from secure_fedgraph.algorithms.fairgraphfl.prototypes import NoPrototypes, prototypes_of
 from secure_fedgraph.algorithms.fairgraphfl.settings import FairGraphFLSettings
 from secure_fedgraph.algorithms.fairgraphfl.state import (
     AGENTS,
@@ -35,12 +28,10 @@ from secure_fedgraph.algorithms.fairgraphfl.state import (
     VALUES,
     VOCABULARY,
     add_vector,
-    flatten,
-    names_from_tensor,
     parameters_in,
     shared_part,
 )
-from secure_fedgraph.algorithms.training.gin_classifier import GinClassifier, seed_of
+from secure_fedgraph.algorithms.training.gin_classifier import Distance
 from secure_fedgraph.core.channel import Channel
 from secure_fedgraph.core.given import Expected
 from secure_fedgraph.core.guarantee import Unit
@@ -54,7 +45,7 @@ OF_REWARDS = ("beta_fair", "tanh_arg", "budget")
 """Settings that its form under a graph's budget takes over."""
 
 
-class FairGraphFL(GinClassifier):
+class FairGraphFL(AgentsWithSizes, AgentsValuedUnread):
     """Federated graph classification with fair rewards.
 
     Each round every agent trains its own GIN on its own graphs, pulled towards motif prototypes, and uploads
@@ -69,7 +60,6 @@ class FairGraphFL(GinClassifier):
         - graphs, labels, how many graphs hold a motif (but for ``idf=global``), and moments stay with the
           agent.
     Needs:
-        - the same agents in every round: values are shares of one;
         - a server that reads every update, or ``valuation="encrypted"``;
         - node features that are one-hot labels, or categories of which the first is: motifs are made of them.
 
@@ -78,16 +68,12 @@ class FairGraphFL(GinClassifier):
     """
 
     name = "fairgraphfl"
-    alone: ClassVar[str] = "gin-local"
     summary = "graph classification; agents are valued, rewarded and paid by gradient and motif diversity"
     reference = "FairGraphFL, AAAI 2024"
     moments_on_sums: ClassVar[bool] = True
     """Whether :class:`FairGraphFLMoments` stands for it under a graph's budget; a subclass says so itself."""
     Settings: ClassVar[type[Settings]] = FairGraphFLSettings
     settings: FairGraphFLSettings
-    settings_elsewhere: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("embedding", "clip", "motifs_per_graph", "least_count"), "fairgraphfl-bounded"
-    )
     forms = (
         Form({"vocabulary": "public"}, "agents say which of all possible motifs they have, as numbers"),
         Form({"valuation": "encrypted"}, "agents are valued on ciphertexts, so the server reads no update"),
@@ -105,14 +91,14 @@ class FairGraphFL(GinClassifier):
 
     def round(self, round: RoundApi, state: State) -> State:
         """Updates in, values, the aggregate, prototypes; out go rewards."""
-        s, state = self.settings, meet_agents(round, state, self.settings, self._lists)
-        earlier, shared = state[VALUES], shared_part(parameters_in(state), s.shared)
+        s, state = self.settings, self.meet(round, state)
+        earlier, shared = state[VALUES], self.shared_part(parameters_in(state))
 
         # the updates' sum, weighted by value (Eq. 13), and each one's agreement with it (Eq. 9)
         weights = state[SIZES] / state[SIZES].sum() if s.weighting == "size" else fairness.shares(earlier[-1])
         given = {SEED: int(state[SEED]), **{k: state[k] for k in (PROTOTYPES, KNOWN) if k in state}}
-        aggregate, alignment = self._value_updates(round, weights, given, shared)
-        step = s.server_rate * aggregate
+        updates = self.updates(round, weights, given, shared)
+        alignment, step = updates.alignment, s.server_rate * updates.aggregate
 
         state |= self._prototypes.learn(round, state)  # of all agents, by value (Eq. 12)
 
@@ -138,6 +124,19 @@ class FairGraphFL(GinClassifier):
             ALIGNMENT: alignment,
         }
 
+    def meet(self, round: RoundApi, state: State) -> State:
+        """As the base has it; in the first round agents list motifs or show what structure they have."""
+        if AGENTS in state:
+            return super().meet(round, state)
+        state = super().meet(round, state)
+        state[DIVERSITY] = torch.zeros(len(round.cohort), dtype=torch.float64)
+        state |= self._lists.exchange(round, state)
+        if shared_structure.counts_structure(self.settings):
+            # nobody is worth anything for being there: two agents are worth what one with both's graphs is
+            state[DIVERSITY] = shared_structure.exchange(round, self.settings)
+            state[VALUES] = state[DIVERSITY][None]
+        return state
+
     # --- the paper: the agents
 
     @channels.MOTIFS.answer
@@ -150,31 +149,14 @@ class FairGraphFL(GinClassifier):
         """Takes over which numbers everybody's motifs have."""
         motifs.take_vocabulary(client, given, self.settings)
 
-    @channels.UPDATE.answer
-    def update(self, client: ClientContext, given: State) -> Upload:
-        """Trains its own model, pulled towards the prototypes, and returns how its shared part moved."""
-        return Upload(self._train(client, given))
-
     @channels.PROTOTYPE_SUMS.answer
     def prototype_sums(self, client: ClientContext, given: State) -> Upload:
         """The agent's prototypes (Eq. 11), weighted by its value."""
         return Upload(prototypes.weighted_sum(client, self._loaded(client), self.settings))
 
-    @channels.REWARD.answer
-    def reward(self, client: ClientContext, given: State) -> None:
-        """Makes the agent's next model of its old one, its own update and the gradient that it has earned."""
-        model = self.own_model(client)
-        after = shared_part(model, self.settings.shared)
-        before, reward = check_reward(client, given, len(flatten(after)))
-        client.memory["model"] = model | rewarded(before, after, reward, self.settings.reading)
-        client.memory["value"] = reward.value
-
-    def _train(self, client: ClientContext, given: State) -> State:
-        """One round of local training with Eq. 14's term: how the shared part of the agent's model moved."""
-        start = client.memory.get("model") or self.start(client.schema, seed_of(client, given.get(SEED)))
-        client.memory["model"] = self.fit(client, start, self._prototypes.distance(client, given))
-        client.memory["before"] = shared_part(start, self.settings.shared)
-        return {k: client.memory["model"][k] - v for k, v in client.memory["before"].items()}
+    def pull(self, client: ClientContext, given: Mapping[str, Any]) -> Distance | None:
+        """Eq. 14's term, towards the prototypes."""
+        return self._prototypes.distance(client, given)
 
     def _loaded(self, client: ClientContext) -> Gin:
         """The agent's own model."""
@@ -183,11 +165,6 @@ class FairGraphFL(GinClassifier):
         return model
 
     # --- answers of ablations, and of the forms that policies ask for
-
-    @channels.SIZE.answer
-    def size(self, client: ClientContext, given: State) -> Upload:
-        """How many training graphs the agent has (ablation "aggregation" only)."""
-        return Upload({"graphs": client.graph.train_mask.sum().float().reshape(1)})
 
     @channels.PROTOTYPES_OF_EACH.answer
     def prototypes_of_each(self, client: ClientContext, given: State) -> Upload:
@@ -208,11 +185,6 @@ class FairGraphFL(GinClassifier):
     def valued_lists(self, client: ClientContext, given: State) -> Upload:
         """The same, to be valued without being read."""
         return Upload(motifs.list_motifs(client, given, self.settings))
-
-    @channels.VALUED_UPDATE.answer
-    def valued_update(self, client: ClientContext, given: State) -> Upload:
-        """The update, to be valued without being read."""
-        return Upload(self._train(client, given))
 
     @channels.FINGERPRINTS.answer
     def fingerprints(self, client: ClientContext, given: State) -> Upload:
@@ -236,38 +208,35 @@ class FairGraphFL(GinClassifier):
         """What these settings send."""
         s = self.settings
         return (
-            *((channels.SIZE,) if s.weighting == "size" else ()),
+            *((channels.SIZE,) if self.asks_sizes else ()),
             *self._lists.channels,
             *shared_structure.channels_of(s),
-            VALUATIONS[s.valuation][0],
+            channels.VALUED_UPDATE if s.valuation == "encrypted" else channels.UPDATE,
             *self._prototypes.channels,
             channels.REWARD,
             *((channels.PERSONAL,) if s.shared == "conv" else ()),
         )
 
     @property
-    def _lists(self) -> MotifLists:
+    def asks_sizes(self) -> bool:
+        """Where they weigh updates."""
+        return self.settings.weighting == "size"
+
+    def shared_part(self, parameters: State) -> State:
+        """All parameters, or the convolutions only."""
+        return shared_part(parameters, self.settings.shared)
+
+    @property
+    def _lists(self) -> NoLists:
         return lists_of(self.settings)
 
     @property
-    def _prototypes(self) -> Prototypes:
+    def _prototypes(self) -> NoPrototypes:
         return prototypes_of(self.settings)
-
-    @property
-    def _value_updates(self) -> ValueUpdates:
-        return VALUATIONS[self.settings.valuation][1]
-
-    def uses(self, channel: Channel, rounds: int, clients: int) -> int:
-        """Lists and sizes once or twice, the rest every round."""
-        return channels.ASKS.get(channel.name, rounds)
 
     def takes(self, channel: str, schema: Schema) -> Expected | None:
         """Seeds, motifs, prototypes and rewards, each where it is due."""
-        if channel == channels.REWARD.name:
-            shared = shared_part(self.start(schema, 0), self.settings.shared)
-            return channels.expected_reward(len(flatten(shared)))
-        fields = channels.expected_fields(channel, self.settings)
-        return super().takes(channel, schema) if fields is None else fields
+        return channels.expected_fields(channel, self.settings) or super().takes(channel, schema)
 
     def shows(self, channel: str, schema: Schema) -> Expected | None:
         """Other agents' fingerprints."""
@@ -295,8 +264,7 @@ class FairGraphFL(GinClassifier):
     def init(self, schema: Schema, seed: int) -> State:
         """First weights, which follow from a public seed, and the public vocabulary where there is one."""
         codes = self._public_vocabulary(schema)
-        public = {SEED: torch.tensor(seed), LABELS: torch.tensor(motifs.labels_of(schema))}
-        state = {**public, **self.start(schema, seed)}
+        state = {**super().init(schema, seed), LABELS: torch.tensor(motifs.labels_of(schema))}
         return state if codes is None else {**state, VOCABULARY: codes}
 
     def _public_vocabulary(self, schema: Schema) -> Tensor | None:
@@ -309,20 +277,10 @@ class FairGraphFL(GinClassifier):
         return None if self.settings.shared == "conv" else parameters_in(state)
 
     def notes(self, state: State) -> dict[str, Any]:
-        """Every agent's value and payoff, by round, and what the last values were made of."""
-        if AGENTS not in state:
+        """As the base has it, and every agent's diversity."""
+        found = super().notes(state)
+        if not found:
             return {}
-        agents = names_from_tensor(state[AGENTS])
-        rows = {"values": state[VALUES], "payoffs": state[PAYOFFS]}
-        last = {"alignment": state[ALIGNMENT], "diversity": state[DIVERSITY]}
-        return {
-            "agents": agents,
-            "budget": self.settings.budget,
-            **{k: dict(zip(agents, row[-1].tolist(), strict=True)) for k, row in rows.items()},
-            **{k: dict(zip(agents, row.tolist(), strict=True)) for k, row in last.items()},
-            "by_round": {k: row.tolist() for k, row in rows.items()},
+        return found | {
+            "diversity": dict(zip(found["agents"], state[DIVERSITY].tolist(), strict=True)),
         }
-
-    def _marked(self, client: ClientContext, given: State) -> dict[str, Tensor]:
-        # an agent's own tests are for its own model, also where a global one exists
-        return super()._marked(client, {})

@@ -20,8 +20,8 @@ from secure_fedgraph.algorithms.fairgraphfl.channels import (
     SHARED_VOCABULARY,
     STRUCTURE,
 )
-from secure_fedgraph.algorithms.fairgraphfl.motif_lists import MotifLists
-from secure_fedgraph.algorithms.fairgraphfl.prototypes import Prototypes, distance_to, pull
+from secure_fedgraph.algorithms.fairgraphfl.motif_lists import NoLists
+from secure_fedgraph.algorithms.fairgraphfl.prototypes import NoPrototypes, distance_to
 from secure_fedgraph.algorithms.fairgraphfl.settings import FairGraphFLBoundedSettings
 from secure_fedgraph.algorithms.fairgraphfl.state import (
     DIVERSITY,
@@ -32,7 +32,7 @@ from secure_fedgraph.algorithms.fairgraphfl.state import (
     SEED,
     VOCABULARY,
 )
-from secure_fedgraph.algorithms.training.gin_classifier import Distance, seed_of
+from secure_fedgraph.algorithms.training.gin_classifier import Distance
 from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.given import NOTHING, Expected, Whole
 from secure_fedgraph.core.guarantee import Unit
@@ -86,16 +86,16 @@ class FairGraphFLBounded(FairGraphFL):
         model, frozen = self.model(client.schema), self.settings.embedding == "frozen"
         load(
             model,
-            self.start(client.schema, seed_of(client, given.get(SEED))) if frozen else self.own_model(client),
+            self.start(client.schema, int(given[SEED])) if frozen else self.own_model(client),
         )
         return graph_sums.sums(client, model, self.settings)
 
     @property
-    def _lists(self) -> MotifLists:
+    def _lists(self) -> NoLists:
         return CountedLists(self.settings) if _are_counted(self.settings) else super()._lists
 
     @property
-    def _prototypes(self) -> Prototypes:
+    def _prototypes(self) -> NoPrototypes:
         bounded = self.settings.prototypes == "bounded"
         return BoundedPrototypes(self.settings) if bounded else super()._prototypes
 
@@ -125,11 +125,10 @@ def _are_counted(settings: FairGraphFLBoundedSettings) -> bool:
     return settings.use_diversity and settings.lists == "counted"
 
 
-class CountedLists:
+class CountedLists(NoLists):
     """Lists that are read off counts: what ``support`` graphs or more of an agent hold, noise and all."""
 
-    def __init__(self, settings: FairGraphFLBoundedSettings) -> None:
-        self.settings = settings
+    settings: FairGraphFLBoundedSettings
 
     @property
     def channels(self) -> tuple[Channel, ...]:
@@ -147,11 +146,13 @@ class CountedLists:
         return {COUNTS: counts, PRESENT: present, DIVERSITY: fairness.diversity(present)}
 
 
-class BoundedPrototypes:
+class BoundedPrototypes(NoPrototypes):
     """Means of clipped embeddings over all agents' graphs, made of noised sums and noised counts."""
 
+    settings: FairGraphFLBoundedSettings
+
     def __init__(self, settings: FairGraphFLBoundedSettings) -> None:
-        self.settings = settings
+        super().__init__(settings)
         independent = settings.embedding == "frozen"
         self._counts = replace(
             FairGraphFLBounded.MOTIF_COUNTS, unit_contribution=graph_sums.unit_contribution(settings)
@@ -183,7 +184,6 @@ class BoundedPrototypes:
         if PROTOTYPES not in given or not s.regularisation:
             return None
         held = motifs.holds(client, s)
-        shape = (held.shape[1], s.hidden)
-        target = pull(client, given, held, torch.arange(held.shape[1]), shape, s.distance)
-        distance = distance_to(target, s)
+        motif_count = held.shape[1]
+        distance = distance_to(client, given, held, torch.arange(motif_count), motif_count, s)
         return lambda embedded, rows: distance(graph_sums.clipped(embedded, s.clip), rows)

@@ -80,7 +80,7 @@ def expected_fields(channel: str, settings: FairGraphFLSettings) -> Expected | N
         return motifs.expected_idf(settings)
     if channel == SHARED_VOCABULARY.name:
         return ({motifs.CODES: motifs.expected_codes(settings)},)
-    given_nothing = (*ONCE, PROTOTYPES_OF_EACH, PROTOTYPE_SUMS, PERSONAL)
+    given_nothing = (FINGERPRINTS, STRUCTURE, VALUED_LISTS, PROTOTYPES_OF_EACH, PROTOTYPE_SUMS, PERSONAL)
     return NOTHING if channel in [one.name for one in given_nothing] else None
 
 

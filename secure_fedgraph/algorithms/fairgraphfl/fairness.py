@@ -6,13 +6,12 @@ Everything is float64 and a function of its arguments. ``agents`` is the first d
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from secure_fedgraph.algorithms.fairgraphfl.shapley import exact, exact_of_all
 from secure_fedgraph.core.errors import BadInput
 
 SMALL = 1e-6
@@ -147,100 +146,19 @@ def payoffs(values: Tensor, earlier: Tensor, budget: float = 1.0) -> Tensor:
     return budget * earned / total
 
 
-# --- payoff baselines: by volume only, so that they cannot see quality
-
-
-def volume(sizes: Sequence[float]) -> float:
-    """The utility of a coalition by how much data it has: ``log(1 + sum n_i)``."""
-    return math.log1p(sum(sizes))
-
-
-def equal_payoffs(sizes: Sequence[float], budget: float = 1.0) -> Tensor:
-    """Everybody the same."""
-    return torch.full((_some(sizes),), budget / len(sizes), dtype=torch.float64)
-
-
-def individual_payoffs(sizes: Sequence[float], budget: float = 1.0) -> Tensor:
-    """In proportion to the utility of what each has alone."""
-    return _shared([volume([n]) for n in sizes], sizes, budget)
-
-
-def union_payoffs(sizes: Sequence[float], budget: float = 1.0) -> Tensor:
-    """In proportion to what each adds to all the others."""
-    whole = volume(sizes)
-    added = [whole - volume([n for j, n in enumerate(sizes) if j != i]) for i in range(len(sizes))]
-    return _shared(added, sizes, budget)
-
-
-def shapley_payoffs(sizes: Sequence[float], budget: float = 1.0) -> Tensor:
-    """In proportion to the Shapley values of the game of volumes."""
-    _some(sizes)
-    return _shared(exact(lambda who: volume([sizes[i] for i in who]), len(sizes)).tolist(), sizes, budget)
-
-
-PAYOFF_BASELINES: Mapping[str, Callable[..., Tensor]] = {
-    "equal": equal_payoffs,
-    "individual": individual_payoffs,
-    "union": union_payoffs,
-    "shapley": shapley_payoffs,
-}
-
-
-def gradient_shapley(gradients: Tensor, weights: Tensor | None = None) -> Tensor:
-    """``[agents]``: exact Shapley values of ``nu(S) = cos(g_S, g_N)`` (Eq. 8, 15); :func:`cosines` is its
-    cheap approximation (Eq. 9).
-
-    Args:
-        gradients: ``[agents, D]``.
-        weights: of the sums over coalitions; equal by default.
-    """
-    weighted = gradients.double() * (
-        torch.ones(len(gradients), 1) if weights is None else weights.double()[:, None]
-    )
-    gram = weighted @ weighted.T
-
-    def utility(members: Tensor) -> Tensor:
-        with_all = members @ gram.sum(1)
-        lengths = ((members @ gram) * members).sum(1).clamp(min=0).sqrt() * gram.sum().clamp(min=0).sqrt()
-        return torch.where(lengths > 0, with_all / lengths.clamp(min=1e-300), 0.0)
-
-    return exact_of_all(utility, len(gradients))
-
-
-def _shared(scores: Sequence[float], sizes: Sequence[float], budget: float) -> Tensor:
-    parts = torch.tensor(scores, dtype=torch.float64)
-    if float(parts.sum()) <= 0:
-        return equal_payoffs(sizes, budget)
-    return budget * parts / parts.sum()
-
-
-def _some(sizes: Sequence[float]) -> int:
-    if not len(sizes) or min(sizes) < 0:
-        raise BadInput("payoffs are shared by at least one agent, and nobody has less than nothing")
-    return len(sizes)
-
-
 # --- model-gradient fairness
 
 
-def correlation(alone: Sequence[float], together: Sequence[float]) -> tuple[float, float]:
-    """Pearson's correlation of agents' accuracy on their own and federated, and its standard error.
-
-    The standard error is ``sqrt((1 - r^2) / (agents - 2))``: about 0.3 for ten agents. It leaves out that the
-    accuracies themselves are measured on few graphs.
+def correlation(alone: Sequence[float], together: Sequence[float]) -> float:
+    """Pearson's correlation of agents' accuracy on their own and federated, of those that have both.
 
     Returns:
-        (correlation, standard error); NaN where it is not defined: fewer than three agents, or no spread.
+        NaN where it is not defined: fewer than three agents, or no spread.
     """
-    if len(alone) != len(together):
-        raise BadInput(f"{len(alone)} agents alone and {len(together)} together: give the same ones")
     pairs = [(a, b) for a, b in zip(alone, together, strict=True) if math.isfinite(a) and math.isfinite(b)]
-    if len(pairs) < 3:
-        return math.nan, math.nan
-    x, y = torch.tensor(pairs, dtype=torch.float64).T
+    x, y = torch.tensor(pairs, dtype=torch.float64).reshape(-1, 2).T
     x, y = x - x.mean(), y - y.mean()
     lengths = float(x.norm() * y.norm())
-    if lengths < 1e-12:
-        return math.nan, math.nan
-    r = max(-1.0, min(1.0, float(x @ y) / lengths))
-    return r, math.sqrt((1 - r * r) / (len(pairs) - 2))
+    if len(pairs) < 3 or lengths < 1e-12:
+        return math.nan
+    return max(-1.0, min(1.0, float(x @ y) / lengths))

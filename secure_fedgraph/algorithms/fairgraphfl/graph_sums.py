@@ -10,6 +10,7 @@ from torch import Tensor
 from secure_fedgraph.algorithms.fairgraphfl import motifs
 from secure_fedgraph.algorithms.fairgraphfl.channels import SHARE
 from secure_fedgraph.algorithms.fairgraphfl.settings import FairGraphFLBoundedSettings
+from secure_fedgraph.algorithms.fairgraphfl.state import numbers_in
 from secure_fedgraph.core.channel import UnitContribution
 from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.core.upload import ContributionRows
@@ -84,13 +85,7 @@ def count_of(total: Mapping[str, Tensor], length: int) -> Tensor:
     Raises:
         HostileMessage: for a total that is none.
     """
-    shares = total.get("count")
-    if (
-        not isinstance(shares, Tensor)
-        or shares.shape != (length, 1)
-        or not bool(torch.isfinite(shares).all())
-    ):
-        raise HostileMessage(f"the agents' counts are not {length} finite numbers")
+    shares = numbers_in(total, "count", (length, 1), "the agents' counts")
     return shares.flatten().double() / SHARE
 
 
@@ -116,9 +111,7 @@ def prototypes(
     Raises:
         HostileMessage: for a total that is none.
     """
-    shares, shape = total.get("rows"), (len(count), settings.hidden)
-    if not isinstance(shares, Tensor) or shares.shape != shape or not bool(torch.isfinite(shares).all()):
-        raise HostileMessage(f"the agents' sums are not {shape[0]} finite rows of {shape[1]} numbers")
+    shares = numbers_in(total, "rows", (len(count), settings.hidden), "the agents' sums")
     known = count >= settings.least_count
     mean = shares.double() / SHARE / count.clamp(min=settings.least_count)[:, None]
     mean = mean / mean.norm(dim=1, keepdim=True).clamp(min=1)  # no mean of clipped embeddings is longer

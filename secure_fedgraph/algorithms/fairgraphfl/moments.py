@@ -12,7 +12,7 @@ from torch import Tensor
 
 from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms.fairgraphfl import channels, fairness
-from secure_fedgraph.algorithms.fairgraphfl.rewards import rewards_of
+from secure_fedgraph.algorithms.fairgraphfl.agents import earned, rewards_of
 from secure_fedgraph.algorithms.fairgraphfl.state import (
     AGENTS,
     ALIGNMENT,
@@ -27,7 +27,7 @@ from secure_fedgraph.algorithms.fedridge.forms import FedAvgMoments, MomentSetti
 from secure_fedgraph.algorithms.fedridge.settings import RidgeSettings
 from secure_fedgraph.algorithms.fedsgd.heads import exact
 from secure_fedgraph.core.channel import Channel, Reveal, UnitContributionSampled
-from secure_fedgraph.core.errors import BadInput, HostileMessage
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.given import Expected, Numbers
 from secure_fedgraph.core.upload import ContributionSample
 from secure_fedgraph.graph.schema import Schema, Task
@@ -161,17 +161,14 @@ class FairGraphFLMoments(FedAvgMoments):
     def reward(self, client: ClientContext, given: Mapping[str, Any]) -> None:
         """Keeps the components that the agent has earned, and 0 in place of the others."""
         shape = self.width(client.schema), client.schema.classes
-        earned = torch.zeros(shape[0] * shape[1])
-        places, amounts = given["places"].long(), given["amounts"].float()
-        if places.shape != amounts.shape or len(places.unique()) < len(places):
-            raise HostileMessage(f"{client.name} was given a reward that is none")
-        earned[places] = amounts
-        client.memory[EARNED] = earned.reshape(shape)
+        places, amounts = earned(client, given)
+        parts = torch.zeros(shape[0] * shape[1])
+        parts[places] = amounts.float()
+        client.memory[EARNED] = parts.reshape(shape)
 
     def scores_at_home(self, client: ClientContext, params: State) -> Tensor:
         """Of the agent's own model, made of what it has earned; another's weights are not looked at."""
-        earned = client.memory.get(EARNED)
-        shared = torch.zeros_like(params[WEIGHTS]) if earned is None else earned
+        shared = client.memory.get(EARNED, torch.zeros_like(params[WEIGHTS]))
         own = {WEIGHTS: personal_weights(self, client, shared)}
         return self.predict(own, client.graph, client.schema)
 

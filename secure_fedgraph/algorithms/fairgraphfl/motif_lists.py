@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -13,19 +12,37 @@ from secure_fedgraph.algorithms.fairgraphfl import fairness
 from secure_fedgraph.algorithms.fairgraphfl.channels import SHARED_VOCABULARY, VALUED_LISTS, of_chosen_lists
 from secure_fedgraph.algorithms.fairgraphfl.motifs import CODES, COUNTED, IDF
 from secure_fedgraph.algorithms.fairgraphfl.settings import FairGraphFLSettings
-from secure_fedgraph.algorithms.fairgraphfl.state import DIVERSITY, LABELS, PRESENT, VOCABULARY
+from secure_fedgraph.algorithms.fairgraphfl.state import (
+    DIVERSITY,
+    LABELS,
+    PRESENT,
+    VOCABULARY,
+    numbers_in,
+)
 from secure_fedgraph.core.channel import Channel
 from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.graph import motifs
 from secure_fedgraph.seams import RoundApi, Valuation
 
 
-class MotifLists(Protocol):
-    """One way in which a server learns agents' motifs, or no more than their diversity."""
+def lists_of(settings: FairGraphFLSettings) -> NoLists:
+    """The way that settings ask for."""
+    by_motifs = settings.use_diversity and settings.diversity == "printed"
+    if not by_motifs and settings.prototypes not in ("sum", "each"):
+        return NoLists(settings)
+    return ValuedLists(settings) if settings.lists == "valued" else ChosenLists(settings)
+
+
+class NoLists:
+    """Nothing needs them: values without diversity, and prototypes without lists, or none."""
+
+    def __init__(self, settings: FairGraphFLSettings) -> None:
+        self.settings = settings
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        """What it sends."""
+        """What they send."""
+        return ()
 
     def exchange(self, round: RoundApi, state: State) -> State:
         """Asks the agents, once a run.
@@ -33,31 +50,11 @@ class MotifLists(Protocol):
         Returns:
             What the state gains: at least each agent's diversity, where agents list motifs.
         """
-
-
-def lists_of(settings: FairGraphFLSettings) -> MotifLists:
-    """The way that settings ask for."""
-    by_motifs = settings.use_diversity and settings.diversity == "printed"
-    if not by_motifs and settings.prototypes not in ("sum", "each"):
-        return NoLists()
-    return ValuedLists() if settings.lists == "valued" else ChosenLists(settings)
-
-
-class NoLists:
-    """Nothing needs them: values without diversity, and prototypes without lists, or none."""
-
-    channels: tuple[Channel, ...] = ()
-
-    def exchange(self, round: RoundApi, state: State) -> State:
-        """Asks nothing."""
         return {}
 
 
-class ChosenLists:
+class ChosenLists(NoLists):
     """The paper's: every agent lists the motifs that it keeps by TF-IDF, and the server reads the list."""
-
-    def __init__(self, settings: FairGraphFLSettings) -> None:
-        self.settings = settings
 
     @property
     def channels(self) -> tuple[Channel, ...]:
@@ -79,10 +76,13 @@ class ChosenLists:
         return {VOCABULARY: vocabulary, PRESENT: present, DIVERSITY: fairness.diversity(present)}
 
 
-class ValuedLists:
+class ValuedLists(NoLists):
     """The same lists over the public vocabulary, valued unread: the server opens no list."""
 
-    channels: tuple[Channel, ...] = (VALUED_LISTS,)
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """The lists."""
+        return (VALUED_LISTS,)
 
     def exchange(self, round: RoundApi, state: State) -> State:
         """Asks for lists of zeros and ones."""
@@ -92,9 +92,7 @@ class ValuedLists:
 
 def _diversity_unread(valued: Valuation, agents: tuple[str, ...], motif_count: int) -> Tensor:
     """``[agents]`` each one's share of all distinct motifs (definition 2), from lengths of lists of ones."""
-    mean = valued.aggregate.get("present")
-    if not isinstance(mean, Tensor) or mean.shape != (motif_count,) or not bool(mean.isfinite().all()):
-        raise HostileMessage(f"the agents' motifs are not {motif_count} finite numbers")
+    mean = numbers_in(valued.aggregate, "present", (motif_count,), "the agents' motifs")
     everywhere = int((mean * len(agents) > 0.5).sum())
     # opened values carry the noise of their ciphertexts, and are whole
     own = torch.tensor([round(valued.lengths[name] ** 2) for name in agents], dtype=torch.float64)
@@ -118,7 +116,7 @@ def merge_lists(
         HostileMessage: for a list that no agent makes.
     """
     if codes is not None:
-        rows = [_row(name, values, "present", len(codes)) > 0.5 for name, values in lists.items()]
+        rows = [numbers_in(values, "present", (len(codes),), name) > 0.5 for name, values in lists.items()]
         return codes, torch.stack(rows)
     by_agent = {name: _codes(name, values, settings, labels) for name, values in lists.items()}
     vocabulary = torch.cat(list(by_agent.values())).unique(dim=0)
@@ -151,8 +149,8 @@ def idf_of_all(
     holding, graphs = torch.zeros(len(vocabulary), dtype=torch.float64), 0
     for name, values in counted.items():
         at = motifs.places(own[name], vocabulary) if own else torch.arange(len(vocabulary))
-        holding.index_add_(0, at, _row(name, values, "graphs", len(at)).double().clamp(min=0))
-        of = _row(name, values, "of", len(at))
+        holding.index_add_(0, at, numbers_in(values, "graphs", (len(at),), name).double().clamp(min=0))
+        of = numbers_in(values, "of", (len(at),), name)
         graphs += round(float(of.mean())) if len(of) else 0
     idf = {IDF: motifs.idf(holding, max(graphs, 0))}
     return idf if codes is not None else {**idf, CODES: vocabulary}
@@ -164,10 +162,3 @@ def _codes(name: str, values: Mapping[str, Tensor], settings: FairGraphFLSetting
     if wrong:
         raise HostileMessage(f"the motif list of {name} holds {wrong}")
     return codes.long()
-
-
-def _row(name: str, values: Mapping[str, Tensor], key: str, length: int) -> Tensor:
-    row = values.get(key)
-    if not isinstance(row, Tensor) or row.shape != (length,) or not bool(torch.isfinite(row).all()):
-        raise HostileMessage(f"the motifs of {name} are not {length} finite numbers {key!r}")
-    return row

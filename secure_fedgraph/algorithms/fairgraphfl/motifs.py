@@ -61,8 +61,6 @@ def list_motifs(
     """What an agent uploads about its motifs: counts for a global idf, or those that it has chosen."""
     own, public = _own_motifs(client, settings), settings.vocabulary == "public"
     if set(given) == {COUNTED}:
-        if settings.idf != "global":
-            raise HostileMessage(f"{client.name} counts its motifs for nobody: its idf is its own")
         return _counts(own, public, client.schema, settings)
     idf = _given_idf(client, own, given, settings) if settings.idf == "global" else None
     chosen = motifs.most_distinctive(own, settings.motif_keep, idf, settings.support)
@@ -90,19 +88,10 @@ def _given_idf(
     client: ClientContext, own: Motifs, given: Mapping[str, Any], settings: FairGraphFLSettings
 ) -> Tensor:
     """The idf that the server sent, for the agent's own motifs."""
-    idf = given.get(IDF)
-    codes = given.get(CODES)
-    if settings.vocabulary == "public":
-        codes = motifs.every_motif(labels_of(client.schema), settings.rings)
-    if (
-        not isinstance(idf, Tensor)
-        or not isinstance(codes, Tensor)
-        or codes.dim() != 2
-        or idf.shape != codes.shape[:1]
-    ):
-        raise HostileMessage(f"{client.name} was given no idf for its motifs, or one of another length")
-    if not bool(torch.isfinite(idf).all()):
-        raise HostileMessage(f"{client.name} was given an idf that is not finite")
+    idf, public = given[IDF], settings.vocabulary == "public"
+    codes = motifs.every_motif(labels_of(client.schema), settings.rings) if public else given[CODES]
+    if idf.shape != codes.shape[:1]:
+        raise HostileMessage(f"{client.name} was given an idf of another length than its motifs")
     at = motifs.places(own.codes, codes)
     # what the server leaves out counts for nothing: a refusal would say that the agent has it
     known = torch.cat([idf.double(), idf.new_zeros(1).double()])
@@ -115,8 +104,8 @@ def take_vocabulary(client: ClientContext, given: Mapping[str, Any], settings: F
     Raises:
         HostileMessage: for a vocabulary that is none, or before the agent has chosen.
     """
-    codes = given.get(CODES)
-    if not isinstance(codes, Tensor) or motifs.check_codes(codes, labels_of(client.schema), settings.rings):
+    codes = given[CODES]
+    if motifs.check_codes(codes, labels_of(client.schema), settings.rings):
         raise HostileMessage(f"{client.name} was given a vocabulary that is no list of motifs")
     chosen = client.memory.get(_CHOSEN)
     if chosen is None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,7 +12,14 @@ from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms.fairgraphfl import fairness, motifs
 from secure_fedgraph.algorithms.fairgraphfl.channels import PROTOTYPE_SUMS, PROTOTYPES_OF_EACH
 from secure_fedgraph.algorithms.fairgraphfl.settings import FairGraphFLSettings
-from secure_fedgraph.algorithms.fairgraphfl.state import KNOWN, PRESENT, PROTOTYPES, VALUES, VOCABULARY
+from secure_fedgraph.algorithms.fairgraphfl.state import (
+    KNOWN,
+    PRESENT,
+    PROTOTYPES,
+    VALUES,
+    VOCABULARY,
+    numbers_in,
+)
 from secure_fedgraph.algorithms.training.gin_classifier import Distance
 from secure_fedgraph.core.channel import Channel
 from secure_fedgraph.core.errors import HostileMessage
@@ -26,12 +32,16 @@ SCALE = 1024.0
 that it fits the ring encoding's default limit."""
 
 
-class Prototypes(Protocol):
-    """One way in which prototypes are made of agents' embeddings, and pull their training."""
+class NoPrototypes:
+    """The ablation: embeddings are pulled nowhere."""
+
+    def __init__(self, settings: FairGraphFLSettings) -> None:
+        self.settings = settings
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        """What it sends."""
+        """What they send."""
+        return ()
 
     def learn(self, round: RoundApi, state: State) -> State:
         """The server's half: asks the agents.
@@ -39,38 +49,27 @@ class Prototypes(Protocol):
         Returns:
             What the state gains: ``PROTOTYPES`` ``[motifs, hidden]`` and ``KNOWN`` ``[motifs]``.
         """
+        return {}
 
     def distance(self, client: ClientContext, given: Mapping[str, Any]) -> Distance | None:
         """The agent's half: the term that the prototypes which it was given add to its loss (Eq. 14)."""
-
-
-class NoPrototypes:
-    """The ablation: embeddings are pulled nowhere."""
-
-    channels: tuple[Channel, ...] = ()
-
-    def learn(self, round: RoundApi, state: State) -> State:
-        """Asks nothing."""
-        return {}
-
-    def distance(self, client: ClientContext, given: Mapping[str, Any]) -> None:
-        """No term."""
         return None
 
 
-class SummedPrototypes:
+class SummedPrototypes(NoPrototypes):
     """The agents' prototypes, added up by value before the server reads them: it is all that Eq. 12 needs."""
 
-    channels: tuple[Channel, ...] = (PROTOTYPE_SUMS,)
-
-    def __init__(self, settings: FairGraphFLSettings) -> None:
-        self.settings = settings
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """The sums."""
+        return (PROTOTYPE_SUMS,)
 
     def learn(self, round: RoundApi, state: State) -> State:
         """The sum of the agents' prototypes over the sum of their values, motif by motif (Eq. 12)."""
         total = round.reduce(PROTOTYPE_SUMS).total
         shape = (len(state[VOCABULARY]), self.settings.hidden)
-        return _means(*_check_rows(total, *shape, "the agents' sum"))
+        rows = numbers_in(total, "rows", shape, "the agents' sum") * SCALE
+        return _means(rows, numbers_in(total, "weight", shape[:1], "the agents' sum"))
 
     def distance(self, client: ClientContext, given: Mapping[str, Any]) -> Distance | None:
         """Of an agent's own motifs, those that it has listed."""
@@ -78,14 +77,16 @@ class SummedPrototypes:
         if PROTOTYPES not in given or not s.regularisation:
             return None
         held, at = motifs.incidence(client, s)
-        target = pull(client, given, held, at, (int(client.memory[motifs.LENGTH]), s.hidden), s.distance)
-        return distance_to(target, s)
+        return distance_to(client, given, held, at, int(client.memory[motifs.LENGTH]), s)
 
 
 class PrototypesOfEach(SummedPrototypes):
     """The same means, of prototypes that the server reads agent by agent."""
 
-    channels: tuple[Channel, ...] = (PROTOTYPES_OF_EACH,)
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """The prototypes."""
+        return (PROTOTYPES_OF_EACH,)
 
     def learn(self, round: RoundApi, state: State) -> State:
         """Every agent's prototypes, weighted by its value (Eq. 12)."""
@@ -93,16 +94,16 @@ class PrototypesOfEach(SummedPrototypes):
         weighted, weight = torch.zeros(motif_count, width), torch.zeros(motif_count)
         uploads, values = round.gather(PROTOTYPES_OF_EACH), state[VALUES][-1].clamp(min=0)
         for name, present, value in zip(round.cohort, state[PRESENT], values, strict=True):
-            own, _ = _check_rows(uploads[name], int(present.sum()), width, name)
-            weighted[present] += float(value) * own
+            own = numbers_in(uploads[name], "rows", (int(present.sum()), width), name)
+            weighted[present] += float(value) * (own * SCALE)
             weight[present] += float(value)
         return _means(weighted, weight)
 
 
-def prototypes_of(settings: FairGraphFLSettings) -> Prototypes:
+def prototypes_of(settings: FairGraphFLSettings) -> NoPrototypes:
     """The way that settings ask for."""
     if settings.prototypes == "none":
-        return NoPrototypes()
+        return NoPrototypes(settings)
     return PrototypesOfEach(settings) if settings.prototypes == "each" else SummedPrototypes(settings)
 
 
@@ -111,25 +112,6 @@ def _means(weighted: Tensor, weight: Tensor) -> State:
     known = weight > fairness.SMALL
     means = torch.where(known[:, None], weighted / weight.clamp(min=fairness.SMALL)[:, None], 0.0)
     return {PROTOTYPES: means.float(), KNOWN: known.to(torch.uint8)}
-
-
-def _check_rows(values: Mapping[str, Tensor], rows: int, width: int, name: str) -> tuple[Tensor, Tensor]:
-    """Prototypes and their weights as they were before they were scaled to travel.
-
-    Raises:
-        HostileMessage: for anything else.
-    """
-    prototypes, weight = values.get("rows"), values.get("weight", torch.ones(rows))
-    fits = (
-        isinstance(prototypes, Tensor)
-        and prototypes.shape == (rows, width)
-        and weight.shape == (rows,)
-        and bool(torch.isfinite(prototypes).all() and torch.isfinite(weight).all())
-    )
-    if not fits:
-        raise HostileMessage(f"the prototypes of {name} are not {rows} finite rows of {width} numbers")
-    assert isinstance(prototypes, Tensor)
-    return prototypes * SCALE, weight
 
 
 # --- in an agent
@@ -165,98 +147,50 @@ def in_order(client: ClientContext, model: Gin, settings: FairGraphFLSettings) -
     return {"rows": own[at.argsort()] / SCALE}
 
 
-@dataclass(frozen=True)
-class Pull:
-    """What the regulariser pulls towards.
-
-    Args:
-        incidence: ``[training graphs, motifs]`` of zeros and ones; only motifs with a prototype.
-        prototypes: ``[motifs, width]``.
-        weights: ``[motifs]`` of each one's squared distance.
-    """
-
-    incidence: Tensor
-    prototypes: Tensor
-    weights: Tensor
-
-    @classmethod
-    def towards(cls, incidence: Tensor, prototypes: Tensor, distance: str) -> Pull:
-        """Distances as printed (``absolute``), or over the prototype's own size where that is above one a
-        component (``relative``): embeddings are sums over nodes, and grow with a graph's links."""
-        size = prototypes.square().mean(1).clamp(min=1)
-        return cls(incidence, prototypes, 1 / size if distance == "relative" else torch.ones_like(size))
-
-
-def pull(
+def distance_to(
     client: ClientContext,
     given: Mapping[str, Any],
     incidence: Tensor,
     at: Tensor,
-    shape: tuple[int, int],
-    distance: str,
-) -> Pull:
-    """The prototypes that the server sent, for the agent's own motifs.
+    motif_count: int,
+    settings: FairGraphFLSettings,
+) -> Distance:
+    """The regulariser's term of the loss (Eq. 14), towards the prototypes that the server sent.
+
+    Distances are as printed (``absolute``), or over the prototype's own size where that is above one a
+    component (``relative``): embeddings are sums over nodes, and grow with a graph's links.
 
     Args:
-        at: where each column of the incidence stands in the server's vocabulary.
-        shape: motifs in that vocabulary, and the width of a prototype. Both are public, so that a refusal
-            says nothing of the agent's own motifs.
-        distance: ``relative`` or ``absolute``.
+        incidence: ``[training graphs, motifs]`` of zeros and ones, of the agent's own motifs.
+        at: where each of these stands in the server's vocabulary.
+        motif_count: motifs in that vocabulary: public, so that a refusal says nothing of the agent's own.
 
     Raises:
-        HostileMessage: for prototypes that no honest server sends.
+        HostileMessage: for prototypes of another vocabulary.
     """
-    prototypes, known = given.get(PROTOTYPES), given.get(KNOWN)
-    fits = (
-        isinstance(prototypes, Tensor)
-        and isinstance(known, Tensor)
-        and prototypes.shape == shape
-        and known.shape == shape[:1]
-        and bool(torch.isfinite(prototypes).all())
+    prototypes, known = given[PROTOTYPES], given[KNOWN].bool()
+    if len(prototypes) != motif_count or len(known) != motif_count:
+        raise HostileMessage(f"{client.name} was given prototypes that are not of {motif_count} motifs")
+    held, targets = incidence[:, known[at]], prototypes[at[known[at]]].float()
+    size = targets.square().mean(1).clamp(min=1)
+    weights = 1 / size if settings.distance == "relative" else torch.ones_like(size)
+    return lambda embedded, rows: (
+        settings.regularisation * prototype_distance(embedded, held[rows], targets, weights)
     )
-    if not fits:
-        raise HostileMessage(
-            f"{client.name} was given prototypes that are not {shape[0]} finite rows of {shape[1]} numbers"
-        )
-    assert isinstance(known, Tensor)
-    assert isinstance(prototypes, Tensor)
-    has_prototype = known.bool()[at]
-    return Pull.towards(incidence[:, has_prototype], prototypes[at[has_prototype]].float(), distance)
 
 
-def distance_to(target: Pull, settings: FairGraphFLSettings) -> Distance:
-    """The regulariser's term of the loss (Eq. 14), by the settings' reading of it."""
-    distance = graph_distance if settings.regulariser == "graph" else prototype_distance
-    return lambda embedded, rows: settings.regularisation * distance(embedded, target, rows)
-
-
-def prototype_distance(embedded: Tensor, target: Pull, rows: Tensor) -> Tensor:
+def prototype_distance(embedded: Tensor, held: Tensor, prototypes: Tensor, weights: Tensor) -> Tensor:
     """Mean over motifs of the squared distance of a batch's prototypes, averaged over their width (Eq. 14).
 
     Args:
         embedded: ``[b, width]`` of the batch's graphs.
-        rows: ``[b]`` their rows in the incidence.
+        held: ``[b, motifs]`` of zeros and ones: which graph holds which motif.
+        prototypes: ``[motifs, width]``.
+        weights: ``[motifs]`` of each one's squared distance.
     """
-    held = target.incidence[rows]
     graphs = held.sum(0)
     in_batch = graphs > 0
     if not bool(in_batch.any()):
         return embedded.new_zeros(())
     own = held[:, in_batch].T @ embedded / graphs[in_batch, None]
-    return (target.weights[in_batch] * (own - target.prototypes[in_batch]).square().mean(1)).mean()
-
-
-def graph_distance(embedded: Tensor, target: Pull, rows: Tensor) -> Tensor:
-    """Mean over graphs of ``1 / |M_G| sum_m ||e(G) - P_m||^2``, averaged over the width.
-
-    A graph's term depends on no other graph, so that a step has one gradient a graph.
-    """
-    held = target.incidence[rows]
-    share = held / held.sum(1, keepdim=True).clamp(min=1) * target.weights
-    lengths = target.prototypes.square().sum(1)
-    apart = (
-        embedded.square().sum(1) * share.sum(1)
-        - 2 * (embedded * (share @ target.prototypes)).sum(1)
-        + share @ lengths
-    )
-    return apart.mean() / embedded.shape[1]
+    return (weights[in_batch] * (own - prototypes[in_batch]).square().mean(1)).mean()

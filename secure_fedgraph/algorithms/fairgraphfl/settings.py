@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self, get_args
+from typing import Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -10,22 +10,34 @@ from pydantic_core import PydanticCustomError
 from secure_fedgraph.algorithms.training.gin_classifier import GinSettings
 
 
-class FairGraphFLSettings(GinSettings):
-    """How FairGraphFL trains (as :class:`GinSettings`), values, rewards and pays.
+class RewardSettings(GinSettings):
+    """How agents train (as :class:`GinSettings`), and what they are given.
 
     Args:
-        server_rate: the eta of Eq. 2, for what is added to the global model and to agents' models.
-        shared: ``all`` parameters, so that a global model exists, or the ``conv`` olutions only, as released.
+        server_rate: for what is added to the global model and to agents' models.
         reading: what an agent's model becomes once it is given the sparse gradient. ``fill``: the components
             it earned take the global update, the others keep its own; ``add``: its own update and the sparse
             one; ``revert``: the sparse one without its own (CGSV's protocol).
+        budget: what is paid a round, by share of value.
         valuation: ``plain``: the server reads every update; ``encrypted``: it computes values on ciphertexts.
+    """
+
+    server_rate: float = Field(1.0, gt=0, allow_inf_nan=False)
+    reading: Literal["fill", "add", "revert"] = "fill"
+    budget: float = Field(1.0, ge=0, allow_inf_nan=False)
+    valuation: Literal["plain", "encrypted"] = "plain"
+
+
+class FairGraphFLSettings(RewardSettings):
+    """How FairGraphFL trains, rewards and pays (as :class:`RewardSettings`), and values.
+
+    Args:
+        shared: ``all`` parameters, so that a global model exists, or the ``conv`` olutions only, as released.
         value_rate: the alpha of Eq. 10.
         beta_div: weight of the diversity in a value (Eq. 10).
         beta_fair: the beta of Eq. 4; large values give every agent of positive value everything.
         tanh_arg: ``r`` as printed, or ``Kr``: values scaled to a mean of 1, without which ``beta_fair`` does
             next to nothing.
-        budget: what is paid a round.
         rings: the longest rings that are motifs.
         motif_keep: the share of its motifs that an agent keeps by TF-IDF.
         idf: over the agent's own graphs (``local``), or all agents' (``global``, which needs their counts).
@@ -40,8 +52,6 @@ class FairGraphFLSettings(GinSettings):
         prototypes: ``sum``: the server reads their weighted sum over agents; ``each``: every agent's;
             ``none``: there are none (the paper's ablation).
         regularisation: the lambda of Eq. 14.
-        regulariser: ``prototype``: distance of a batch's prototypes (Eq. 14), or ``graph``: of each graph's
-            embedding to the prototypes of its motifs, so that every graph has a gradient of its own.
         distance: of Eq. 14. ``absolute``, as printed, or ``relative``: over a prototype's own mean square
             where that is above one. Prototypes are sums over nodes: of dense graphs they are in the
             hundreds, and the printed term then leaves nothing of the classification.
@@ -57,15 +67,11 @@ class FairGraphFLSettings(GinSettings):
         weighting: of the aggregate, by ``value`` or by ``size`` (ablation "aggregation").
     """
 
-    server_rate: float = Field(1.0, gt=0, allow_inf_nan=False)
     shared: Literal["all", "conv"] = "all"
-    reading: Literal["fill", "add", "revert"] = "fill"
-    valuation: Literal["plain", "encrypted"] = "plain"
     value_rate: float = Field(0.05, gt=0, le=1)
     beta_div: float = Field(1.0, ge=0, allow_inf_nan=False)
     beta_fair: float = Field(0.5, gt=0, allow_inf_nan=False)
     tanh_arg: Literal["r", "Kr"] = "r"
-    budget: float = Field(1.0, ge=0, allow_inf_nan=False)
     rings: int = Field(4, ge=3, le=8)
     motif_keep: float = Field(0.85, gt=0, le=1)
     idf: Literal["local", "global"] = "local"
@@ -74,7 +80,6 @@ class FairGraphFLSettings(GinSettings):
     lists: Literal["chosen", "valued"] = "chosen"
     prototypes: Literal["sum", "each", "none"] = "sum"
     regularisation: float = Field(0.1, ge=0, allow_inf_nan=False)
-    regulariser: Literal["prototype", "graph"] = "prototype"
     distance: Literal["relative", "absolute"] = "relative"
     diversity: Literal["printed", "shared"] = "printed"
     copies: Literal["all", "own"] = "all"
@@ -82,15 +87,6 @@ class FairGraphFLSettings(GinSettings):
     use_diversity: bool = True
     sparse: bool = True
     weighting: Literal["value", "size"] = "value"
-
-    @field_validator("lists", "prototypes", mode="before")
-    @classmethod
-    def _refuse_moved(cls, value: Any, info: ValidationInfo) -> Any:
-        """Values that are the bounded variant's, which knows them."""
-        known = get_args(cls.model_fields[info.field_name or ""].annotation)
-        if value not in known and value in ("counted", "bounded"):
-            raise PydanticCustomError("moved", "the algorithm fairgraphfl-bounded does this, so use that one")
-        return value
 
     @model_validator(mode="after")
     def _check_lists(self) -> Self:

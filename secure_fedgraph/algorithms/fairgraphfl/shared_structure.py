@@ -11,6 +11,7 @@ from torch import Tensor
 from secure_fedgraph.algorithms.fairgraphfl import fairness
 from secure_fedgraph.algorithms.fairgraphfl.channels import FINGERPRINTS, SHARE, STRUCTURE
 from secure_fedgraph.algorithms.fairgraphfl.settings import FairGraphFLSettings
+from secure_fedgraph.algorithms.fairgraphfl.state import numbers_in
 from secure_fedgraph.core.channel import Channel
 from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.core.given import Expected, Numbers
@@ -50,10 +51,8 @@ def exchange(round: RoundApi, settings: FairGraphFLSettings) -> Tensor:
     if settings.copies == "all":
         round.share(FINGERPRINTS)
     uploads = round.gather(STRUCTURE)
-    found = [values.get(TRIANGLES) for values in uploads.values()]
-    if not all(isinstance(one, Tensor) and one.numel() == 1 and bool(one.isfinite().all()) for one in found):
-        raise HostileMessage("an agent's structure above chance is no finite number")
-    structure = torch.stack([one.double().reshape(()) for one in found if one is not None])
+    found = [numbers_in(one, TRIANGLES, (1, 1), name).reshape(()) for name, one in uploads.items()]
+    structure = torch.stack(found).double()
     shares = fairness.shares(structure)
     return shares if float(shares.sum()) > 0 else torch.full_like(shares, 1 / len(shares))
 

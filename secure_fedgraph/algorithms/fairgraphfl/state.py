@@ -56,6 +56,21 @@ def flatten(parameters: State) -> Tensor:
     return torch.cat([p.reshape(-1) for p in parameters.values()])
 
 
+def numbers_in(values: Mapping[str, Tensor], key: str, shape: tuple[int, ...], whose: str) -> Tensor:
+    """An entry of an upload.
+
+    Args:
+        whose: it is, for the refusal.
+
+    Raises:
+        HostileMessage: for one of another shape, or with values that are not finite.
+    """
+    found = values.get(key)
+    if not isinstance(found, Tensor) or found.shape != shape or not bool(found.isfinite().all()):
+        raise HostileMessage(f"{whose}: {key!r} is not {' x '.join(map(str, shape))} finite numbers")
+    return found
+
+
 def vector_of(upload: Mapping[str, Tensor], like: State, name: str) -> Tensor:
     """``[D]``: an upload's parameters as one vector, in the order of ``like``.
 
@@ -66,12 +81,9 @@ def vector_of(upload: Mapping[str, Tensor], like: State, name: str) -> Tensor:
     Raises:
         HostileMessage: for other names, shapes, or values that are not finite.
     """
-    fits = upload.keys() == like.keys() and all(
-        upload[k].shape == v.shape and bool(torch.isfinite(upload[k]).all()) for k, v in like.items()
-    )
-    if not fits:
-        raise HostileMessage(f"the update of {name} is not one of these parameters, or not finite")
-    return torch.cat([upload[k].reshape(-1) for k in like])
+    if upload.keys() != like.keys():
+        raise HostileMessage(f"the update of {name} is not one of these parameters")
+    return torch.cat([numbers_in(upload, k, v.shape, name).reshape(-1) for k, v in like.items()])
 
 
 def add_vector(parameters: State, step: Tensor) -> State:

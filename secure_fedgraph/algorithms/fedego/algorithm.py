@@ -10,13 +10,12 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm, Form, State
-from secure_fedgraph.algorithms.fedego import batches, clients, server
+from secure_fedgraph.algorithms.fedego import clients, server
 from secure_fedgraph.algorithms.fedego.class_mashes import FedEgoSums
 from secure_fedgraph.algorithms.fedego.settings import FedEgoSettings
 from secure_fedgraph.algorithms.fedego.state import (
     SEED,
     SHARES,
-    EgoModel,
     Mashes,
     reduction_of,
     schema_of,
@@ -30,7 +29,6 @@ from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.sample.ego_graphs import level_sizes
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.graph.seeds import sub_seed
-from secure_fedgraph.models.ego.free import EgoFree
 from secure_fedgraph.models.ego.mash import LEAST, drop_sparse_cells
 from secure_fedgraph.models.ego.model import EgoSage
 from secure_fedgraph.models.parameters import difference, load, parameters_of, total
@@ -73,9 +71,6 @@ class FedEgo(NodeClassifier):
     settings: FedEgoSettings
     class_sums: ClassVar[bool] = True
     """Whether :class:`FedEgoSums` stands for it under a budget; a subclass says so itself."""
-    settings_elsewhere: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("batching", "profile", "reduction", "mash_rounds"), "fedego-released"
-    )
     forms = (
         Form(
             {"mash": "across"},
@@ -118,24 +113,23 @@ class FedEgo(NodeClassifier):
     @REDUCTION.answer
     def reduction(self, client: ClientContext, given: State) -> Upload:
         """Trains from the averaged reduction, and returns how it moved."""
-        model = self.model_of(client, given.get(SEED))
-        averaged, own = {k: v for k, v in given.items() if k != SEED}, parameters_of(model)
-        clients.check_parameters(averaged, reduction_of(own))
-        load(model, own | averaged)
+        model = self.model_of(client, int(given[SEED]))
+        averaged = {k: v for k, v in given.items() if k != SEED}
+        load(model, parameters_of(model) | averaged)
         self.train(client, model)
         return Upload(difference(client.memory[clients.MODEL], averaged))
 
     @EGOS.answer
     def egos(self, client: ClientContext, given: State) -> Upload:
         """This client's mashes."""
-        return self.mash(client, self.model_of(client, given.get(SEED)))
+        return self.mash(client, self.model_of(client, int(given[SEED])))
 
     @EGOS_ACROSS.answer
     def egos_across(self, client: ClientContext, given: State) -> Upload:
         """As many mashes as everybody makes, to be added up."""
-        return self.mash(client, self.model_of(client, given.get(SEED)))
+        return self.mash(client, self.model_of(client, int(given[SEED])))
 
-    def mash(self, client: ClientContext, model: EgoModel) -> Upload:
+    def mash(self, client: ClientContext, model: EgoSage) -> Upload:
         """Mixes ego-graphs, ``n`` at a time (Eq. 8)."""
         # it was asked for nothing yet this round, or dropped out of the sum that it trained for
         if not self.averages or clients.EGO_GRAPHS not in client.memory:
@@ -151,10 +145,7 @@ class FedEgo(NodeClassifier):
             self.train(client, self.model_of(client))
         own: State = client.memory[clients.MODEL]
         layers = {k: v for k, v in given.items() if k != SHARES}
-        clients.check_parameters(layers, self.handed_out(own))
-        share = (
-            clients.share_of_global_layers(client, given.get(SHARES), self.settings) if self.mixes else 0.0
-        )
+        share = clients.share_of_global_layers(client, given[SHARES], self.settings) if self.mixes else 0.0
         client.memory[clients.MODEL] = clients.mixed(own, layers, share)
 
     @PERSONAL.answer
@@ -204,7 +195,7 @@ class FedEgo(NodeClassifier):
             senders = uploads.keys()
         opened = {name: self.opened(upload, name) for name, upload in uploads.items()}
         classes, width = state["head.weight"].shape
-        positions = sum(level_sizes(self.settings.fanout)) if self.settings.ego else EgoFree.positions
+        positions = sum(level_sizes(self.settings.fanout))
         return server.concatenated_mashes(opened, positions, width, classes), senders
 
     def opened(self, upload: Mapping[str, Tensor], sender: str) -> Mapping[str, Tensor]:
@@ -218,13 +209,13 @@ class FedEgo(NodeClassifier):
             self.model(schema_of(state)), state, mashes, self.settings, generator
         )
 
-    def train(self, client: ClientContext, model: EgoModel) -> None:
+    def train(self, client: ClientContext, model: EgoSage) -> None:
         """A client's training in a round; it keeps the model."""
         clients.train(client, model, self.settings)
 
-    def mixture(self, client: ClientContext, model: EgoModel) -> Upload:
+    def mixture(self, client: ClientContext, model: EgoSage) -> Upload:
         """A client's mashes, of batches that nobody can foresee."""
-        rows = clients.ego_graphs(client, self.centres(client), model.positions, self.settings)
+        rows = clients.ego_graphs(client, self.centres(client), model.positions)
         rows = (
             drop_sparse_cells(rows, min(LEAST, self.settings.batch)) if self.settings.mixup else rows[:, :1]
         )
@@ -233,20 +224,18 @@ class FedEgo(NodeClassifier):
     def centres(self, client: ClientContext) -> Tensor:
         """``[mashes, n]``: the training nodes of each batch."""
         pool = client.graph.train_mask.nonzero().flatten()
-        chosen: Tensor = pool[batches.numbered(len(pool), self.settings, client.secret_order)]
+        chosen: Tensor = pool[clients.numbered(len(pool), self.settings, client.secret_order)]
         return chosen
 
-    def model(self, schema: Schema) -> EgoModel:
-        """The ego-graph model, or the one of the ablation without ego-graphs."""
+    def model(self, schema: Schema) -> EgoSage:
+        """A fresh ego-graph model."""
         s = self.settings
-        if not s.ego:
-            return EgoFree(schema.features, schema.classes, s.hidden[0], s.fanout, s.dropout)
-        return EgoSage(schema.features, schema.classes, s.hidden[0], s.fanout, s.linear, s.dropout)
+        return EgoSage(schema.features, schema.classes, s.hidden[0], s.fanout, s.dropout)
 
-    def model_of(self, client: ClientContext, seed: object = None) -> EgoModel:
+    def model_of(self, client: ClientContext, seed: int = 0) -> EgoSage:
         """A client's model so far; before its first round the one that everybody starts from."""
         if clients.MODEL not in client.memory:
-            return cast(EgoModel, self.start(client.schema, clients.check_seed(client, seed)))
+            return cast(EgoSage, self.start(client.schema, seed))
         model = self.model(client.schema)
         load(model, client.memory[clients.MODEL])
         return model

@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import torch
 from torch import Tensor
 
-from secure_fedgraph.algorithms.fedego import batches
-from secure_fedgraph.algorithms.fedego.clients import ego_graphs, mashes_of
-from secure_fedgraph.algorithms.fedego.kept_mashes import KeptMashes
+from secure_fedgraph.algorithm import State
+from secure_fedgraph.algorithms.fedego import clients
+from secure_fedgraph.algorithms.fedego.algorithm import FedEgo
 from secure_fedgraph.algorithms.fedego.settings import FedEgoReleasedSettings
-from secure_fedgraph.algorithms.fedego.state import EgoModel
+from secure_fedgraph.algorithms.fedego.state import Mashes, mashes_in, with_mashes
+from secure_fedgraph.core.channel import Channel
+from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.sample.ego_graphs import level_sizes
-from secure_fedgraph.seams import ClientContext
+from secure_fedgraph.models.ego.model import REDUCTION, EgoSage
+from secure_fedgraph.seams import ClientContext, RoundApi
 
+ASKED = "released mashes"
+"""An entry of a client's memory that never goes back: how often it has uploaded mashes."""
 ORDER = "mash batches"
 """The purpose of the seeded order, under ``batching="seeded"``."""
 
 
-class FedEgoReleased(KeptMashes):
+class FedEgoReleased(FedEgo):
     """FedEgo as its authors' code runs it. **It gives nodes away and exists for audits only.**
 
     The same nodes are mashed together every round (``batching="released"``), or ones that follow from the
     run's seed (``"seeded"``); what is left over of a pool is a mash of its own, and where that is one node,
     its neighbourhood is sent in the clear. Each client's own reduction is evaluated, not the averaged one.
+    Two rules keep small what a node moves: a frozen reduction is random and public, and mashes of the first
+    rounds that are used again in the later ones cost nothing there.
 
     Guarantees: none. Under ``batching="secret"`` those of
     :class:`~secure_fedgraph.algorithms.fedego.algorithm.FedEgo`.
@@ -41,19 +48,64 @@ class FedEgoReleased(KeptMashes):
         """Whether the averaged reduction is evaluated, as in the paper."""
         return super().hands_reduction_out and self.settings.profile == "paper"
 
-    def mixture(self, client: ClientContext, model: EgoModel) -> Upload:
+    @property
+    def averages(self) -> bool:
+        """Whether the reduction is averaged: not where it is frozen."""
+        return super().averages and self.settings.reduction == "trained"
+
+    def uses(self, channel: Channel, rounds: int, clients: int) -> int:
+        """Mashes may be uploaded in the first rounds only."""
+        wanted = self.settings.mash_rounds
+        if wanted and channel.name in (self.EGOS.name, self.EGOS_ACROSS.name):
+            return min(wanted, rounds)
+        return super().uses(channel, rounds, clients)
+
+    def mashes(self, round: RoundApi, state: State) -> tuple[Mashes, Collection[str]]:
+        """The round's, or those of the first rounds."""
+        if self.settings.mash_rounds and round.number > self.settings.mash_rounds:
+            return mashes_in(state), round.cohort
+        return super().mashes(round, state)
+
+    def train_upper_layers(self, number: int, state: State, mashes: Mashes) -> State:
+        """Keeps the mashes that later rounds use again."""
+        if number <= self.settings.mash_rounds:
+            state = with_mashes(state, mashes)
+        return super().train_upper_layers(number, state, mashes)
+
+    def train(self, client: ClientContext, model: EgoSage) -> None:
+        """A frozen reduction is left out."""
+        if self.settings.reduction == "frozen":
+            for name, p in model.named_parameters():
+                p.requires_grad_(not name.startswith(REDUCTION))
+        super().train(client, model)
+
+    def mash(self, client: ClientContext, model: EgoSage) -> Upload:
+        """Counts: another upload than the promised ones would cost as the first.
+
+        Raises:
+            HostileMessage: for one ask too many.
+        """
+        asked, promised = client.memory.get(ASKED, 0), self.settings.mash_rounds
+        if promised and asked >= promised:
+            raise HostileMessage(
+                f"{client.name} was asked for mashes again: they are released in {promised} round(s) only"
+            )
+        client.memory[ASKED] = asked + 1
+        return super().mash(client, model)
+
+    def mixture(self, client: ClientContext, model: EgoSage) -> Upload:
         """Mashes of batches that can be foreseen; a short one is divided by its own size."""
         s = self.settings
         if s.batching == "secret":
             return super().mixture(client, model)
         centres = self.centres(client)
-        rows = ego_graphs(client, centres, model.positions, s)
+        rows = clients.ego_graphs(client, centres, model.positions)
         if s.batching == "released":
             rows = shifted(rows, s.fanout)
         if not s.mixup:
             rows, centres = rows[:, :1], centres[:, :1]
         scale = (centres.shape[1] / (centres >= 0).sum(1)).view(-1, 1, 1)
-        return Upload({key: value * scale for key, value in mashes_of(client, model, rows).items()})
+        return Upload({key: value * scale for key, value in clients.mashes_of(client, model, rows).items()})
 
     def centres(self, client: ClientContext) -> Tensor:
         """``[mashes, n]``: the training nodes of each batch; -1 where one is short."""
@@ -89,7 +141,7 @@ def numbered(size: int, settings: FedEgoReleasedSettings, order: Callable[[int],
     not secret.
     """
     if settings.batching == "secret" or settings.mash == "across":
-        return batches.numbered(size, settings, order)
+        return clients.numbered(size, settings, order)
     n = settings.batch
     padded = torch.full((-(-size // n) * n,), -1)
     padded[:size] = order(size)

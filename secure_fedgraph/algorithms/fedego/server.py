@@ -13,7 +13,6 @@ from secure_fedgraph.algorithms.fedego.settings import FedEgoSettings
 from secure_fedgraph.algorithms.fedego.state import (
     MASH_FIELDS,
     SHARES,
-    EgoModel,
     Mashes,
     from_moments,
     moments_in,
@@ -23,7 +22,7 @@ from secure_fedgraph.algorithms.fedego.state import (
 from secure_fedgraph.algorithms.training.optimizers import moments, optimizer_of, restore
 from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.models.ego.mash import mean_shares
-from secure_fedgraph.models.ego.model import REDUCTION
+from secure_fedgraph.models.ego.model import REDUCTION, EgoSage
 from secure_fedgraph.models.parameters import load, parameters_of
 
 
@@ -69,7 +68,7 @@ def check_mashes(upload: Mapping[str, Tensor], positions: int, width: int, class
 
 
 def train_upper_layers(
-    model: EgoModel,
+    model: EgoSage,
     state: State,
     mashes: Mashes,
     settings: FedEgoSettings,

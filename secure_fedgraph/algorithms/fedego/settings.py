@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
+from secure_fedgraph.algorithm import Widths, number_or
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
 
 
@@ -24,60 +25,25 @@ class FedEgoSettings(TrainingSettings):
         mashes: how many every client makes a round under ``across``, a public number.
         mixup: False sends the first ego-graph of each batch as it is (the paper's ablation). It is one
             node's neighbourhood in the clear.
-        linear: FedEgo-Linear: no ReLU after the first aggregation.
-        ego: False for the paper's "w/o EGO": the aggregation moves into the reduction.
         average_reduction: False for the paper's "w/o RL".
-        redraw: whether training draws its ego-graphs afresh for every batch, as the released code and FedAvg
-            here do. False trains on the table that mashes are made from. Stable slots never redraw.
-        slots: of ego-graphs, ``sampled`` or ``stable`` (rule R2 of node-level bounds).
-        once: whether a node occurs at most once in a mash (rule R3).
     """
 
     learning_rate: float = Field(3e-4, gt=0, allow_inf_nan=False)
     batch: int = Field(32, ge=1)
     epochs: int = Field(5, ge=1)
     fanout: tuple[int, ...] = (6, 6)
-    hidden: tuple[int, ...] = Field((512, 512), validate_default=True)
+    hidden: Widths = Field((512, 512), validate_default=True)
     network: Literal["ego"] = Field("ego", validate_default=True)
     share: float = Field(0.2, gt=0, le=1)
     dropout: float = Field(0.5, ge=0, lt=1)
     server_epochs: int = Field(5, ge=1)
     server_share: float = Field(0.2, gt=0, le=1)
     gamma: float = Field(0.5, gt=0, allow_inf_nan=False)
-    mixing: Literal["adaptive"] | float = "adaptive"
+    mixing: Annotated[Literal["adaptive"] | float, number_or("adaptive", low=0, high=1)] = "adaptive"
     mash: Literal["client", "across"] = "client"
     mashes: int = Field(16, ge=1)
     mixup: bool = True
-    linear: bool = False
-    ego: bool = True
     average_reduction: bool = True
-    redraw: bool = True
-    slots: Literal["sampled", "stable"] = "sampled"
-    once: bool = False
-
-    @field_validator("batch", mode="before")
-    @classmethod
-    def _check_batch(cls, value: Any) -> Any:
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise PydanticCustomError("batch", "a mash mixes that many nodes: give a whole number from 1")
-        return value
-
-    @field_validator("mixing", mode="before")
-    @classmethod
-    def _check_mixing(cls, value: Any) -> Any:
-        number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
-        if not number and value != "adaptive":
-            raise PydanticCustomError("mixing", "give adaptive, or a share of the global layers from 0 to 1")
-        return value if value == "adaptive" else float(value)
-
-    @field_validator("ego")
-    @classmethod
-    def _check_ego(cls, value: bool, info: ValidationInfo) -> bool:
-        if not value and info.data.get("linear"):
-            raise PydanticCustomError(
-                "ego", "linear is a variant of the model with ego-graphs: set one of them"
-            )
-        return value
 
     @field_validator("average_reduction")
     @classmethod
@@ -89,31 +55,7 @@ class FedEgoSettings(TrainingSettings):
         return value
 
 
-class KeptMashesSettings(FedEgoSettings):
-    """How FedEgo trains where what a node moves is kept small, in either of two ways.
-
-    Args:
-        reduction: ``frozen``: the reduction layer is random, public and never trained, so that a node's
-            reduced features depend on nobody else (rule R4); ``trained`` as in the paper.
-        mash_rounds: mashes are uploaded in the first so many rounds, and used again in the later ones; 0 is
-            every round.
-    """
-
-    reduction: Literal["trained", "frozen"] = "trained"
-    mash_rounds: int = Field(0, ge=0)
-
-    @field_validator("reduction")
-    @classmethod
-    def _check_reduction(cls, value: str, info: ValidationInfo) -> str:
-        if value == "frozen" and not (info.data.get("mixing", 1) and info.data.get("ego", True)):
-            raise PydanticCustomError(
-                "reduction",
-                "with a frozen reduction the mashes are all that is exchanged: leave mixing and ego",
-            )
-        return value
-
-
-class FedEgoReleasedSettings(KeptMashesSettings):
+class FedEgoReleasedSettings(FedEgoSettings):
     """How FedEgo trains as its authors' code does, for audits.
 
     Args:
@@ -123,7 +65,22 @@ class FedEgoReleasedSettings(KeptMashesSettings):
             the run's seed, what is left over included, so that whoever knows the seed knows the mixing;
             ``secret``: as :class:`FedEgoSettings` has it, the only one that gives no node away by itself.
         profile: ``released``: each client's own reduction is evaluated; ``paper``: the averaged one.
+        reduction: ``frozen``: the reduction layer is random, public and never trained, so that a node's
+            reduced features depend on nobody else (rule R4); ``trained`` as in the paper.
+        mash_rounds: mashes are uploaded in the first so many rounds, and used again in the later ones; 0 is
+            every round.
     """
 
     batching: Literal["released", "seeded", "secret"] = "released"
     profile: Literal["released", "paper"] = "released"
+    reduction: Literal["trained", "frozen"] = "trained"
+    mash_rounds: int = Field(0, ge=0)
+
+    @field_validator("reduction")
+    @classmethod
+    def _check_reduction(cls, value: str, info: ValidationInfo) -> str:
+        if value == "frozen" and not info.data.get("mixing", 1):
+            raise PydanticCustomError(
+                "reduction", "with a frozen reduction the mashes are all that is exchanged: leave mixing"
+            )
+        return value

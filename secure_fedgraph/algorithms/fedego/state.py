@@ -7,10 +7,7 @@ from torch import Tensor
 
 from secure_fedgraph.algorithm import State
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.models.ego.free import EgoFree
-from secure_fedgraph.models.ego.model import REDUCTION, EgoSage
-
-EgoModel = EgoSage | EgoFree
+from secure_fedgraph.models.ego.model import REDUCTION
 
 SEED, SHARES = "seed", "shares"
 """Entries: the public seed that all clients start from, and the mean label of the mashes (``P_g``)."""

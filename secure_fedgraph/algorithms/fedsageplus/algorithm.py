@@ -13,33 +13,34 @@ from secure_fedgraph.algorithm import Form, State
 from secure_fedgraph.algorithms.fedsage import PAPER, FedSage, LocSage
 from secure_fedgraph.algorithms.fedsageplus import prototypes
 from secure_fedgraph.algorithms.fedsageplus.generation import CANDIDATES, DECAY, RATE, Generates
-from secure_fedgraph.algorithms.fedsageplus.settings import PROTOTYPES, GeneratorSettings, MendingSettings
+from secure_fedgraph.algorithms.fedsageplus.settings import PROTOTYPES, GeneratorSettings
 from secure_fedgraph.algorithms.fedsgd.graph_sage import FedSageSteps
 from secure_fedgraph.algorithms.training.optimizers import bound_gradients, moments, restore
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
-from secure_fedgraph.core.channel import Channel, Reveal, UnitContribution
+from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.core.given import NOTHING, Entry, Expected, Numbers, like
 from secure_fedgraph.core.guarantee import Unit
-from secure_fedgraph.core.upload import ContributionMoments, ContributionRows, Upload
-from secure_fedgraph.graph.sample.trees import NeighbourTable
+from secure_fedgraph.core.upload import ContributionMoments, Upload
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models.finite import Adam, finite, note_divergence, take_step
-from secure_fedgraph.models.neighgen.feedback import Feedback, blocks
-from secure_fedgraph.models.neighgen.losses import random_neighbourhoods
+from secure_fedgraph.models.neighgen.feedback import generator_gradient
 from secure_fedgraph.models.neighgen.mixture import PrototypeMixture
 from secure_fedgraph.models.neighgen.model import NeighGen
 from secure_fedgraph.models.neighgen.training import joint_loss, train_locally
-from secure_fedgraph.models.parameters import difference, glorot, load, parameters_of, tensors_of, total
+from secure_fedgraph.models.parameters import (
+    difference,
+    glorot,
+    load,
+    made_over,
+    parameters_of,
+    tensors_of,
+    total,
+)
 from secure_fedgraph.seams import ClientContext, RoundApi, Total
 
-MOST = 2**28
-"""Values of one answer's gradients, one a query, that an owner holds at a time (1 GiB)."""
 MIXTURE_RATE = 0.01
 """Adam's rate where weights of prototypes are learned: they are few, and every epoch is one step."""
-
-Query = tuple[State, torch.Tensor, torch.Tensor, torch.Tensor, float]
-"""An owner's offer (generator, embeddings, counts), the features of who answers, the scale of the loss."""
 
 
 class LocSagePlus(Generates, LocSage):
@@ -100,9 +101,8 @@ class FedSagePlus(Generates, FedSage):
     summary = "FedSage on graphs completed by generators that owners train together"
     reference = PAPER
     steps_on_sums = FedSageSteps
-    kept_by_steps = ("hidden", "mend")
-    Settings: ClassVar[type[TrainingSettings]] = MendingSettings
-    settings: MendingSettings
+    Settings: ClassVar[type[TrainingSettings]] = GeneratorSettings
+    settings: GeneratorSettings
     forms = (
         Form(
             {"generator": "shared"},
@@ -139,21 +139,13 @@ class FedSagePlus(Generates, FedSage):
         ways = {"own": exchanged, "shared": (self.SHARED.name,), PROTOTYPES: (self.FEATURE_SUMS.name,)}
         taken = ways[PROTOTYPES if self.settings.of_prototypes else self.settings.generator]
         spared = {name for way in ways.values() for name in way} - set(taken)
-        bounded = {self.FEEDBACK.name: self._feedback, self.FEATURE_SUMS.name: self._feature_sums}
-        return tuple(bounded.get(c.name, c) for c in super().in_use if c.name not in spared)
+        used = (c for c in super().in_use if c.name not in spared)
+        return tuple(self._feature_sums if c.name == self.FEATURE_SUMS.name else c for c in used)
 
     @property
     def _feature_sums(self) -> Channel:
         moved = prototypes.contribution(self.settings)
         return replace(self.FEATURE_SUMS, unit=Unit.NODE, links=False, unit_contribution=moved)
-
-    @property
-    def _feedback(self) -> Channel:
-        s = self.settings
-        if s.feedback_minimum == "whole":
-            return self.FEEDBACK
-        contribution = UnitContribution(1, s.feedback_clip / s.exchange_batch, removal_may_replace=True)
-        return replace(self.FEEDBACK, unit=Unit.NODE, unit_contribution=contribution)
 
     @property
     def warm_up(self) -> int:
@@ -204,20 +196,11 @@ class FedSagePlus(Generates, FedSage):
             return state | total(generator, round.reduce(self.SHARED, given=generator).mean)
         offers = round.collect(self.GENERATOR)
         for offer in offers.values():
-            round.reduce_for(self._feedback, offer)
+            round.reduce_for(self.FEEDBACK, offer)
         return state
 
     def init(self, schema: Schema, seed: int) -> State:
-        """The classifier's first weights; with a shared generator, its first weights too; no prototype.
-
-        Raises:
-            BadInput: for ``mend``, which is of the form under a node's budget.
-        """
-        if self.settings.mend != "none":
-            raise BadInput(
-                f"training.mend = {self.settings.mend} is of {self.name}'s form under a node's budget: give "
-                "--unit node --epsilon without settings of local training, or leave it out"
-            )
+        """The classifier's first weights; with a shared generator, its first weights too; no prototype."""
         state = super().init(schema, seed)
         if self.settings.of_prototypes:
             state |= prototypes.nothing_known(schema)
@@ -252,18 +235,12 @@ class FedSagePlus(Generates, FedSage):
             return self._offers(schema)
         if channel != self.FEEDBACK.name:
             return super().shows(channel, schema)
-        s = self.settings
-        if s.feedback == "outputs":
-            return ({"outputs": Numbers((s.exchange_batch, CANDIDATES, schema.features))},)
-        one = (1,) if s.feedback_minimum == "partitioned" else ()
-        shapes = self._generator_shapes(schema)
-        return ({name: Numbers((*one, *shape)) for name, shape in shapes.items()},)
+        return ({name: Numbers(shape) for name, shape in self._generator_shapes(schema).items()},)
 
     def _offers(self, schema: Schema) -> tuple[dict[str, Entry], ...]:
         asked: dict[str, Entry] = {
             "z": Numbers((None, self.settings.encoder[1])),
             "counts": Numbers((None,)),
-            "seed": Numbers(()),
         }
         shapes = self._generator_shapes(schema)
         return ({**{_FGEN + name: Numbers(shape) for name, shape in shapes.items()}, **asked},)
@@ -305,23 +282,15 @@ class FedSagePlus(Generates, FedSage):
         draws = torch.randperm(len(pool), generator=generator)[: self.settings.exchange_batch]
         more = torch.randint(len(pool), (self.settings.exchange_batch - len(draws),), generator=generator)
         nodes = pool[torch.cat([draws, more])]
-        sent = {
-            "z": finite(z[nodes]),
-            "counts": counts[nodes].clamp(min=1).float(),
-            "seed": torch.tensor(float(client.round)),
-        }
-        client.memory["offered"] = {name: value.clone() for name, value in sent.items()}
+        sent = {"z": finite(z[nodes]), "counts": counts[nodes].clamp(min=1).float()}
         return Upload({**{_FGEN + k: v for k, v in tensors_of(model.fgen).items()}, **sent})
 
     @FEEDBACK.answer
-    def feedback(self, client: ClientContext, given: dict[str, Any]) -> Upload | ContributionRows:
-        """The gradient of the mean squared distance to this owner's nodes, per generated vector.
-
-        Under ``feedback_minimum="partitioned"`` one gradient a query; the door clips them and adds them up.
-        """
+    def feedback(self, client: ClientContext, given: dict[str, Any]) -> Upload:
+        """The gradient of the mean squared distance to this owner's nodes, per generated vector."""
         offer = given[self.GENERATOR.name]
         params = {k.removeprefix(_FGEN): v for k, v in offer.items() if k.startswith(_FGEN)}
-        z, counts = offer.get("z", torch.empty(0)), offer.get("counts", torch.empty(0))
+        z, counts = offer["z"].float(), offer["counts"]
         # every row counts: one that asked for nothing would make the batch smaller than it looks
         counts = counts.nan_to_num().round().clamp(1, CANDIDATES).long()
         if len(z) < self.settings.minimum_batch:
@@ -335,42 +304,13 @@ class FedSagePlus(Generates, FedSage):
                 "are agreed on (training.exchange_batch): every node that is asked about may name one of its "
                 "own"
             )
+        if len(counts) != len(z):
+            raise HostileMessage(f"{client.name} was given {len(counts)} counts for {len(z)} nodes")
         answered = client.memory["answered"] = int(client.memory.get("answered", 0)) + 1
         generator = client.generator(f"feedback/{answered}")
-        targets, near = client.graph.x, None
-        if self.settings.cross_target == "random_neighbourhood":
-            table = NeighbourTable.of(client.graph.edge_index, client.graph.num_nodes)
-            near = random_neighbourhoods(table, len(z), generator)
+        fgen = made_over(lambda: self.neighgen(client.schema).fgen, params)
         scale = 1 / (len(z) * CANDIDATES)
-        side = self._side(client.schema)
-        if self.settings.feedback_minimum == "partitioned":
-            return self._partitioned(client, side, (params, z, counts, targets, scale), generator)
-        if self.settings.feedback == "outputs":
-            # noise and dropout from the round's number, so that the asking owner can make the same vectors
-            return Upload(
-                {"outputs": side.output_gradient(params, z, counts, targets, scale, client.round, near)}
-            )
-        return Upload(side.generator_gradient(params, z, counts, targets, scale, generator, near))
-
-    def _partitioned(
-        self, client: ClientContext, side: Feedback, asked: Query, generator: torch.Generator
-    ) -> ContributionRows:
-        params, z, counts, targets, scale = asked
-        queries = self.settings.exchange_batch
-        if len(z) != queries:
-            raise HostileMessage(f"{client.name} was asked about {len(z)} nodes, and {queries} are agreed on")
-        near = blocks(client.secret_order(len(targets)), queries)
-        if self.settings.feedback == "outputs":
-            rows = side.output_gradient(params, z, counts, targets, scale, client.round, near)
-            return ContributionRows({"outputs": rows}, torch.eye(queries))
-        size = queries * sum(value.numel() for value in params.values())
-        if size > MOST:
-            raise BadInput(
-                f"one gradient a query is {size:.2g} values: set training.feedback=outputs, or a smaller "
-                "generator_hidden or exchange_batch"
-            )
-        gradients = side.query_gradients(params, z, counts, targets, scale, generator, near)
-        return ContributionRows(gradients, torch.ones(queries, 1))
+        return Upload(generator_gradient(fgen, z, counts, client.graph.x, scale, generator))
 
     @FEEDBACK.read
     def learn(self, client: ClientContext, answered: Total) -> None:
@@ -380,17 +320,6 @@ class FedSagePlus(Generates, FedSage):
         """
         model = self.own_generator(client, to_train=True)
         others = {name: value.to(torch.float32, copy=True) for name, value in answered.total.items()}
-        if self.settings.feedback_minimum == "partitioned" and self.settings.feedback == "parameters":
-            others = {name: value[0] for name, value in others.items()}  # one row, the sum over queries
-        if self.settings.feedback == "outputs":
-            sent = client.memory["offered"]
-            others = self._side(client.schema).through(
-                parameters_of(model.fgen),
-                sent["z"],
-                sent["counts"].long(),
-                others["outputs"],
-                client.round,
-            )
         optimizer = Adam(model.fgen.parameters(), lr=RATE, weight_decay=DECAY, fused=True)
         restore(optimizer, client.memory.get("generator_optimizer", {}))
         for part in (model.encoder, model.dgen, model.head):
@@ -444,10 +373,6 @@ class FedSagePlus(Generates, FedSage):
         super().check_own(graph, name)
         if self.settings.of_prototypes:
             prototypes.check_size(graph, name, self.settings)
-
-    def _side(self, schema: Schema) -> Feedback:
-        s = self.settings
-        return Feedback(s.encoder[1], schema.features, CANDIDATES, s.generator_hidden)
 
 
 _FGEN = "fgen."

@@ -14,9 +14,6 @@ PROTOTYPES = "prototypes"
 OF_THE_EXCHANGE = (
     "exchange_batch",
     "minimum_batch",
-    "cross_target",
-    "feedback_minimum",
-    "feedback_clip",
     "alpha",
     "generator_hidden",
 )
@@ -40,15 +37,8 @@ class GeneratorSettings(TrainingSettings):
         generator_hidden: inner widths of the feature generator.
         alpha: weight of the other owners' term.
         feat_loss_norm: ``per_dim_mean``, or ``paper_sum``.
-        cross_target: what an answering owner compares with: its ``nearest`` node (the paper), or
-            ``random_neighbourhood`` (the released code).
-        feedback: gradients at the generator's ``parameters``, or at its ``outputs``, which are smaller and
-            carry the features openly; or ``prototypes``: every owner adds once to sums of features by class,
-            and what it generates are mixtures of their means. No gradient leaves.
-        feedback_minimum: ``whole``, the paper's: a query is compared with all of an answering owner's nodes,
-            and one of them may be the nearest of every query; ``partitioned``: nodes are dealt out to the
-            queries, afresh for every answer, and a query sees its own only: a node moves one gradient.
-        feedback_clip: under ``partitioned``, the L2 norm of one query's gradient.
+        feedback: gradients at the generator's ``parameters``; or ``prototypes``: every owner adds once to
+            sums of features by class, and what it generates are mixtures of their means. No gradient leaves.
         generator: each owner its ``own`` (the paper), or one ``shared`` by averaging (its Table 4).
         anonymity: with ``feedback="prototypes"``, k: without noise an owner leaves a class of fewer training
             nodes out; with noise, a class whose noised count is below it is not used.
@@ -64,10 +54,7 @@ class GeneratorSettings(TrainingSettings):
     generator_hidden: tuple[int, int] = (256, 2048)
     alpha: float = Field(1.0, ge=0, allow_inf_nan=False)
     feat_loss_norm: FeatLossNorm = "per_dim_mean"
-    cross_target: Literal["nearest", "random_neighbourhood"] = "nearest"
-    feedback: Literal["parameters", "outputs", "prototypes"] = "parameters"
-    feedback_minimum: Literal["whole", "partitioned"] = "whole"
-    feedback_clip: float = Field(1.0, gt=0, allow_inf_nan=False)
+    feedback: Literal["parameters", "prototypes"] = "parameters"
     generator: Literal["own", "shared"] = "own"
     anonymity: int = Field(10, ge=1)
     records: int = Field(2**13, ge=1, le=2**24)
@@ -79,17 +66,11 @@ class GeneratorSettings(TrainingSettings):
 
     @model_validator(mode="after")
     def _check_exchange(self) -> GeneratorSettings:
-        if self.of_prototypes:
-            return self
-        if self.exchange_batch < self.minimum_batch:
+        if not self.of_prototypes and self.exchange_batch < self.minimum_batch:
             raise PydanticCustomError(
                 "minimum_batch",
                 "exchange_batch {batch} is below minimum_batch {minimum}: owners would refuse every offer",
                 {"batch": self.exchange_batch, "minimum": self.minimum_batch},
-            )
-        if self.feedback_minimum == "partitioned" and self.cross_target != "nearest":
-            raise PydanticCustomError(
-                "feedback_minimum", "partitioned deals nodes out to find the nearest: leave cross_target"
             )
         return self
 
@@ -113,15 +94,3 @@ class GeneratorSettings(TrainingSettings):
                     "{key} = {value} {why}; leave {key} out",
                     {"key": key, "value": str(value), "why": why},
                 )
-
-
-class MendingSettings(GeneratorSettings):
-    """As :class:`GeneratorSettings`, with what is FedSage+'s own under a node's budget.
-
-    Args:
-        mend: of the form under a node's budget, as
-            :class:`~secure_fedgraph.algorithms.fedsgd.settings.SageStepSettings` has it. Without a budget
-            every owner trains on its mended graph.
-    """
-
-    mend: Literal["none", "at_home"] = "none"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from secure_fedgraph.algorithm import Settings
+from secure_fedgraph.algorithm import Settings, Widths
 
 
 class SgdSettings(Settings):
@@ -79,26 +79,16 @@ class SageStepSettings(SgdSettings):
             ``auto`` chooses under a budget by public facts, and without one sends none.
         share: of a budget, what the class sums weigh beside 1 of the steps.
         trust: how much the network's shares count beside those of the class sums.
-        mend: whether an owner's personal model reads the released one on the owner's graph alone, or may read
-            it on that graph mended ``at_home``, by a generator of missing neighbours that nobody else sees.
     """
 
     network: Literal["sage"] = "sage"
-    hidden: tuple[int, ...] = (64, 32)  # type: ignore[assignment]
+    hidden: Widths = (64, 32)  # type: ignore[assignment]
     rate: float = Field(0.14, gt=0, le=1)
     learning_rate: float = Field(0.9, gt=0, allow_inf_nan=False)
     inference: Literal["spread", "neighbours"] = "spread"
     sums: Literal["auto", "none", "sent"] = "auto"
     share: float = Field(19.0, gt=0, le=1e6)
     trust: float = Field(1.0, ge=0, le=1)
-    mend: Literal["none", "at_home"] = "none"
-
-    @field_validator("hidden")
-    @classmethod
-    def _check_widths(cls, value: tuple[int, ...]) -> tuple[int, ...]:
-        if not value or any(width < 2 or width % 2 for width in value):
-            raise PydanticCustomError("hidden", "give one width a layer, each even: a layer has two halves")
-        return value
 
 
 class GcnStepSettings(SageStepSettings):

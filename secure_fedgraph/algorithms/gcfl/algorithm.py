@@ -11,8 +11,8 @@ from pydantic import Field
 from torch import Tensor
 
 from secure_fedgraph.algorithm import Settings, State
+from secure_fedgraph.algorithms.fairgraphfl.agents import are_known, ask_sizes
 from secure_fedgraph.algorithms.fairgraphfl.channels import SIZE
-from secure_fedgraph.algorithms.fairgraphfl.first_contact import are_known, ask_sizes
 from secure_fedgraph.algorithms.fairgraphfl.state import (
     AGENTS,
     SEED,
@@ -25,7 +25,7 @@ from secure_fedgraph.algorithms.fairgraphfl.state import (
     vector_of,
 )
 from secure_fedgraph.algorithms.gcfl import clusters
-from secure_fedgraph.algorithms.training.gin_classifier import GinClassifier, GinSettings, seed_of
+from secure_fedgraph.algorithms.training.gin_classifier import GinClassifier, GinSettings
 from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.core.given import NOTHING, Expected, Numbers, Whole
@@ -171,7 +171,7 @@ class Gcfl(GinClassifier):
     @UPDATE.answer
     def update(self, client: ClientContext, given: State) -> Upload:
         """Trains its own model and returns how its convolutions moved."""
-        start = client.memory.get("model") or self.start(client.schema, seed_of(client, given.get(SEED)))
+        start = client.memory.get("model") or self.start(client.schema, int(given[SEED]))
         client.memory["model"] = self.fit(client, start)
         client.memory["before"] = before = shared_part(start, "conv")
         return Upload({k: client.memory["model"][k] - v for k, v in before.items()})

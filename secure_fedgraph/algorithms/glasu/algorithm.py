@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from secure_fedgraph.algorithm import Algorithm, Form, State
-from secure_fedgraph.algorithms.glasu import expected_fields
+from secure_fedgraph.algorithms.glasu import channels
 from secure_fedgraph.algorithms.glasu.at_home import GlasuAtHome
 from secure_fedgraph.algorithms.glasu.channels import BACKWARD, HIDDEN, LINKS, SAMPLE, STEP
-from secure_fedgraph.algorithms.glasu.iteration import Iteration
-from secure_fedgraph.algorithms.glasu.server import VerticalServer
+from secure_fedgraph.algorithms.glasu.vertical import Iteration, Vertical
 from secure_fedgraph.core.given import Expected
 from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.seams import ClientContext, RoundApi
 
 
-class Glasu(VerticalServer):
+class Glasu(Vertical):
     """Vertical federated learning on a graph whose features and links are spread over owners.
 
     Every client has all nodes, some columns and some links, and a graph network of its own. In the layers of
@@ -53,17 +51,13 @@ class Glasu(VerticalServer):
     rounds = 32
     partitions: ClassVar[tuple[str, ...]] = ("vertical", "vertical_all_links")
     hands_links_out = True
+    of_one_label_holder = "glasu-one-label-holder"
     forms = (
         Form(
             {"sampler": "public"},
             "index sets are drawn from the public seed, so no client lists the nodes that it sampled",
         ),
     )
-    settings_elsewhere: ClassVar[Mapping[str, str]] = {
-        "labels": "glasu-one-label-holder",
-        "aggregation": "glasu-concat",
-        "carried": "glasu-concat",
-    }
 
     def untouched_by(self, unit: str) -> Algorithm:
         """:class:`GlasuAtHome` for a part of a node, or a node, unless settings by hand are of training."""
@@ -75,12 +69,12 @@ class Glasu(VerticalServer):
 
     def takes(self, channel: str, schema: Schema) -> Expected | None:
         """The iteration's task, with index sets, aggregates or gradients where they are due."""
-        fields = expected_fields.request(channel, self.settings, self.aggregate_fields)
+        fields = channels.request(channel, self.settings)
         return fields or super().takes(channel, schema)
 
     def shows(self, channel: str, schema: Schema) -> Expected | None:
         """Pairs of nodes, for the other clients."""
-        return expected_fields.PAIRS if channel == LINKS.name else super().shows(channel, schema)
+        return channels.PAIRS if channel == LINKS.name else super().shows(channel, schema)
 
     # -- the server -------------------------------------------------------------------------------
 
@@ -142,14 +136,14 @@ class Glasu(VerticalServer):
     @SAMPLE.answer
     def sample(self, client: ClientContext, given: State) -> Upload:
         """Algorithm 2: the nodes that this client samples for a segment."""
-        running, segment = self.iteration(client, given), self.segment(given, lowest=1)
+        running, segment = self.iteration(client, given), int(given["segment"])
         self.take_index_set(running, segment, given)
         return Upload({"nodes": running.sample(segment).to(torch.float32).unsqueeze(1)})
 
     @HIDDEN.answer
     def hidden(self, client: ClientContext, given: State) -> Upload:
         """Algorithm 3: this client's rows of a segment, from the aggregate below it."""
-        running, segment = self.iteration(client, given), self.segment(given)
+        running, segment = self.iteration(client, given), int(given["segment"])
         if segment:
             self.take_aggregate(client, running, segment - 1, given)
         else:
@@ -159,7 +153,7 @@ class Glasu(VerticalServer):
     @BACKWARD.answer
     def backward(self, client: ClientContext, given: State) -> Upload:
         """The gradient at a segment's aggregate, from this client's loss or the gradient above."""
-        running, segment = self.iteration(client, given), self.segment(given)
+        running, segment = self.iteration(client, given), int(given["segment"])
         if segment == self.top:
             self.take_aggregate(client, running, segment, given)
             running.back_from_the_loss()

@@ -13,10 +13,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Form, Settings, State
-from secure_fedgraph.algorithms.glasu.channels import EXAMINE, HIDDEN
+from secure_fedgraph.algorithms.glasu.channels import EXAMINE, HIDDEN, PARTIES
 from secure_fedgraph.algorithms.glasu.checks import rows
-from secure_fedgraph.algorithms.glasu.expected_fields import PARTIES
-from secure_fedgraph.algorithms.glasu.server import VerticalServer
+from secure_fedgraph.algorithms.glasu.vertical import Vertical
 from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.given import Entries, Expected, Numbers, Whole
@@ -25,7 +24,6 @@ from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models import personal, ridge
 from secure_fedgraph.models.vertical import linear
-from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.seams import ClientContext, RoundApi
 
 SENT = "sent"
@@ -74,7 +72,7 @@ class AtHomeSettings(Settings):
     accept_two_clients: bool = False
 
 
-class GlasuAtHome(VerticalServer):
+class GlasuAtHome(Vertical):
     """GLASU with linear layers, in which one part of the data is read by its owners alone: a budget's form.
 
     With ``sends=columns`` each owner mixes its columns by a random matrix of its own, which it throws away,
@@ -195,10 +193,6 @@ class GlasuAtHome(VerticalServer):
         given = {"parties": round.cohort, "nodes": int(inputs.num_nodes or 0)}
         return {name: sent["scores"] for name, sent in round.gather(EXAMINE, given).items()}
 
-    def findings(self, transcript: Transcript) -> dict[str, Any]:
-        """No savings to compare: there is no iteration."""
-        return {}
-
     # -- the clients ------------------------------------------------------------------------------
 
     def _width(self, schema: Schema) -> int:
@@ -219,7 +213,7 @@ class GlasuAtHome(VerticalServer):
         self.parties(client, given)
         graph, classes = client.graph, client.schema.classes
         known = linear.known(graph.y, graph.train_mask, classes)
-        before = rows(given, "rows", *known.shape) if "rows" in given else known
+        before = rows(given["rows"], *known.shape) if "rows" in given else known
         return Upload({"rows": linear.travelled(before, known, graph.edge_index)})
 
     @TAKE.answer
@@ -229,14 +223,14 @@ class GlasuAtHome(VerticalServer):
         graph, sends = client.graph, self.settings.sends
         own, classes = ridge.records(graph.x), client.schema.classes
         if sends == "columns":
-            sum_of_all = rows(given, "rows", len(own), self._width(client.schema))
+            sum_of_all = rows(given["rows"], len(own), self._width(client.schema))
             # a client whose part is in no sum has forgotten it
             others = sum_of_all - client.memory.pop(SENT, torch.zeros(1))
             own = torch.cat([own, others], dim=1)
         read = Data(x=own, edge_index=graph.edge_index, y=graph.y, train_mask=graph.train_mask)
         scores = personal.by_parts(read, classes)
         if sends == "labels":
-            scores = linear.beside(scores, rows(given, "rows", len(own), classes))
+            scores = linear.beside(scores, rows(given["rows"], len(own), classes))
         client.memory[SCORES] = scores
 
     @EXAMINE.answer

@@ -10,22 +10,9 @@ from torch import Tensor
 
 from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.core.given import link_holder
-from secure_fedgraph.models.finite import is_finite
 
 MOST_NODES = 2**24
 """Uploads are float32: node numbers above this are not exact."""
-
-
-def number(given: Mapping[str, Any], key: str, low: int, high: int) -> int:
-    """A whole number in ``[low, high]``.
-
-    Raises:
-        HostileMessage: for anything else.
-    """
-    value = given.get(key)
-    if type(value) is not int or not low <= value <= high:
-        raise HostileMessage(f"{key!r} must be a whole number from {low} to {high}, not {str(value)[:40]!r}")
-    return value
 
 
 def parties(given: Mapping[str, Any], clients: tuple[str, ...]) -> tuple[str, ...]:
@@ -43,26 +30,22 @@ def parties(given: Mapping[str, Any], clients: tuple[str, ...]) -> tuple[str, ..
     return names
 
 
-def index_set(given: Mapping[str, Any], key: str, nodes: int, within: Tensor | None = None) -> Tensor:
+def index_set(numbers: Tensor, nodes: int, within: Tensor | None = None) -> Tensor:
     """Node numbers, ascending, each once.
 
     Args:
+        numbers: what was given: whole numbers, as the door has seen.
         nodes: they are below it.
         within: the client's own nodes, which must be among them.
 
     Raises:
         HostileMessage: for anything else.
     """
-    value = given.get(key)
-    fine = isinstance(value, Tensor) and value.dim() == 1 and not value.is_floating_point() and len(value)
-    if not fine or value.dtype == torch.bool:  # type: ignore[union-attr]
-        raise HostileMessage(f"{key!r} must be a list of node numbers")
-    assert isinstance(value, Tensor)
-    numbers = value.long()
-    if int(numbers[0]) < 0 or int(numbers[-1]) >= nodes or bool((numbers.diff() <= 0).any()):
-        raise HostileMessage(f"{key!r} must be ascending node numbers from 0 to {nodes - 1}, each once")
+    numbers = numbers.long()
+    if not len(numbers) or int(numbers[-1]) >= nodes or bool((numbers.diff() <= 0).any()):
+        raise HostileMessage(f"'nodes' must be ascending node numbers from 0 to {nodes - 1}, each once")
     if within is not None and not bool(torch.isin(within, numbers).all()):
-        raise HostileMessage(f"{key!r} lacks nodes that this client has asked for")
+        raise HostileMessage("'nodes' lacks nodes that this client has asked for")
     return numbers
 
 
@@ -90,22 +73,15 @@ def pairs(name: str, value: Tensor, nodes: int, place: int, clients: int) -> Ten
     return value.long()
 
 
-def rows(given: Mapping[str, Any], key: str, count: int, width: int) -> Tensor:
-    """Finite float rows ``[count, width]``.
+def rows(value: Tensor, count: int, width: int) -> Tensor:
+    """Rows ``[count, width]``, float32; that they are finite numbers the door has seen.
 
     Raises:
-        HostileMessage: for anything else.
+        HostileMessage: for another shape.
     """
-    value = given.get(key)
-    if (
-        not isinstance(value, Tensor)
-        or value.shape != (count, width)
-        or value.dtype != torch.float32
-        or not is_finite(value)
-    ):
-        shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
-        raise HostileMessage(f"{key!r} must be finite rows of shape ({count}, {width}), not {shape}")
-    return value
+    if value.shape != (count, width):
+        raise HostileMessage(f"rows of shape ({count}, {width}) are due, not {tuple(value.shape)}")
+    return value.float()
 
 
 def listed(name: str, values: Mapping[str, Tensor]) -> Tensor:

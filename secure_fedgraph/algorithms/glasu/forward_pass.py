@@ -36,10 +36,8 @@ class Pass:
         settings: of the algorithm.
         step: of the round.
         parties: how many clients there are.
-        place: this client's number in the order of the cohort.
+        name: the client's.
         draw: purpose -> generator, of this client and round.
-        width: of what is aggregated.
-        block: this client's block of a concatenation; None for the mean.
         holds_labels: whether this client computes a loss.
     """
 
@@ -49,10 +47,8 @@ class Pass:
     settings: GlasuSettings
     step: int
     parties: int
-    place: int
+    name: str
     draw: Draw
-    width: int
-    block: int | None = None
     holds_labels: bool = True
     sets: dict[int, Tensor] = field(default_factory=dict)
     own_rows: dict[int, Tensor] = field(default_factory=dict)
@@ -61,8 +57,6 @@ class Pass:
     """Number of a segment -> what was aggregated after it, ``H``."""
     summands: dict[int, int] = field(default_factory=dict)
     """Number of a segment -> how many clients' rows its mean is of; all, but where some dropped out."""
-    others: dict[int, dict[str, Tensor]] = field(default_factory=dict)
-    """Number of a segment -> client -> its rows, where clients concatenate for themselves."""
     gradient: Tensor | None = None
     """The label holder's at the last aggregate, where this client has no labels."""
     _links: dict[int, list[Links]] = field(default_factory=dict)
@@ -169,8 +163,6 @@ class Pass:
         before = self.aggregates.get(number - 1)
         if own_rows is None or own_rows.grad_fn is None or (number and before is None):
             raise HostileMessage(f"the gradient of segment {number} was given out of turn")
-        if self.block is not None:
-            gradient = gradient[:, self.block * own_rows.shape[1] :][:, : own_rows.shape[1]]
         pull(own_rows, gradient).backward()
 
     def gradient_at(self, number: int) -> Tensor:
@@ -185,9 +177,7 @@ class Pass:
         rows: Tensor | None = None
         for number in range(len(self.ends)):
             fresh = self.forward(number, rows, update, settle=True)
-            rows = locally(
-                self.aggregates[number], self.own_rows[number], fresh, self.summands[number], self.block
-            )
+            rows = locally(self.aggregates[number], self.own_rows[number], fresh, self.summands[number])
         assert rows is not None
         return rows
 
@@ -209,7 +199,7 @@ class Pass:
         trained = [(p, p.grad) for p in self.tower.parameters() if p.grad is not None]
         steps = [(decay * p).add_(gradient) for p, gradient in trained]
         if not all_are_finite(steps):
-            note_divergence(f"party {self.place}", all_are_finite(gradient for _, gradient in trained))
+            note_divergence(self.name, all_are_finite(gradient for _, gradient in trained))
             steps = [finite(step) for step in steps]
         for (p, _), step in zip(trained, steps, strict=True):
             p.sub_(step, alpha=rate)

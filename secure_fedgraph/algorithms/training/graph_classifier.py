@@ -1,10 +1,10 @@
-"""What is learned from owners' data, as one small interface; and the two tasks that give classes."""
+"""What is learned from owners' data, as one small interface: classes of nodes and of graphs, and ratings."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +19,7 @@ from secure_fedgraph.models.gin import Gin
 from secure_fedgraph.models.gnn import GraphSage
 from secure_fedgraph.models.molecules import Convolution, GraphNet
 from secure_fedgraph.models.parameters import Parameters, glorot, parameters_of
+from secure_fedgraph.models.ratings import OWN, Features, RatingNet
 
 
 @dataclass(frozen=True)
@@ -36,54 +37,40 @@ class Part:
     answers: Tensor
 
 
-class Task(Protocol):
-    """What an algorithm has to know of a kind of data: nothing else in it does."""
+class Task:
+    """What an algorithm has to know of a kind of data: nothing else in it does. By default of classes."""
 
     def model(self, schema: Schema, graph: Data | None = None) -> nn.Module:
         """A fresh model; with an owner's graph, its own tables too."""
+        raise NotImplementedError
 
     def start(self, schema: Schema, seed: int) -> Parameters:
-        """First parameters of what is shared."""
-
-    def own(self, model: nn.Module) -> tuple[str, ...]:
-        """Names of the parameters that never leave their client."""
-
-    def part(self, graph: Data, chosen: Tensor | None) -> Part:
-        """Some items of an owner; with None all of them."""
-
-    def outputs(self, model: nn.Module, part: Part, noise: torch.Generator | None = None) -> Tensor:
-        """What the model says about them: scores ``[n, C]`` or predictions ``[n]``."""
-
-    def loss(self, outputs: Tensor, part: Part) -> Tensor:
-        """The mean over the items."""
-
-    def marked(self, outputs: Tensor, graph: Data) -> dict[str, Tensor]:
-        """``[part, whole]`` by name, ``test`` and ``validation`` among them, of all of an owner's items."""
-
-
-class Classifying:
-    """What classes of nodes and of graphs have in common: cross entropy and accuracy."""
-
-    def start(self, schema: Schema, seed: int) -> Parameters:
-        """Glorot, as the papers."""
+        """First parameters of what is shared: Glorot, as the papers."""
         model = self.model(schema)
         glorot(model, seed)
         return parameters_of(model)
 
-    def model(self, schema: Schema, graph: Data | None = None) -> nn.Module:
-        """Of a subclass."""
-        raise NotImplementedError
-
     def own(self, model: nn.Module) -> tuple[str, ...]:
-        """Nothing: all parameters are shared."""
+        """Names of the parameters that never leave their client: none."""
         return ()
 
+    def part(self, graph: Data, chosen: Tensor | None) -> Part:
+        """Some items of an owner; with None all of them."""
+        return Part(graph, chosen, _answers(graph, chosen))
+
+    def outputs(self, model: nn.Module, part: Part, noise: torch.Generator | None = None) -> Tensor:
+        """What the model says about them: scores ``[n, C]`` or predictions ``[n]``."""
+        raise NotImplementedError
+
     def loss(self, outputs: Tensor, part: Part) -> Tensor:
-        """Cross entropy."""
+        """The mean over the items: cross entropy."""
         return F.cross_entropy(outputs, part.answers)
 
     def marked(self, outputs: Tensor, graph: Data) -> dict[str, Tensor]:
-        """Right answers and their number; ``loss`` on the validation items."""
+        """``[part, whole]`` by name, ``test`` and ``validation`` among them, of all of an owner's items.
+
+        Right answers and their number; ``loss`` on the validation items.
+        """
         scores = {}
         for name, mask in (("test", graph.test_mask), ("validation", graph.val_mask)):
             right = (named_classes(outputs) == graph.y)[mask]
@@ -95,7 +82,7 @@ class Classifying:
 
 
 @dataclass(frozen=True)
-class NodeTask(Classifying):
+class NodeTask(Task):
     """Classes of nodes, from whole neighbourhoods.
 
     Args:
@@ -108,10 +95,6 @@ class NodeTask(Classifying):
         """A GraphSAGE."""
         return GraphSage(schema.features, schema.classes, self.hidden)
 
-    def part(self, graph: Data, chosen: Tensor | None) -> Part:
-        """Some nodes."""
-        return Part(graph, chosen, _answers(graph, chosen))
-
     def outputs(self, model: nn.Module, part: Part, noise: torch.Generator | None = None) -> Tensor:
         """Class scores of the nodes."""
         scores: Tensor = model(part.graph.x, part.graph.edge_index)
@@ -119,7 +102,7 @@ class NodeTask(Classifying):
 
 
 @dataclass(frozen=True)
-class GraphTask(Classifying):
+class GraphTask(Task):
     """Classes of whole graphs.
 
     Args:
@@ -165,6 +148,72 @@ class GraphTask(Classifying):
         model.train(noise is not None)  # a GIN asks for the generator of its dropout in training
         scores: Tensor = model(part.graph, noise)
         return scores
+
+
+CONSTANT = 4.0
+
+
+@dataclass(frozen=True)
+class RatingTask(Task):
+    """Ratings of products by users.
+
+    Args:
+        hidden: widths of the convolutions.
+        convolution: ``gcn``, ``gat`` or ``sage``.
+        features: of a node, see :class:`~secure_fedgraph.models.ratings.RatingNet`.
+        use_habits: whether users' and products' own means are looked at.
+        loss_of: ``l1``, what the metric asks for, or ``mse``, FedGraphNN's.
+    """
+
+    hidden: Sequence[int]
+    convolution: Convolution = "gcn"
+    features: Features = "degree"
+    use_habits: bool = True
+    loss_of: Literal["l1", "mse"] = "l1"
+
+    def model(self, schema: Schema, graph: Data | None = None) -> nn.Module:
+        """A network for this owner's users and products; without an owner, what is shared."""
+        nodes = int(graph.num_nodes or 0) if graph is not None else 0
+        return RatingNet(self.hidden, self.convolution, self.features, self.use_habits, nodes)
+
+    def own(self, model: nn.Module) -> tuple[str, ...]:
+        """The table of the owner's users and products."""
+        return tuple(name for name, _ in model.named_parameters() if name == OWN)
+
+    def part(self, graph: Data, chosen: Tensor | None) -> Part:
+        """Some ratings."""
+        chosen = torch.arange(len(graph.rating)) if chosen is None else chosen
+        return Part(graph, chosen, graph.rating[chosen])
+
+    def outputs(self, model: nn.Module, part: Part, noise: torch.Generator | None = None) -> Tensor:
+        """Predicted ratings."""
+        predicted: Tensor = model(part.graph, part.chosen)
+        return predicted
+
+    def loss(self, outputs: Tensor, part: Part) -> Tensor:
+        """The mean error, absolute or squared."""
+        loss = F.l1_loss if self.loss_of == "l1" else F.mse_loss
+        return loss(outputs, part.answers)
+
+    def marked(self, outputs: Tensor, graph: Data) -> dict[str, Tensor]:
+        """Summed absolute errors and their number, and those of predictors that learn nothing.
+
+        ``mae_constant_4`` says 4 to everything; ``mae_client_mean`` and ``mae_client_median`` what the
+        owner's training ratings have.
+        """
+        training = graph.rating[graph.train_mask]
+        said = {
+            "test": outputs.clamp(*graph.scale.tolist()),
+            "mae_constant_4": torch.tensor(CONSTANT),
+            "mae_client_mean": training.mean(),
+            "mae_client_median": training.median(),
+        }
+        errors = {name: _errors(guess, graph.rating, graph.test_mask) for name, guess in said.items()}
+        return errors | {"validation": _errors(said["test"], graph.rating, graph.val_mask)}
+
+
+def _errors(guess: Tensor, rating: Tensor, mask: Tensor) -> Tensor:
+    return torch.stack([(guess - rating).abs()[mask].sum(), mask.sum().float()])
 
 
 def graph_network(schema: Schema, settings: Any) -> nn.Module:

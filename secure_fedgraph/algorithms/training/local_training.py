@@ -34,7 +34,6 @@ def fit(
     model: nn.Module,
     settings: TrainingSettings,
     penalty: Penalty | None = None,
-    trees: Trees | None = None,
     device: torch.device = CPU,
 ) -> None:
     """Trains a model in place on the client's own training nodes, for one round.
@@ -49,7 +48,6 @@ def fit(
         model: with ``forward_tree`` it is trained on sampled trees, else on the client's whole graph.
         settings: how.
         penalty: an extra loss term of the model, e.g. FedProx's.
-        trees: gives the trees of a batch; by default they are sampled afresh for every batch.
         device: where it trains. Noisy steps stay on the CPU (a run of both is refused before it starts).
     """
     if client.training is not None:
@@ -57,7 +55,7 @@ def fit(
     with on_device(model, device):
         optimizer = optimizer_of(model, settings)
         restore(optimizer, client.memory.get("optimizer", {}))
-        loss_of = loss_on(client, placed(graph, device), model, settings, trees)
+        loss_of = loss_on(client, placed(graph, device), model, settings)
         model.train()
         sound = True
         for batch in _batches(client, graph, settings):
@@ -77,12 +75,11 @@ def loss_on(
     graph: Data,
     model: nn.Module,
     settings: TrainingSettings,
-    trees: Trees | None = None,
 ) -> Callable[[torch.Tensor], torch.Tensor]:
     """The mean loss of a batch of the client's own nodes or graphs, as a function of the batch.
 
     Args:
-        client, graph, model, settings, trees: as :func:`fit`; graph, model and batches lie on one device.
+        client, graph, model, settings: as :func:`fit`; graph, model and batches lie on one device.
 
     Raises:
         WrongType: by the function, for a model that gives other rows or columns than are asked for.
@@ -122,7 +119,7 @@ def loss_on(
         return of_nodes
     prepared = getattr(model, "prepared", None)
     x = graph.x if prepared is None else prepared(graph.x)
-    draw = trees or _fresh_trees(client, graph, settings)
+    draw = _fresh_trees(client, graph, settings)
     noise = {"generator": client.generator("dropout")} if settings.dropout else {}
 
     def sampled(batch: torch.Tensor) -> torch.Tensor:

@@ -26,7 +26,6 @@ from secure_fedgraph.models import given
 from secure_fedgraph.models.ego.model import EgoSage
 from secure_fedgraph.models.gnn import GraphSage
 from secure_fedgraph.models.links.pair_net import PairNet
-from secure_fedgraph.models.made_up_trees import check_depth, check_scores_of_trees, check_trees
 from secure_fedgraph.models.parameters import glorot, load, on_device
 from secure_fedgraph.models.per_record import check_model
 from secure_fedgraph.seams import ClientContext
@@ -129,15 +128,12 @@ class NodeClassifier(Algorithm):
             check_crowd(graph, self.settings)
 
     def check_records(self, schema: Schema, unit: str) -> None:
-        """The fan-outs, and the model that the settings or the caller make, tried on made-up graphs."""
+        """The fan-outs, and the model that the settings or the caller make."""
         super().check_records(schema, unit)
-        given.check_steps(self.model(schema))
         whole = schema.kind == GraphSetDataset.kind
         if whole:
             check_no_dropout(self.settings)
         check_model(self.model(schema), whole)
-        if self._make is not None and not whole:
-            check_trees(self.model(schema), schema, self.settings.fanout)
 
     def takes(self, channel: str, schema: Schema) -> Expected | None:
         """For its scores: the model that is released."""
@@ -166,10 +162,12 @@ class NodeClassifier(Algorithm):
             given.check_fits(self._make, replace(nodes, classes=width), self.device)
             return
         given.check_fits(self._make, schema, self.device)
-        model = self.model(schema)
-        if schema.kind != GraphSetDataset.kind and hasattr(model, "forward_tree"):
-            check_depth(model, self.settings.fanout)
-            check_scores_of_trees(model, schema, self.settings.fanout, bool(self.settings.dropout))
+        model, fanout = self.model(schema), list(self.settings.fanout)
+        if isinstance(model, GraphSage) and model.hops != len(fanout):
+            raise BadInput(
+                f"training.fanout = {fanout}, and model {type(model).__name__} is of depth {model.hops}: "
+                f"give training.fanout one number a layer, such as {', '.join(['5'] * model.hops)}"
+            )
         read = self.reads(schema)
         if read and type(self).training_graph is not NodeClassifier.training_graph:
             raise BadInput(

@@ -95,6 +95,6 @@ def sampled_sum(
 
 def l2_sensitivity(contribution: UnitContribution, relation: str) -> float:
     """The L2 sensitivity of :func:`pooled`, and of sums over trees, under a neighbouring relation."""
-    if relation == "replace" or contribution.removal_may_replace:
+    if relation == "replace":
         return contribution.replaced
     return contribution.zeroed

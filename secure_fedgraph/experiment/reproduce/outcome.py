@@ -145,7 +145,7 @@ def _fairness(alone: Mapping[str, Any] | None, together: Mapping[str, Any]) -> f
     if alone is None:
         return math.nan
     first, second = (result["rounds"][-1]["owners"] for result in (alone, together))
-    return correlation(list(first.values()), [second[name] for name in first])[0]
+    return correlation(list(first.values()), [second[name] for name in first])
 
 
 def wanted(table: PaperTable, seeds: Sequence[int]) -> list[tuple[Case, int]]:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.sample.ego_graphs import level_sizes
 from secure_fedgraph.graph.sample.trees import NeighbourTable
+from secure_fedgraph.models.molecules import dropped
 from secure_fedgraph.models.parameters import blank_linear
 from secure_fedgraph.models.sparse_rows import Features, chosen, compact, product
 
@@ -65,12 +66,10 @@ class MeanLayers(nn.ModuleList):
     Args:
         width: of all of them.
         depth: how many.
-        linear: ReLU after the last layer only.
     """
 
-    def __init__(self, width: int, depth: int, linear: bool = False) -> None:
+    def __init__(self, width: int, depth: int) -> None:
         super().__init__(MeanLayer(width) for _ in range(depth))
-        self.linear = linear
 
     def over_tree(self, rows: Tensor, tree: Sequence[Tensor]) -> Tensor:
         """The centres' embeddings ``[b, width]``, from the distinct nodes of a batch.
@@ -99,20 +98,17 @@ class MeanLayers(nn.ModuleList):
 
     def _upwards(self, x: Tensor, fanout: Sequence[int]) -> Tensor:
         """From the first layer's result at every position but the leaves to the centres."""
-        x = self._activate(x, 0)
+        x = F.relu(x)
         for depth in range(1, len(self)):
-            x = self._activate(self[depth](*_with_children(x, fanout[: len(fanout) - depth])), depth)
+            x = F.relu(self[depth](*_with_children(x, fanout[: len(fanout) - depth])))
         return x[:, 0]
 
     def over_graph(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Every node's embedding ``[nodes, width]``, from whole neighbourhoods."""
         average = NeighbourTable.of(edge_index, len(x)).mean_matrix(x.dtype)
-        for depth, layer in enumerate(self):
-            x = self._activate(layer(x, average @ x), depth)
+        for layer in self:
+            x = F.relu(layer(x, average @ x))
         return x
-
-    def _activate(self, x: Tensor, depth: int) -> Tensor:
-        return x if self.linear and depth < len(self) - 1 else F.relu(x)
 
 
 def _with_children(values: Tensor, fanout: Sequence[int]) -> tuple[Tensor, Tensor]:
@@ -130,7 +126,6 @@ class EgoSage(nn.Module):
         classes: number of classes.
         width: of every hidden layer.
         fanout: neighbours a level; as many layers as numbers.
-        linear: the paper's FedEgo-Linear, whose first aggregation has no ReLU.
         dropout: share of every node's reduced features that are dropped in training, once a node and batch.
 
     References:
@@ -146,7 +141,6 @@ class EgoSage(nn.Module):
         classes: int,
         width: int = 512,
         fanout: Sequence[int] = (6, 6),
-        linear: bool = False,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
@@ -155,9 +149,10 @@ class EgoSage(nn.Module):
         self.fanout = tuple(fanout)
         self.dropout = dropout
         self.reduction = Reduction(features, width)
-        self.layers = MeanLayers(width, len(self.fanout), linear)
+        self.layers = MeanLayers(width, len(self.fanout))
         self.head: nn.Module = blank_linear(width, classes, bias=False)
-        blank(self)
+        for p in self.parameters():
+            nn.init.zeros_(p)  # never uninitialised memory; `initialise` draws the real start
 
     @property
     def positions(self) -> int:
@@ -181,17 +176,15 @@ class EgoSage(nn.Module):
             tree: node ids ``[b]``, ``[b, f1]``, ``[b, f1, f2]``; -1 where there is no neighbour.
             generator: draws the dropout; without a generator nothing is dropped.
         """
-        rows, places = self._reduced(x, tree, generator)
-        scores: Tensor = self.head(self.layers.over_tree(rows, places))
-        return scores
-
-    def _reduced(
-        self, x: Features, tree: Sequence[Tensor], generator: torch.Generator | None
-    ) -> tuple[Tensor, list[Tensor]]:
-        distinct, places = distinct_nodes(tree)
+        distinct, place = torch.unique(torch.cat([level.flatten() for level in tree]), return_inverse=True)
+        parts = place.split([level.numel() for level in tree])
         rows = self.reduction(chosen(x, distinct.clamp(min=0)))
         rows = dropped(rows, self.dropout if self.training else 0.0, generator)
-        return rows * (distinct >= 0).unsqueeze(1) if int(distinct[0]) < 0 else rows, places
+        if int(distinct[0]) < 0:
+            rows = rows * (distinct >= 0).unsqueeze(1)
+        places = [part.view(level.shape) for part, level in zip(parts, tree, strict=True)]
+        scores: Tensor = self.head(self.layers.over_tree(rows, places))
+        return scores
 
     def prepared(self, x: Tensor) -> Features:
         """Features as :meth:`forward_tree` multiplies them fastest; made once for many batches."""
@@ -213,38 +206,11 @@ class EgoSage(nn.Module):
 
     def initialise(self, seed: int) -> None:
         """Kaiming-normal matrices and zero biases, from a seed."""
-        kaiming(self, seed)
-
-
-def distinct_nodes(tree: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
-    """The distinct nodes of a batch, ascending, and the tree as indices into them."""
-    distinct, place = torch.unique(torch.cat([level.flatten() for level in tree]), return_inverse=True)
-    parts = place.split([level.numel() for level in tree])
-    return distinct, [part.view(level.shape) for part, level in zip(parts, tree, strict=True)]
-
-
-def dropped(values: Tensor, share: float, generator: torch.Generator | None) -> Tensor:
-    """Dropout drawn from the given generator; none without a generator."""
-    if generator is None or not share:
-        return values
-    kept = torch.rand(values.shape, generator=generator, device=generator.device) >= share
-    return values * kept.to(values.device) / (1 - share)
-
-
-def kaiming(model: nn.Module, seed: int) -> None:
-    """Kaiming-normal matrices and zero biases, from a seed."""
-    generator = torch.Generator().manual_seed(seed)
-    # a reduction's matrix is stored transposed, compared with a linear layer's
-    upright = {id(m.weight) for m in model.modules() if isinstance(m, Reduction)}
-    for p in model.parameters():
-        if p.dim() == 2:
-            mode: Literal["fan_in", "fan_out"] = "fan_out" if id(p) in upright else "fan_in"
-            nn.init.kaiming_normal_(p, mode=mode, generator=generator)
-        else:
-            nn.init.zeros_(p)
-
-
-def blank(model: nn.Module) -> None:
-    """Zeros, never uninitialised memory; ``initialise`` draws the real start."""
-    for p in model.parameters():
-        nn.init.zeros_(p)
+        generator = torch.Generator().manual_seed(seed)
+        for p in self.parameters():
+            if p.dim() == 2:
+                # a reduction's matrix is stored transposed, compared with a linear layer's
+                mode: Literal["fan_in", "fan_out"] = "fan_out" if p is self.reduction.weight else "fan_in"
+                nn.init.kaiming_normal_(p, mode=mode, generator=generator)
+            else:
+                nn.init.zeros_(p)

@@ -8,12 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from secure_fedgraph.arguments import unknown_name
 from secure_fedgraph.core.errors import BadInput
-from secure_fedgraph.graph.sample.trees import MISSING, NeighbourTable
+from secure_fedgraph.graph.sample.trees import MISSING
 
 FeatLossNorm = Literal["paper_sum", "per_dim_mean"]
-NORMS = ("paper_sum", "per_dim_mean")
 _SCRATCH = 1 << 24
 """Floats that a search for nearest rows may hold at a time (64 MiB)."""
 
@@ -33,50 +31,7 @@ def feature_scale(norm: FeatLossNorm, nodes: int, candidates: int, features: int
     >>> feature_scale("paper_sum", 4, 5, 10), feature_scale("per_dim_mean", 4, 5, 10)
     (0.25, 0.005)
     """
-    if norm not in NORMS:
-        raise unknown_name("feat_loss_norm", norm, NORMS)
     return 1 / max(nodes, 1) / (candidates * features if norm == "per_dim_mean" else 1)
-
-
-def feature_loss(
-    generated: Tensor,
-    counts: Tensor,
-    neighbours: Tensor,
-    pool: Tensor,
-    feat_loss_norm: FeatLossNorm = "per_dim_mean",
-) -> Tensor:
-    """Each generated vector against the nearest true neighbour of its own node (Eq. 4).
-
-    Two vectors of a node may take the same neighbour. A node without neighbours contributes nothing.
-
-    Args:
-        generated: ``[b, p, d]``.
-        counts: ``[b]``; only the first ``counts[v]`` vectors of node ``v`` count.
-        neighbours: ``[b, h]`` rows of ``pool``, padded with -1.
-        pool: true features ``[m, d]``.
-        feat_loss_norm: see :func:`feature_scale`.
-    """
-    rows, anchor = _asked(generated, counts)
-    b, p, d = generated.shape
-    return matched_distances(rows, neighbours[anchor], pool).sum() * feature_scale(feat_loss_norm, b, p, d)
-
-
-def nearest_feature_loss(
-    generated: Tensor,
-    counts: Tensor,
-    targets: Tensor,
-    feat_loss_norm: FeatLossNorm = "per_dim_mean",
-) -> Tensor:
-    """Each generated vector against the nearest of all nodes of another owner (one term of Eq. 6).
-
-    Args:
-        generated: ``[b, p, d]``.
-        counts: ``[b]``; a node with count 0 contributes nothing.
-        targets: that owner's features ``[n_j, d]``.
-        feat_loss_norm: see :func:`feature_scale`.
-    """
-    rows, _ = _asked(generated, counts)
-    return nearest_distances(rows, targets).sum() * feature_scale(feat_loss_norm, *generated.shape)
 
 
 def matched_distances(rows: Tensor, choice: Tensor, pool: Tensor) -> Tensor:
@@ -126,36 +81,3 @@ def nearest_distances(rows: Tensor, pool: Tensor) -> Tensor:
         ]
         nearest = torch.cat(chunks)
     return (rows - pool[nearest]).square().sum(1)
-
-
-def random_neighbourhoods(
-    table: NeighbourTable, nodes: int, generator: torch.Generator, limit: int = 5
-) -> Tensor:
-    """Neighbourhoods of random nodes: what the released code compares generated vectors with.
-
-    Args:
-        table: the answering owner's links.
-        nodes: how many random nodes, drawn with replacement.
-        generator: of the nodes and of their neighbours.
-        limit: most neighbours of each, drawn without replacement.
-
-    Returns:
-        ``[nodes, limit]`` of that owner's node numbers, -1 where a node has fewer neighbours.
-    """
-    drawn = torch.randint(table.num_nodes, (nodes,), generator=generator)
-    degree = table.degree[drawn].unsqueeze(1)
-    place = torch.arange(max(int(degree.max()) if nodes else 0, limit))
-    keys = torch.rand(nodes, len(place), generator=generator).masked_fill_(place >= degree, 2.0)
-    chosen = keys.argsort(1)[:, :limit]
-    if not table.col.numel():
-        return torch.full_like(chosen, MISSING)
-    at = (table.rowptr[drawn].unsqueeze(1) + chosen).clamp(max=table.col.numel() - 1)
-    return torch.where(chosen < degree, table.col[at], MISSING)
-
-
-def _asked(generated: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-    b, p, _ = generated.shape
-    if counts.shape != (b,) or (b and not 0 <= int(counts.min()) <= int(counts.max()) <= p):
-        raise BadInput(f"counts must be {b} numbers from 0 to {p}, one for each node")
-    anchor, slot = (torch.arange(p) < counts.unsqueeze(1)).nonzero(as_tuple=True)
-    return generated[anchor, slot], anchor

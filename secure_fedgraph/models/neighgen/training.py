@@ -16,20 +16,14 @@ from secure_fedgraph.models.neighgen.losses import FeatLossNorm, count_loss, fea
 from secure_fedgraph.models.neighgen.model import NeighGen
 from secure_fedgraph.models.parameters import glorot
 
-Weights = tuple[float, float, float]
-
 
 @dataclass(frozen=True)
 class JointLoss:
-    """The three terms of Eq. 3, unweighted, each a scalar tensor with its gradient."""
+    """The three terms of Eq. 3, each a scalar tensor with its gradient."""
 
     count: Tensor
     feature: Tensor
     classifier: Tensor
-
-    def total(self, weights: Weights = (1.0, 1.0, 1.0)) -> Tensor:
-        """The weighted sum."""
-        return weights[0] * self.count + weights[1] * self.feature + weights[2] * self.classifier
 
 
 def joint_loss(
@@ -83,9 +77,8 @@ def train_locally(
     generator: torch.Generator,
     learning_rate: float = 0.001,
     weight_decay: float = 1e-4,
-    weights: Weights = (1.0, 1.0, 1.0),
     feat_loss_norm: FeatLossNorm = "per_dim_mean",
-) -> list[dict[str, float]]:
+) -> list[float]:
     """Trains all of NeighGen in place, full batch, with Adam.
 
     Args:
@@ -95,11 +88,10 @@ def train_locally(
         generator: of noise and dropout.
         learning_rate: of Adam.
         weight_decay: L2 penalty of Adam.
-        weights: of the count, feature and classifier terms.
         feat_loss_norm: see :func:`joint_loss`.
 
     Returns:
-        Per epoch the terms before its step: ``count``, ``feature``, ``classifier``, ``total``.
+        Per epoch the loss before its step.
     """
     trained = [p for p in model.parameters() if p.requires_grad]
     optimizer = Adam(trained, lr=learning_rate, weight_decay=weight_decay, fused=True)
@@ -108,11 +100,10 @@ def train_locally(
     for _ in range(epochs):
         optimizer.zero_grad()
         loss = joint_loss(model, impaired, generator, feat_loss_norm)
-        total = loss.total(weights)
+        total = loss.count + loss.feature + loss.classifier
         total.backward()
         take_step(optimizer)
-        terms = {"count": loss.count, "feature": loss.feature, "classifier": loss.classifier, "total": total}
-        history.append({name: float(term.detach()) for name, term in terms.items()})
+        history.append(float(total.detach()))
     return history
 
 

@@ -19,9 +19,7 @@ from secure_fedgraph.models.parameters import glorot
 from secure_fedgraph.models.sparse_rows import Features
 from secure_fedgraph.models.vertical.residual import LayersRun, residual_layers, sparse_entry
 
-Backbone = Literal["gcnii", "gcn", "gat", "residual"]
-Aggregation = Literal["mean", "concat"]
-HEADS = 8
+Backbone = Literal["gcnii", "gcn", "residual"]
 ALPHA, THETA = 0.1, 0.5
 """GCNII: the share of the first representation, and how fast layers turn into the identity."""
 MU = 0.5
@@ -57,38 +55,28 @@ def segments_of(layers: int, aggregated: Sequence[int]) -> tuple[range, ...]:
     return tuple(range(start, stop) for start, stop in pairwise(ends))
 
 
-def locally(
-    aggregate: Tensor, stale: Tensor, fresh: Tensor, parties: int, place: int | None = None
-) -> Tensor:
+def locally(aggregate: Tensor, stale: Tensor, fresh: Tensor, parties: int) -> Tensor:
     """Local aggregation: what the server would give if only this client's rows had changed since.
 
     Args:
-        aggregate: what the server gave, ``[rows, h]`` (mean) or ``[rows, parties * h]`` (concatenation).
+        aggregate: the mean that the server gave, ``[rows, h]``.
         stale: this client's rows in it.
         fresh: its rows now; gradients flow through them only.
         parties: how many clients were aggregated.
-        place: this client's block of a concatenation; None for the mean.
 
     >>> locally(torch.tensor([[3.0]]), torch.tensor([[2.0]]), torch.tensor([[4.0]]), parties=2)
     tensor([[4.]])
     """
-    if place is None:
-        return (aggregate - stale / parties) + fresh / parties
-    width = fresh.shape[1]
-    start = place * width
-    return torch.cat([aggregate[:, :start], fresh, aggregate[:, start + width :]], dim=1)
+    return (aggregate - stale / parties) + fresh / parties
 
 
 class Tower(nn.Module):
     """One client's layers: a dense entry, ``layers`` graph layers, a classifier.
 
-    A segment takes what was aggregated last and gives what is aggregated next. After a concatenation its
-    input is ``parties * hidden`` wide: GCN and GAT take it whole, GCNII and ``residual`` first map it to
-    ``hidden``.
+    A segment takes what was aggregated last and gives what is aggregated next.
 
     Backbones:
         - ``gcn``: ``relu(A H W + b)``;
-        - ``gat``: eight heads of attention over links and the node itself, ``relu``;
         - ``gcnii``: ``relu(((1 - a) A H + a H0) ((1 - b_l) I + b_l W))`` with this client's own first
           representation ``H0``, ``a = 0.1``, ``b_l = log(0.5 / l + 1)`` (Chen et al. 2020);
         - ``residual``: what GLASU's released code trains under the name of GCNII: layers of ``A H``, dense,
@@ -101,7 +89,6 @@ class Tower(nn.Module):
         hidden: width of every layer.
         segments: as :func:`segments_of` gives.
         backbone: one of the above.
-        width: of what is aggregated: ``hidden``, or ``parties * hidden`` for concatenation.
         bound: values of a segment's rows are cut off there, so that a fixed-point grid can hold them.
     """
 
@@ -112,30 +99,17 @@ class Tower(nn.Module):
         hidden: int,
         segments: tuple[range, ...],
         backbone: Backbone = "residual",
-        width: int | None = None,
         bound: float = 8.0,
     ) -> None:
         super().__init__()
-        if backbone == "gat" and hidden % HEADS:
-            raise BadInput(f"hidden = {hidden}: gat has {HEADS} heads; give a multiple of {HEADS}")
-        width = width or hidden
         self.backbone, self.segments, self.bound = backbone, segments, bound
         self.entry = nn.Linear(features, hidden)
-        wide = {s.start for s in segments[1:]} if width != hidden else set()
-        whole = backbone in ("gcn", "gat")
         self.layers = nn.ModuleList(
-            nn.Linear(width if whole and depth in wide else hidden, hidden, bias=backbone != "gcnii")
-            for depth in range(segments[-1].stop)
+            nn.Linear(hidden, hidden, bias=backbone != "gcnii") for _ in range(segments[-1].stop)
         )
-        self.bridges = nn.ModuleDict(
-            {} if whole else {str(depth): nn.Linear(width, hidden, bias=False) for depth in sorted(wide)}
-        )
-        if backbone == "gat":
-            attention = [nn.Parameter(torch.zeros(2 * HEADS, hidden // HEADS)) for _ in self.layers]
-            self.attention = nn.ParameterList(attention)
         if backbone == "residual":
             self.norms = nn.ModuleList(nn.BatchNorm1d(hidden, momentum=MOMENTUM) for _ in self.layers)
-        self.head = nn.Linear(width, classes)
+        self.head = nn.Linear(hidden, classes)
 
     @property
     def loop(self) -> float:
@@ -165,8 +139,6 @@ class Tower(nn.Module):
         layers = self.segments[number]
         first = self._first(x) if rows is None or self.backbone == "gcnii" else None
         h = cast(Tensor, first if rows is None else rows)
-        if str(layers.start) in self.bridges:
-            h = self.bridges[str(layers.start)](h)
         if self.backbone == "residual" and self.training and all(len(one.own) > 1 for one in links):
             return self._residual(number, h, links, noise)
         before, kept_rows = h, torch.arange(len(h))
@@ -206,8 +178,6 @@ class Tower(nn.Module):
 
     def _layer(self, depth: int, links: Links, h: Tensor, first: Tensor | None, noise: Noise) -> Tensor:
         dense = self.layers[depth]
-        if self.backbone == "gat":
-            return F.relu(self._attend(depth, links, h))
         if self.backbone == "gcnii":
             mixed = (1 - ALPHA) * links.spread(h) + ALPHA * cast(Tensor, first)
             beta = math.log(THETA / (depth + 1) + 1)
@@ -229,21 +199,3 @@ class Tower(nn.Module):
             training=measured,
             momentum=MOMENTUM,
         )
-
-    def _attend(self, depth: int, links: Links, h: Tensor) -> Tensor:
-        dense = cast(nn.Linear, self.layers[depth])
-        values = (h @ dense.weight.T).view(len(h), HEADS, -1)
-        ends = (values.unsqueeze(1) * self.attention[depth].view(2, HEADS, -1)).sum(-1)
-        size = len(links.own)
-        source = torch.cat([links.source, links.own])
-        target = torch.cat([links.target, torch.arange(size)])
-        logits = F.leaky_relu(ends[:, 0][source] + ends[links.own, 1][target], 0.2)
-        highest = logits.new_full((size, HEADS), -torch.inf)
-        highest = highest.scatter_reduce(0, target.unsqueeze(1).expand_as(logits), logits.detach(), "amax")
-        weight = (logits - highest[target]).exp()
-        total = weight.new_zeros(size, HEADS).index_add(0, target, weight)
-        weight = weight / total[target]
-        summed = values.new_zeros(size, *values.shape[1:]).index_add(
-            0, target, weight.unsqueeze(2) * values[source]
-        )
-        return summed.flatten(1) + dense.bias

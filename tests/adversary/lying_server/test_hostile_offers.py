@@ -96,12 +96,11 @@ def federation() -> sfg.Federation:
 
 
 @pytest.mark.parametrize("policy", ["plaintext", "masked"])
-@pytest.mark.parametrize("feedback", ["parameters", "outputs"])
 @pytest.mark.parametrize("case", SPOILT)
 def test_a_spoilt_offer_is_refused_naming_its_sender(
-    case: str, feedback: str, policy: str, federation: sfg.Federation
+    case: str, policy: str, federation: sfg.Federation
 ) -> None:
-    algorithm = Hostile(**SMALL, feedback=feedback)
+    algorithm = Hostile(**SMALL)
     algorithm.spoil = SPOILT[case]
     with pytest.raises(HostileMessage, match="owner-1"):
         sfg.train(algorithm, federation, getattr(sfg.policies, policy)(), rounds=1)

@@ -83,4 +83,4 @@ def test_agents_of_one_cluster_share_convolutions_and_no_others_do(name, monkeyp
 def test_a_mean_before_an_update_is_refused():
     client = SimpleNamespace(name="owner-0", memory={})
     with pytest.raises(HostileMessage, match="before it sent"):
-        sfg.algorithms.Gcfl().take_mean(client, {"step": torch.zeros(1)})
+        sfg.algorithms.ALGORITHMS["gcfl"]().take_mean(client, {"step": torch.zeros(1)})

@@ -53,6 +53,6 @@ def test_dw_is_federated_averaging_where_agents_have_one_size():
 
 
 def test_a_removed_agent_weighs_nothing_and_is_given_nothing():
-    algorithm = sfg.algorithms.Cffl()
+    algorithm = sfg.algorithms.ALGORITHMS["cffl"]()
     values = torch.tensor([0.5, 0.5, 0.0]).double()
     assert algorithm.fractions(values).tolist() == [1, 1, 0]

@@ -251,13 +251,6 @@ class TestEpsilon:
         assert 3.9 < run.privacy("node")["epsilon"] <= 4.0
         assert run.privacy("edge")["epsilon"] == 0
 
-    def test_mending_is_kept_under_a_nodes_budget_and_refused_without(self, federation) -> None:
-        form = sfg.FedSagePlus(mend="at_home").on_sums("node")
-        assert (form.name, form.settings.mend) == ("fedsage-steps", "at_home")
-        assert sfg.FedSagePlus().on_sums("node").settings.mend == "none"
-        with pytest.raises(BadInput, match=r"training\.mend = at_home.*--unit node --epsilon"):
-            go(federation, settings={**SMALL, "mend": "at_home"})
-
     def test_sums_for_nodes_hold_no_budget_for_a_client(self, federation) -> None:
         with pytest.raises(BudgetExhausted, match="give --unit node"):
             go(federation, "distributed_dp", budget=sfg.Budget(epsilon=4.0, unit="client"))
@@ -313,7 +306,7 @@ class TestPolicies:
             algorithm="fedsage+",
             data="synthetic-citation",
             policy="strictest",
-            training={"feedback": "outputs"},
+            training={"alpha": 0.5},
         )
         said = lead(asked, in_form(asked, make_federation(asked)), make_federation(asked))
         assert "'feedback' leaks" in said
@@ -330,7 +323,6 @@ class TestSettings:
             ({"feedback": "prototypes", "exchange_batch": 70}, "exchange_batch = 70 is of the exchange"),
             ({"feedback": "prototypes", "alpha": 2.0}, r"alpha = 2\.0 is of the exchange"),
             ({"feedback": "prototypes", "generator_hidden": (8, 8)}, "generator_hidden"),
-            ({"feedback": "prototypes", "feedback_minimum": "partitioned"}, "feedback_minimum"),
             ({"feedback": "prototypes", "generator": "shared"}, "generator = shared averages"),
             ({"anonymity": 5}, "anonymity = 5 is read with feedback=prototypes only"),
             ({"records": 5}, "records = 5 is read with"),

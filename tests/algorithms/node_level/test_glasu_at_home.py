@@ -144,8 +144,8 @@ def test_settings_of_training_by_hand_keep_training_on_randomised_inputs() -> No
     )
     assert by_hand.make_algorithm().name == "glasu" and by_hand.randomised_kinds == ("features",)
     assert sfg.Glasu(accept_two_clients=True).untouched_by("edge").settings.accept_two_clients
-    concat = sfg.algorithms.ALGORITHMS["glasu-concat"]()
-    assert concat.untouched_by("edge") is concat
+    variant = sfg.algorithms.ALGORITHMS["glasu-one-label-holder"]()
+    assert variant.untouched_by("edge") is variant
 
 
 def test_owners_learn_more_together_than_alone() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -28,13 +27,6 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         return self.last(self.first(x, edge_index).relu(), edge_index)
-
-
-class Drawing(Attention):
-    """Leaves columns out by NumPy's global generator."""
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return super().forward(x * torch.from_numpy(np.random.rand(x.shape[1]) < 0.5), edge_index)  # noqa: NPY002
 
 
 class Mixing(Attention):
@@ -73,22 +65,6 @@ def test_a_gradient_is_the_same_bits_whoever_else_is_there_and_with_any_links() 
     given.edge_index = given.edge_index[:, :0]
     for node in range(6):
         assert torch.equal(gradients(Attention, given, [node])[0], whole[node])
-
-
-def test_draws_of_one_record_follow_from_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a script that seeds NumPy once lets each record's mask tell how many came before it."""
-    given, seen = graph(), []
-    monkeypatch.setattr(
-        np.random, "rand", lambda n, drawn=np.random.rand: (seen.append(drawn(n)), seen[-1])[1]
-    )
-    for _ in range(2):
-        np.random.seed(0)  # noqa: NPY002
-        gradients(Drawing, given, [0, 1, 2])
-    assert len({tuple(one) for one in seen}) == len(seen) == 6
-    np.random.seed(0)  # noqa: NPY002
-    before = np.random.get_state()[1].copy()  # noqa: NPY002
-    gradients(Drawing, given, [0])
-    assert (np.random.get_state()[1] == before).all()  # noqa: NPY002
 
 
 @pytest.mark.parametrize(

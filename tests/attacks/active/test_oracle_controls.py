@@ -13,7 +13,6 @@ import attacked
 import numpy as np
 import pytest
 import torch
-from attacked import score_of
 
 import secure_fedgraph as sfg
 from secure_fedgraph.attacks import Blind, GeneratorOracle, GeneratorSingle, Knowledge
@@ -42,7 +41,6 @@ SMALL: dict[str, Any] = {
     "federated_epochs": 2,
 }
 ROWS = ("z", "counts")
-Clipped = {"feedback_minimum": "partitioned", "federated_epochs": 3}
 Played = GeneratorOracle.plays(sfg.FedSagePlus)
 
 
@@ -88,16 +86,13 @@ def test_residual_masks_leave_a_sum_that_dropout_takes_apart() -> None:
     assert guess.targets == {ALL: ("owner-1", "owner-2")}
 
 
-def test_clipping_each_query_and_partitioning_the_nodes_stops_nothing() -> None:
-    """A gradient that was clipped keeps its direction: 64 queries of 5 points name most of the nodes."""
-    assert judged(go(**Clipped)).value >= 0.6
-    # the whole answer clipped, and noise too small to matter
+def test_clipping_the_answer_stops_nothing() -> None:
+    """A gradient that was clipped keeps its direction; the noise is too small to matter."""
     assert judged(go(multiplier=1e-7)).value >= 0.9
 
 
-@pytest.mark.parametrize("settings", [Clipped, {}])
-def test_negative_noise_on_the_answers_stops_it(settings: dict[str, Any]) -> None:
-    score = judged(go(multiplier=1.0, **settings))
+def test_negative_noise_on_the_answers_stops_it() -> None:
+    score = judged(go(multiplier=1.0))
     assert score.value == 0.0
     assert not score.leaks
 
@@ -171,14 +166,6 @@ def test_the_fewer_rows_are_agreed_on_the_more_messages_it_takes() -> None:
     }
     assert share[8, 1] < 0.6 < 0.75 < share[8, 8]
     assert share[8, 1] < share[64, 1] <= share[96, 1] + 0.05
-
-
-def test_gradients_at_the_outputs_are_read_by_c1() -> None:
-    run = go(feedback="outputs")
-    with pytest.raises(Blind, match="which c1 reads"):
-        judged(run)
-    found = GeneratorSingle().run(run.transcript.view("owner-0"), Knowledge())
-    assert score_of(found, FinishedRun.of(run, 0)).value > 0.9
 
 
 def test_the_grid_plays_the_run_and_says_who_did(tmp_path: Path) -> None:

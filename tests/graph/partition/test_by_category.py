@@ -9,7 +9,7 @@ import torch
 from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
-from secure_fedgraph.algorithms.training.link_predictor import RatingTask
+from secure_fedgraph.algorithms.training.graph_classifier import RatingTask
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.kinds import RatingsDataset
 from secure_fedgraph.graph.partition.by_category import by_category

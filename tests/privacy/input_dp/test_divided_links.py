@@ -11,7 +11,7 @@ import torch
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.glasu.checks import pairs
-from secure_fedgraph.algorithms.glasu.client import ALL_LINKS
+from secure_fedgraph.algorithms.glasu.vertical import ALL_LINKS
 from secure_fedgraph.client import Client
 from secure_fedgraph.core.accounting.events import OneHolderRelease, event
 from secure_fedgraph.core.errors import BadInput, HostileMessage

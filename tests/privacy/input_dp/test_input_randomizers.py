@@ -15,7 +15,7 @@ from scipy.stats import binom
 from small_graphs import triangles
 
 import secure_fedgraph as sfg
-from secure_fedgraph.algorithms import GinFedAvg
+from secure_fedgraph.algorithms.training.gin_classifier import GinFedAvg
 from secure_fedgraph.cli.tables import run_tables
 from secure_fedgraph.core.accounting.events import PureRelease
 from secure_fedgraph.core.channel import Channel, Reveal

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from secure_fedgraph.algorithms.fairgraphfl.fairness import SMALL, largest
+from secure_fedgraph.algorithms.fairgraphfl.fairness import SMALL
 
 LEAST = 1e-3
 """CGSV keeps every reputation at this or more before it divides by their sum, so that none vanishes."""
@@ -91,20 +91,6 @@ def fractions_of(values: Tensor) -> Tensor:
     positive = values.double().clamp(min=0)
     most = float(positive.max()) if len(positive) else 0.0
     return positive / most if most > 0 else positive
-
-
-def largest_by_layer(step: Tensor, sizes: list[int], fraction: float) -> Tensor:
-    """``[D]`` booleans: of every tensor the ``floor(fraction * size)`` components largest by magnitude.
-
-    Args:
-        step: ``[D]``: tensors one behind the other.
-        sizes: of these.
-        fraction: in [0, 1].
-
-    >>> largest_by_layer(torch.tensor([3.0, -4.0, 1.0, 0.5]), [2, 2], 0.5).tolist()
-    [False, True, True, False]
-    """
-    return torch.cat([largest(piece, fraction) for piece in step.split(sizes)])
 
 
 def _ratio(gradients: Tensor, length: float) -> Tensor:

@@ -2,65 +2,84 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from secure_fedgraph.algorithm import Form, Settings, State
 from secure_fedgraph.algorithms.fairgraphfl import channels, fairness
-from secure_fedgraph.algorithms.fairgraphfl.baselines import reputations
-from secure_fedgraph.algorithms.fairgraphfl.baselines.settings import (
-    CfflSettings,
-    CgsvSettings,
-    RewardSettings,
-    SizeRewardSettings,
+from secure_fedgraph.algorithms.fairgraphfl.agents import (
+    AgentsValuedUnread,
+    AgentsWithSizes,
+    PaidAgents,
+    Updates,
+    rewards_of,
 )
-from secure_fedgraph.algorithms.fairgraphfl.first_contact import are_known, ask_sizes
-from secure_fedgraph.algorithms.fairgraphfl.rewards import check_reward, rewarded
+from secure_fedgraph.algorithms.fairgraphfl.baselines import reputations
+from secure_fedgraph.algorithms.fairgraphfl.settings import RewardSettings
 from secure_fedgraph.algorithms.fairgraphfl.state import (
-    AGENTS,
     ALIGNMENT,
     PAYOFFS,
     SEED,
     SIZES,
     VALUES,
     add_vector,
-    flatten,
-    names_from_tensor,
-    names_to_tensor,
     parameters_in,
-    vector_of,
 )
-from secure_fedgraph.algorithms.training.gin_classifier import GinClassifier, seed_of
 from secure_fedgraph.core.channel import Channel
-from secure_fedgraph.core.given import NOTHING, Expected, Whole
-from secure_fedgraph.core.upload import Upload
-from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.seams import ClientContext, RoundApi
+from secure_fedgraph.seams import RoundApi
 
 ENCRYPTED = Form(
     {"valuation": "encrypted"}, "agents are valued on ciphertexts, so the server reads no update"
 )
 
 
-@dataclass(frozen=True)
-class Updates:
-    """What the server learns of a round's updates, whether it reads them or not.
+class SizeRewardSettings(RewardSettings):
+    """As :class:`RewardSettings`, where the server is told how many graphs each agent has.
 
     Args:
-        aggregate: ``[D]`` their weighted mean.
-        alignment: ``[agents]`` cosines with it.
-        distances: ``[agents]`` Euclidean distances from it.
+        valuation: ``plain`` always: what an agent is worth is public with its number of graphs.
     """
 
-    aggregate: Tensor
-    alignment: Tensor
-    distances: Tensor
+    valuation: Literal["plain"] = "plain"
 
 
-class RewardedAgents(GinClassifier):
+class CgsvSettings(RewardSettings):
+    """As :class:`RewardSettings`, and CGSV's own.
+
+    Args:
+        reading: ``revert``: agents give their own update up for the reward, as CGSV prints it.
+        length: that every update is brought to.
+        rate: of the moving mean of reputations.
+        beta_fair: the beta of the reward's tanh.
+        first_weights: of the first round's mean, before there are reputations: ``size``, by number of graphs
+            as printed, which agents tell the server; or ``equal``.
+    """
+
+    reading: Literal["fill", "add", "revert"] = "revert"
+    length: float = Field(0.5, gt=0, allow_inf_nan=False)
+    rate: float = Field(0.05, gt=0, le=1)
+    beta_fair: float = Field(1.0, gt=0, allow_inf_nan=False)
+    first_weights: Literal["size", "equal"] = "size"
+
+
+class CfflSettings(RewardSettings):
+    """As :class:`RewardSettings`, and RFFL's own.
+
+    Args:
+        length: that longer updates are shortened to.
+        rate: of the moving mean of reputations.
+        stays: rounds in which nobody is removed.
+    """
+
+    length: float = Field(0.5, gt=0, allow_inf_nan=False)
+    rate: float = Field(0.05, gt=0, le=1)
+    stays: int = Field(10, ge=0)
+
+
+class RewardedAgents(PaidAgents):
     """What the four have in common.
 
     Every agent trains its own GIN and uploads its update. The server takes their weighted mean, says what
@@ -70,16 +89,7 @@ class RewardedAgents(GinClassifier):
     Guarantees:
         - an agent of value 0 is given nothing;
         - payoffs of a round add up to the budget.
-    Needs:
-        - the same agents in every round: values are shares of one.
     """
-
-    alone: ClassVar[str] = "gin-local"
-    Settings: ClassVar[type[Settings]] = RewardSettings
-    settings: RewardSettings
-    needs_sizes: ClassVar[bool] = False
-
-    # --- what subclasses say
 
     def worth(self, state: State, updates: Updates, number: int) -> Tensor:
         """``[agents]`` what each is worth after a round: not negative, of sum 1.
@@ -99,32 +109,16 @@ class RewardedAgents(GinClassifier):
         """``[agents]`` in [0, 1]: which part of the mean's components each is given."""
         return reputations.fractions_of(values)
 
-    def scaled(self, update: Tensor) -> Tensor:
-        """An update ``[..., D]`` as it is taken into the mean."""
-        return update
-
-    # --- the server
-
     def round(self, round: RoundApi, state: State) -> State:
         """Updates in, values and payoffs; out go rewards."""
-        state = self._with_agents(round, state)
+        state = self.meet(round, state)
         parameters = parameters_in(state)
-        updates = self._updates(round, self.weights(state), int(state[SEED]), parameters)
+        updates = self.updates(round, self.weights(state), {SEED: int(state[SEED])}, parameters)
         values = self.worth(state, updates, round.number)
         payoffs = self.settings.budget * fairness.shares(values)
         step = self.settings.server_rate * updates.aggregate
         sizes = [p.numel() for p in parameters.values()]
-        rewards = {}
-        for i, (agent, fraction) in enumerate(
-            zip(round.cohort, self.fractions(values).tolist(), strict=True)
-        ):
-            places = reputations.largest_by_layer(step, sizes, fraction).nonzero().flatten()
-            rewards[agent] = {
-                "places": places.int(),
-                "amounts": step[places],
-                "value": float(values[i]),
-                "payoff": float(payoffs[i]),
-            }
+        rewards = rewards_of(round.cohort, step, self.fractions(values), values, payoffs, sizes)
         round.scatter(channels.REWARD, rewards)
         return state | {
             **add_vector(parameters, step),
@@ -133,134 +127,15 @@ class RewardedAgents(GinClassifier):
             ALIGNMENT: updates.alignment,
         }
 
-    def _with_agents(self, round: RoundApi, state: State) -> State:
-        if are_known(round, state, self.name):
-            return dict(state)
-        agents = len(round.cohort)
-        equal = torch.full((1, agents), 1 / agents, dtype=torch.float64)
-        sizes = {SIZES: ask_sizes(round)} if self._asks_sizes else {}
-        met = {**state, AGENTS: names_to_tensor(round.cohort), VALUES: equal, **sizes}
-        return {**met, PAYOFFS: torch.zeros(0, agents, dtype=torch.float64)}
-
-    def _updates(self, round: RoundApi, weights: Tensor, seed: int, like: State) -> Updates:
-        given = {SEED: seed}
-        if self.settings.valuation == "encrypted":
-            by_agent = dict(zip(round.cohort, weights.tolist(), strict=True))
-            valued = round.value(channels.VALUED_UPDATE, by_agent, given=given)
-            aggregate = vector_of(valued.aggregate, like, "the aggregate")
-            alignment, lengths = (
-                torch.tensor([one[name] for name in round.cohort], dtype=torch.float64)
-                for one in (valued.alignment, valued.lengths)
-            )
-            whole = float(aggregate.double().norm())
-            squared = lengths**2 + whole**2 - 2 * alignment * lengths * whole
-            return Updates(aggregate, alignment, squared.clamp(min=0).sqrt())
-        uploads = round.gather(channels.UPDATE, given=given)
-        # an agent has scaled its update already, if it follows the protocol
-        gradients = self.scaled(torch.stack([vector_of(uploads[one], like, one) for one in round.cohort]))
-        aggregate = (weights @ gradients.double()).float()
-        distances = (gradients.double() - aggregate.double()).norm(dim=1)
-        return Updates(aggregate, fairness.cosines(gradients, aggregate), distances)
-
-    # --- the agents
-
-    @channels.UPDATE.answer
-    def update(self, client: ClientContext, given: State) -> Upload:
-        """Trains its own model and returns how it moved."""
-        return Upload(self._train(client, given))
-
-    @channels.REWARD.answer
-    def reward(self, client: ClientContext, given: State) -> None:
-        """Makes the agent's next model of its old one, its own update and what it has earned."""
-        after = self.own_model(client)
-        before, reward = check_reward(client, given, len(flatten(after)))
-        client.memory["model"] = rewarded(before, after, reward, self.settings.reading)
-
-    def _train(self, client: ClientContext, given: State) -> State:
-        start = client.memory.get("model") or self.start(client.schema, seed_of(client, given.get(SEED)))
-        client.memory["model"] = self.fit(client, start)
-        client.memory["before"] = start
-        moved = flatten(client.memory["model"]) - flatten(start)
-        return add_vector({k: torch.zeros_like(v) for k, v in start.items()}, self.scaled(moved))
-
-    # --- what the settings choose, and what a run has besides
-
-    @property
-    def _asks_sizes(self) -> bool:
-        return self.needs_sizes
-
     @property
     def in_use(self) -> tuple[Channel, ...]:
         """What these settings send."""
         valued = self.settings.valuation == "encrypted"
         update = channels.VALUED_UPDATE if valued else channels.UPDATE
-        return (*((channels.SIZE,) if self._asks_sizes else ()), update, channels.REWARD)
-
-    def uses(self, channel: Channel, rounds: int, clients: int) -> int:
-        """Sizes once, the rest every round."""
-        return channels.ASKS.get(channel.name, rounds)
-
-    def takes(self, channel: str, schema: Schema) -> Expected | None:
-        """The public seed, and rewards."""
-        if channel == channels.REWARD.name:
-            return channels.expected_reward(len(flatten(self.start(schema, 0))))
-        return ({SEED: Whole()},) if channel == channels.UPDATE.name else super().takes(channel, schema)
-
-    def init(self, schema: Schema, seed: int) -> State:
-        """First weights, which follow from a public seed."""
-        return {SEED: torch.tensor(seed), **self.start(schema, seed)}
-
-    def released(self, state: State) -> State:
-        """The global model."""
-        return parameters_in(state)
-
-    def notes(self, state: State) -> dict[str, Any]:
-        """Every agent's value and payoff, by round, and how the last updates agreed."""
-        if AGENTS not in state:
-            return {}
-        agents = names_from_tensor(state[AGENTS])
-        rows = {"values": state[VALUES], "payoffs": state[PAYOFFS]}
-        return {
-            "agents": agents,
-            "budget": self.settings.budget,
-            **{k: dict(zip(agents, row[-1].tolist(), strict=True)) for k, row in rows.items()},
-            "alignment": dict(zip(agents, state[ALIGNMENT].tolist(), strict=True)),
-            "by_round": {k: row.tolist() for k, row in rows.items()},
-        }
-
-    def _marked(self, client: ClientContext, given: State) -> dict[str, Tensor]:
-        # an agent's own tests are for its own model, also where a global one exists
-        return super()._marked(client, {})
+        return (*((channels.SIZE,) if self.asks_sizes else ()), update, channels.REWARD)
 
 
-class AgentsWithSizes(RewardedAgents):
-    """Agents who tell the server how many training graphs they have."""
-
-    def takes(self, channel: str, schema: Schema) -> Expected | None:
-        """As all, and nothing where sizes are asked for."""
-        return NOTHING if channel == channels.SIZE.name else super().takes(channel, schema)
-
-    @channels.SIZE.answer
-    def size(self, client: ClientContext, given: State) -> Upload:
-        """How many training graphs the agent has."""
-        return Upload({"graphs": client.graph.train_mask.sum().float().reshape(1)})
-
-
-class AgentsValuedUnread(RewardedAgents):
-    """Agents who can be valued on ciphertexts."""
-
-    def takes(self, channel: str, schema: Schema) -> Expected | None:
-        """As all, and the public seed for an update that nobody reads."""
-        unread = channel == channels.VALUED_UPDATE.name
-        return super().takes(channels.UPDATE.name if unread else channel, schema)
-
-    @channels.VALUED_UPDATE.answer
-    def valued_update(self, client: ClientContext, given: State) -> Upload:
-        """The update, to be valued without being read."""
-        return Upload(self._train(client, given))
-
-
-class Dw(AgentsWithSizes):
+class Dw(RewardedAgents, AgentsWithSizes):
     """Rewards by data volume: an agent is worth its share of all training graphs.
 
     Agents of equal size are given everything, and with ``reading="fill"`` that is FedAvg with optimisers that
@@ -273,8 +148,12 @@ class Dw(AgentsWithSizes):
     name = "dw"
     summary = "agents are given the mean update by how many graphs they have (FairGraphFL's baseline)"
     reference = "baseline of FairGraphFL"
-    needs_sizes: ClassVar[bool] = True
     Settings: ClassVar[type[Settings]] = SizeRewardSettings
+
+    @property
+    def asks_sizes(self) -> bool:
+        """Always."""
+        return True
 
     def weights(self, state: State) -> Tensor:
         """By number of graphs."""
@@ -285,7 +164,7 @@ class Dw(AgentsWithSizes):
         return self.weights(state)
 
 
-class Eu(AgentsValuedUnread):
+class Eu(RewardedAgents, AgentsValuedUnread):
     """Rewards by nearness: an agent is worth the more, the nearer its update is to the mean.
 
     The score is ``1 / (1 + ||u_i - u||)`` of the round alone; FairGraphFL leaves the map open.
@@ -304,7 +183,7 @@ class Eu(AgentsValuedUnread):
         return reputations.nearness(updates.distances)
 
 
-class Cffl(AgentsValuedUnread):
+class Cffl(RewardedAgents, AgentsValuedUnread):
     """Robust and fair federated learning: reputations that agents can lose for good.
 
     Updates longer than ``length`` are shortened. A reputation is a moving mean of cosines with the mean
@@ -337,7 +216,7 @@ class Cffl(AgentsValuedUnread):
         return reputations.surviving_reputations(state[VALUES][-1], updates.alignment, s.rate, removes)
 
 
-class Cgsv(AgentsWithSizes, AgentsValuedUnread):
+class Cgsv(RewardedAgents, AgentsWithSizes, AgentsValuedUnread):
     """Rewards by the cosine gradient Shapley value.
 
     Updates are brought to one length. A reputation is a moving mean of cosines with the mean update. Agents
@@ -362,7 +241,7 @@ class Cgsv(AgentsWithSizes, AgentsValuedUnread):
     settings: CgsvSettings
 
     @property
-    def _asks_sizes(self) -> bool:
+    def asks_sizes(self) -> bool:
         return self.settings.first_weights == "size"
 
     def scaled(self, update: Tensor) -> Tensor:

@@ -8,11 +8,10 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import State
 from secure_fedgraph.core.errors import BadInput
-from secure_fedgraph.graph.answers import stand_in_answers
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models import given
 from secure_fedgraph.models.parameters import load, parameters_of
-from secure_fedgraph.models.per_record import graph_gradients
+from secure_fedgraph.models.per_record import check_model, graph_gradients
 from secure_fedgraph.models.targets import loss_of
 
 
@@ -63,14 +62,14 @@ class OwnModelHead:
         return model
 
     def check(self, schema: Schema) -> None:
-        """That every weight is trained, by a gradient of each record's own, on nodes that were made up.
+        """That every weight is trained, by a gradient of each record's own.
 
         Raises:
             BadInput: naming what does not go.
         """
         given.check_fits(self._make, schema)
         model = given.build(self._make, schema, 0)
-        given.check_steps(model)
+        check_model(model, whole=True)
         if read := [key for key in given.reads(model) if key in schema.edge_fields]:
             raise BadInput(
                 f"model {type(model).__name__} reads {' and '.join(read)}, and under a node's budget it is "
@@ -82,15 +81,6 @@ class OwnModelHead:
                 f"model {type(model).__name__} does not train {still[0]!r}: make it a buffer, or let it be "
                 "trained"
             )
-        try:
-            one = _alone(torch.ones(schema.features), stand_in_answers(torch.zeros(1).long(), schema)[0])
-            graph_gradients(model.train(), one, loss_of(schema))
-        except Exception as error:
-            raise BadInput(
-                f"model {type(model).__name__} fails on one node that is its own neighbour "
-                f"({type(error).__name__}: {str(error).strip().partition(chr(10))[0]}), as a node's budget "
-                "trains it"
-            ) from None
 
 
 def _weights(model: nn.Module) -> State:

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
-
 import torch
 from torch import Tensor
 
 from secure_fedgraph.algorithm import State
-from secure_fedgraph.algorithms.glasu import checks
 from secure_fedgraph.algorithms.glasu.algorithm import Glasu
-from secure_fedgraph.algorithms.glasu.channels import EXAMINE, STEP
-from secure_fedgraph.algorithms.glasu.expected_fields import MOST_SEED, PARTIES
+from secure_fedgraph.algorithms.glasu.channels import EXAMINE, MOST_SEED, PARTIES, STEP
 from secure_fedgraph.algorithms.glasu.forward_pass import Pass
 from secure_fedgraph.core.channel import Channel
 from secure_fedgraph.core.given import Expected, Whole
 from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.graph.seeds import sub_seed
-from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.seams import ClientContext, RoundApi
 
 
@@ -30,7 +24,7 @@ class GlasuStandalone(Glasu):
     summary = "every client alone with its columns and links"
 
     hands_links_out = False
-    settings_elsewhere: ClassVar[Mapping[str, str]] = {}
+    of_one_label_holder = ""
 
     @property
     def in_use(self) -> tuple[Channel, ...]:
@@ -50,16 +44,11 @@ class GlasuStandalone(Glasu):
             return ({"seed": Whole(0, MOST_SEED - 1), "parties": PARTIES},)
         return super().takes(channel, schema)
 
-    def findings(self, transcript: Transcript) -> dict[str, Any]:
-        """Nothing is exchanged."""
-        return {}
-
     @STEP.answer
     def step(self, client: ClientContext, given: State) -> None:
         """A round of updates."""
         self.parties(client, given)
-        seed = checks.number(given, "seed", 0, MOST_SEED - 1)
-        work = self.work(client)
+        seed, work = int(given["seed"]), self.work(client)
         for step in range(self.settings.steps * self.settings.local_steps):
             running = Pass(
                 tower=work.tower,
@@ -68,9 +57,8 @@ class GlasuStandalone(Glasu):
                 settings=self.settings,
                 step=step,
                 parties=1,
-                place=0,
+                name=client.name,
                 draw=client.generator,
-                width=self.width(1),
             )
             running.begin(sub_seed(seed, f"{step}"))
             running.update_alone(self.rate(client))
@@ -85,7 +73,7 @@ class GlasuStandalone(Glasu):
     def examine(self, client: ClientContext, given: State) -> Upload:
         """Class scores of every node, for the referee."""
         self.parties(client, given)
-        table, tower = self.table(client), self.tower(client, 1)
+        table, tower = self.table(client), self.tower(client)
         tower.eval()
         rows: Tensor | None = None
         with torch.no_grad():

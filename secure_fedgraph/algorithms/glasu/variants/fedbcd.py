@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 import torch
 
 from secure_fedgraph.algorithms.glasu.algorithm import Glasu
@@ -26,7 +23,7 @@ class FedBCD(Glasu):
     summary = "split by columns without a graph; stale updates"
     reference = "Liu et al. 2022"
     hands_links_out = False
-    settings_elsewhere: ClassVar[Mapping[str, str]] = {"labels": "fedbcd-one-label-holder"}
+    of_one_label_holder = "fedbcd-one-label-holder"
 
     class Settings(GlasuSettings):
         """GLASU's, with the last layer aggregated only."""
@@ -56,7 +53,6 @@ class FedBCDOneLabelHolder(GlasuOneLabelHolder, FedBCD):
     name = "fedbcd-one-label-holder"
     summary = "FedBCD with labels at one client, which sends the others its gradient"
     reference = "Liu et al. 2022"
-    settings_elsewhere: ClassVar[Mapping[str, str]] = {"labels": "fedbcd-one-label-holder"}
 
     class Settings(FedBCD.Settings, GlasuOneLabelHolder.Settings):
         """FedBCD's, with local gradients unless it is said."""

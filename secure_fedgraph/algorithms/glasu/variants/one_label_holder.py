@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from secure_fedgraph.algorithm import State
-from secure_fedgraph.algorithms.glasu import checks, expected_fields
+from secure_fedgraph.algorithms.glasu import channels, checks
 from secure_fedgraph.algorithms.glasu.algorithm import Glasu
-from secure_fedgraph.algorithms.glasu.iteration import Iteration
 from secure_fedgraph.algorithms.glasu.settings import GlasuSettings
+from secure_fedgraph.algorithms.glasu.vertical import Iteration
 from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.core.given import Expected
@@ -40,11 +40,6 @@ class GlasuOneLabelHolder(Glasu):
 
     name = "glasu-one-label-holder"
     summary = "GLASU with labels at one client, which sends the others its gradient"
-    settings_elsewhere: ClassVar[Mapping[str, str]] = {
-        "labels": "glasu-one-label-holder",
-        "aggregation": "glasu-concat-one-label-holder",
-        "carried": "glasu-concat-one-label-holder",
-    }
     all_need_labels = False
 
     class Settings(GlasuSettings):
@@ -69,12 +64,12 @@ class GlasuOneLabelHolder(Glasu):
     def takes(self, channel: str, schema: Schema) -> Expected | None:
         """As GLASU; the gradient is asked for with the last aggregate."""
         if channel == GRADIENT.name:
-            return ({**expected_fields.task(self.settings), **self.aggregate_fields},)
+            return ({**channels.task(self.settings), **channels.MEAN},)
         return super().takes(channel, schema)
 
     def shows(self, channel: str, schema: Schema) -> Expected | None:
         """A row a node."""
-        return expected_fields.ROWS if channel == GRADIENT.name else super().shows(channel, schema)
+        return channels.ROWS if channel == GRADIENT.name else super().shows(channel, schema)
 
     def update(self, round: RoundApi, iteration: Iteration) -> None:
         """Algorithm 5: the label holder's gradient goes to the others; without it there is no step."""
@@ -103,4 +98,4 @@ class GlasuOneLabelHolder(Glasu):
             raise HostileMessage("one gradient is taken, from the label holder, by those who hold no labels")
         (values,) = uploads.values()
         rows = len(running.sets[running.ends[self.top]])
-        running.gradient = checks.rows(values, "rows", rows, running.width)
+        running.gradient = checks.rows(values["rows"], rows, self.settings.hidden)
