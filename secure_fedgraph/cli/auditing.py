@@ -20,7 +20,6 @@ from secure_fedgraph.cli.options import (
 )
 from secure_fedgraph.cli.screen import Screen, plain_warnings, said_later, say_of_data, warn
 from secure_fedgraph.core.errors import BadInput, BrokenClaim, SecureFedGraphError
-from secure_fedgraph.experiment.compare import forget
 from secure_fedgraph.experiment.config import OPTIONS, Experiment
 from secure_fedgraph.experiment.intent import check_intent
 from secure_fedgraph.experiment.kept_schema import keep_schema
@@ -50,8 +49,6 @@ def audit(
     **flags: Any,
 ) -> None:
     """Measures what an adversary learns, attack by attack and policy by policy."""
-    if flags.get("logging"):
-        raise BadInput(f"--log {flags['logging']}: an audit logs no runs; give it to run")
     screen = Screen(flags)
     attacks = options.checked_attacks(choices.choose(names("attack", attack)), adversary, effort)
     attacks = choices.played_by(attacks, adversary)
@@ -129,7 +126,8 @@ def audit(
     write_json(out / "audit.json", result)
     keep_schema(experiment, out)
     page = write_report(out)
-    screen.finish(result, tables.audit_tables(as_read(AuditResult, result)), page)
+    shown = tables.audit_tables if screen.verbose else tables.audit_lines
+    screen.finish(result, shown(as_read(AuditResult, result)), page)
     if result["broken"]:
         raise BrokenClaim(" ".join(result["broken"]))
     failed = {cell["reason"] for cell in audited.not_run if cell["failed"]}
@@ -202,7 +200,6 @@ def _folder_for_grid(
             check_can_start(experiments[0].with_policy("plaintext"))
         if dropped := dropped_charges(out):
             warn(dropped)
-        forget(out)
         fresh_folder(out, True)
     elif cells.is_dir() and _same_grid(out / "audit.json", experiments, policies, seeds, controls, effort):
         return out

@@ -100,7 +100,7 @@ class Attacks:
         """The experiment, and the attacks that read what it sends: all others are blind, without a run."""
         from secure_fedgraph.audits.grid.choices import choose
 
-        experiment = Experiment(**{**config, "logging": None})
+        experiment = Experiment(**config)
         try:
             sent = {channel.name for channel in expected(experiment).in_use}
         except Refused:  # its row says so

@@ -78,7 +78,6 @@ def compare(
         if flags["overwrite"]:
             if dropped := dropped_charges(out):
                 warn(dropped)
-            comparison.forget(out)
             fresh_folder(out, True)
         elif not (out / "compare.json").exists() and not comparison.is_begun(out):
             fresh_folder(out, False)

@@ -43,7 +43,7 @@ def reproduce(
         SecureFedGraphError: after the table is printed, where a run failed.
     """
     screen, started = Screen({"as_json": as_json, "quiet": quiet}), time.perf_counter()
-    asked = table_named(table).only(only)
+    asked = table_named(table.lower()).only(only)
     asked = asked.quick() if quick else asked
     words_in_name = ["".join(c if c.isalnum() or c in "+.=" else "-" for c in word) for word in only]
     path = out / f"{'-'.join([asked.name, *(['quick'] if quick else []), *words_in_name])}.json"

@@ -7,7 +7,7 @@ import shlex
 import shutil
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,6 @@ from secure_fedgraph.cli.screen import Screen, plain_warnings, said_later, warn
 from secure_fedgraph.core import files
 from secure_fedgraph.core.errors import BadInput, SecureFedGraphError, Terminated
 from secure_fedgraph.experiment import released
-from secure_fedgraph.experiment.compare import forget
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.intent import check_intent
 from secure_fedgraph.experiment.kept_schema import in_folder, keep_schema
@@ -40,7 +39,6 @@ from secure_fedgraph.experiment.results import (
     typed_again,
     write_json,
 )
-from secure_fedgraph.experiment.run_logs import logged
 from secure_fedgraph.experiment.schema import RunResult, as_read
 from secure_fedgraph.graph.placing import check_device
 from secure_fedgraph.report import text as words
@@ -67,8 +65,6 @@ def run(experiment_file: Path | None, policy: str | None, **flags: Any) -> None:
             check_can_start(experiment, flags["anyway"])  # an earlier result goes only for a run that starts
         if dropped:
             warn(dropped)
-        if flags["out"] is not None:
-            forget(flags["out"])
     out = fresh_folder(flags["out"] or default_folder(experiment, "run"), flags["overwrite"])
     with _can_go_on(out, experiment):
         _run_seeds(out, experiment, seeds, command_line(), screen, note, flags["anyway"])
@@ -78,7 +74,6 @@ def resume(
     folder: Path,
     epsilon: float | None,
     ledger: Path | None,
-    logging: str | None,
     algorithm: str | None,
     silos: dict[str, str] | None,
     data: str | None,
@@ -105,7 +100,7 @@ def resume(
             write_report(folder)
         screen.say(f"{folder} is finished: nothing to resume", result)
         return
-    experiment, seeds, command = begun(folder, ledger, logging, algorithm, silos, data)
+    experiment, seeds, command = begun(folder, ledger, algorithm, silos, data)
     experiment = experiment.model_copy(update=in_folder({"tables": experiment.tables}, folder))
     if epsilon is not None:
         experiment = _with_budget(experiment, epsilon)
@@ -121,7 +116,7 @@ def resume(
 @contextmanager
 def _can_go_on(out: Path, experiment: Experiment) -> Iterator[None]:
     """When a run stops, the message says how to resume it; a run that never began leaves no empty folder."""
-    options = [word for pair in typed_again(out, experiment) for word in pair]
+    options = typed_again(out, experiment)
     folder = f"./{out}" if str(out).startswith("-") else str(out)  # else it would be read as an option
     go_on = f"go on with: {shlex.join(['secure-fedgraph', 'resume', folder, *options])}"
     try:
@@ -230,21 +225,18 @@ def _run_seeds(
             plain_warnings(said),
         ):
             started = partial(_begin, {out: (experiment, seeds), folder: (one, [seed])}, command)
-            with logged(one, folder.name) as log:
-                on_round = partial(_each, advance, log.round)
-                finished = execute(
-                    one,
-                    folder,
-                    on_round,
-                    checkpoints=True,
-                    on_start=started,
-                    on_form=first_line,
-                    on_outlook=partial(_foresee, screen, len(seeds) - len(results)),
-                    anyway=anyway,
-                )
-                results.append(run_result(finished, one, command))
-                released.keep(finished, folder, one)
-                log.result(results[-1])
+            finished = execute(
+                one,
+                folder,
+                advance,
+                checkpoints=True,
+                on_start=started,
+                on_form=first_line,
+                on_outlook=partial(_foresee, screen, len(seeds) - len(results)),
+                anyway=anyway,
+            )
+            results.append(run_result(finished, one, command))
+            released.keep(finished, folder, one)
         if len(seeds) > 1:
             write_json(folder / "result.json", results[-1])
             finish(folder, experiment.ledger)
@@ -267,8 +259,3 @@ def _foresee(screen: Screen, seeds: int, rest: Outlook) -> None:
         f"{words.size(rest.up)} up and {words.size(rest.down)} down in the whole run, "
         f"{words.size(rest.memory)} of memory so far"
     )
-
-
-def _each(advance: Callable[..., None], log: Callable[[dict[str, Any]], None], row: dict[str, Any]) -> None:
-    advance(row)
-    log(row)

@@ -17,10 +17,7 @@ from secure_fedgraph.privacy.policies.strictest import LADDER
 TABLES = ("protection", "steps", "broadcast", "budget", "training")
 """Tables of the configuration whose keys are looked at one by one."""
 RUN_ONLY = {
-    "audit": {
-        "logging": "an audit logs no runs",
-        "checkpoint_every": "an audit keeps no checkpoints",
-    },
+    "audit": {"checkpoint_every": "an audit keeps no checkpoints"},
     "compare": {"checkpoint_every": "a comparison sets it itself"},
 }
 """Command -> keys that it has no use for, and why."""

@@ -8,13 +8,14 @@ import platform
 import shlex
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import asdict, replace
-from functools import cache, partial
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms.plugins import algorithm_named, check_own_name, is_own, refuse_inside
@@ -28,7 +29,7 @@ from secure_fedgraph.core.protection.gaussian import Gaussian
 from secure_fedgraph.core.spending.budget import Budget
 from secure_fedgraph.core.spending.ledger import TORN, read_ledger
 from secure_fedgraph.evaluation import NOTES
-from secure_fedgraph.experiment import released, schema
+from secure_fedgraph.experiment import schema
 from secure_fedgraph.experiment.baselines import baselines, expected_gain
 from secure_fedgraph.experiment.config import FEW_OWNERS, Experiment, experiment_of
 from secure_fedgraph.experiment.noise_to_signal import of_a_run
@@ -37,7 +38,6 @@ from secure_fedgraph.experiment.schema.run import NO_LEARNING
 from secure_fedgraph.federation import Federation, federate
 from secure_fedgraph.forms import fit
 from secure_fedgraph.graph.placing import check_device
-from secure_fedgraph.graph.silos.agreement import check_names
 from secure_fedgraph.graph.silos.places import is_place
 from secure_fedgraph.graph.silos.reading import read_one, read_silos
 from secure_fedgraph.privacy.budget_warnings import warn_of_delta
@@ -66,10 +66,9 @@ BESIDE = (
     *(manifest.NAME, manifest.KEY),
 )
 """Files that commands write beside their results, and remove together with them."""
+LEDGERS = ("ledger.jsonl", "ledger.torn")
 ELSEWHERE = "on its own machine"
 """The data of an owner whom a run reached on its own machine, where others' have a file."""
-OUTSIDE = {"ledger": "--ledger", "logging": "--log"}
-"""Keys of an experiment that name where a run writes besides its folder, and their options."""
 UNFINISHED = "; its run is not finished: `secure-fedgraph resume {folder}` goes on with it"
 TRAINED = (
     " of the command; what it holds is of train(..., out=...) in Python, which writes no result: to audit a "
@@ -405,7 +404,7 @@ def check_goes_on(out: Path) -> None:
         left.append("reserved message numbers in checkpoint")
     if files.size_of(ledger) and any(charge.round > 0 for charge in read_ledger(ledger)):
         left.append("charges in ledger.jsonl")  # raw data are pooled, and charged, before a first checkpoint
-    left += [name for name in (released.NAME, "report.html") if files.size_of(out / name) is not None]
+    left += [name for name in ("released.model", "report.html") if files.size_of(out / name) is not None]
     if left:
         raise BadInput(
             f"{commit} and {result} are missing, and the run has left {' and '.join(left)}: from round 1 on "
@@ -414,10 +413,19 @@ def check_goes_on(out: Path) -> None:
         )
 
 
+class _Asked(BaseModel):
+    """What :func:`begin` notes."""
+
+    model_config = ConfigDict(strict=True)
+
+    config: dict[str, Any]
+    seeds: list[NonNegativeInt] = Field(min_length=1)
+    command: str
+
+
 def begun(
     out: Path,
     ledger: Path | None = None,
-    logging: str | None = None,
     algorithm: str | None = None,
     silos: Mapping[str, str] | None = None,
     data: str | None = None,
@@ -425,47 +433,46 @@ def begun(
     """What :func:`begin` noted. The folder may be somebody else's, so it may not name every place.
 
     Args:
-        ledger, logging: what the user typed: they replace what the note has, which may not lie outside of the
-            folder. The checkpoint says which charges the ledger must begin with.
+        ledger: the shared ledger that the user typed. The checkpoint says which charges it must begin with.
         algorithm: the own algorithm that the user typed.
         silos: the owners' files that the user typed.
         data: the own data that the user typed.
 
     Raises:
-        BadInput: where nothing was begun, the note is damaged or older; where it names a place outside of the
-            folder, files of silos or an own algorithm, and the user did not; or code that lies in the folder
+        BadInput: where nothing was begun, the note is damaged or older; where it names a ledger outside of
+            the folder, own data or an own algorithm, and the user did not; or code that lies in the folder
             itself.
     """
     path = out / "checkpoint" / ASKED
     if files.size_of(path) is None:
         raise BadInput(f"{out} holds no checkpoint to resume from: start it with 'run --out {out}'")
-    asked = read_checked(path, out)
-    config, seeds, command = (asked.get(key) for key in ("config", "seeds", "command"))
-    if not isinstance(config, dict):
-        raise damaged(path, f"'config' is {str(config)[:40]!r}")
-    if not (isinstance(seeds, list) and seeds and all(type(one) is int and one >= 0 for one in seeds)):
-        raise damaged(path, f"'seeds' is {str(seeds)[:40]!r}")
-    if not isinstance(command, str):
-        raise damaged(path, f"'command' is {str(command)[:40]!r}")
+    try:
+        asked = _Asked.model_validate(read_checked(path, out))
+    except ValidationError as error:
+        raise damaged(path, ".".join(map(str, error.errors()[0]["loc"]))) from None
+    config = asked.config
     check_own_name(config.get("algorithm"), algorithm, out)
     config = {**config, "silos": typed_silos(config.get("silos"), silos, out)}
     config |= typed_data(config.get("data"), data, out)
-    typed = {"ledger": None if ledger is None else str(ledger), "logging": logging}
-    for key, option in OUTSIDE.items():
-        _check_place(key, option, config.get(key), typed[key], out)
-    config = {**config, **{key: place for key, place in typed.items() if place is not None}}
-    return configured(config, path), seeds, command
+    noted = config.get("ledger")
+    if ledger is not None and noted is None:
+        raise BadInput(f"--ledger {ledger}: the run in {out} was begun without: drop it")
+    if ledger is None and isinstance(noted, str) and _leads_out(noted, out):
+        raise BadInput(
+            f"the run in {out} writes to ledger {noted[:200]!r}, outside of the folder: if that is what you "
+            f"want, add --ledger {shlex.quote(noted[:200])}"
+        )
+    config |= {} if ledger is None else {"ledger": str(ledger)}
+    return configured(config, path), asked.seeds, asked.command
 
 
-def typed_again(out: Path, experiment: Experiment) -> list[tuple[str, str]]:
+def typed_again(out: Path, experiment: Experiment) -> list[str]:
     """The options that ``resume`` needs beside the folder."""
-    config = experiment.model_dump(mode="json")
-    options = [
-        (option, str(config[key])) for key, option in OUTSIDE.items() if _leads_out(key, config[key], out)
-    ]
-    options += [("--algorithm", experiment.algorithm)] if is_own(experiment.algorithm) else []
-    options += [("--data", experiment.data)] if experiment.own_data else []
-    return options + [("--silo", f"{name}={place}") for name, place in experiment.silos.items()]
+    ledger = None if experiment.ledger is None else str(experiment.ledger)
+    options = ["--ledger", ledger] if ledger is not None and _leads_out(ledger, out) else []
+    options += ["--algorithm", experiment.algorithm] if is_own(experiment.algorithm) else []
+    options += ["--data", experiment.data] if experiment.own_data else []
+    return options + [word for one in experiment.silos.items() for word in ("--silo", "=".join(one))]
 
 
 def typed_silos(noted: Any, typed: Mapping[str, str] | None, folder: Path) -> dict[str, str]:
@@ -474,29 +481,21 @@ def typed_silos(noted: Any, typed: Mapping[str, str] | None, folder: Path) -> di
     Raises:
         BadInput: where the folder's run has silos and the user typed none, or others.
     """
-    names = sorted(noted) if isinstance(noted, dict) else []
-    if names:
-        try:
-            check_names(noted)  # the folder may be somebody else's: no line of any length from its words
-        except BadInput as error:
-            raise BadInput(f"the run in {folder} is of no silos: {error}") from None
-    given = dict(typed or {})
+    given, silos = dict(typed or {}), noted if isinstance(noted, dict) else {}
     for place in given.values():
         refuse_inside(place, folder)
-    if names and not given and set(noted.values()) == {ELSEWHERE}:
+    if sorted(given) == sorted(silos):
+        return given
+    if silos and not given and set(silos.values()) == {ELSEWHERE}:
         raise BadInput(
             f"the run in {folder} had owners on machines of their own, whose data are not here: audit the "
             "same settings on data of yours ('audit --algorithm … --silo NAME=FILE')"
         )
-    if names and not given:
-        again = " ".join(f"--silo {shlex.quote(f'{name}={str(noted[name])[:200]}')}" for name in names)
-        raise BadInput(f"the run in {folder} is of silos, whose files are read if you name them: add {again}")
-    if sorted(given) != names:
-        raise BadInput(
-            f"--silo names {', '.join(sorted(given))}, and the run in {folder} has "
-            f"{', '.join(map(str, names)) or 'no silos'}: give the same"
-        )
-    return given
+    again = " ".join(f"--silo {shlex.quote(f'{name}={place}'[:200])}" for name, place in silos.items())
+    raise BadInput(
+        f"--silo names {', '.join(given) or 'nobody'}, and the run in {folder} is of "
+        f"{'silos, whose files are read if you name them: add ' + again[:2000] if silos else 'no silos'}"
+    )
 
 
 def typed_data(noted: Any, typed: str | None, folder: Path) -> dict[str, str]:
@@ -508,40 +507,21 @@ def typed_data(noted: Any, typed: str | None, folder: Path) -> dict[str, str]:
     Raises:
         BadInput: where the folder's run is of own data and the user typed none, or the other way round.
     """
-    if typed is not None:
-        if not isinstance(noted, str) or not is_place(noted):
-            raise BadInput(f"--data {typed[:200]}: the run in {folder} is of {str(noted)[:60]!r}: drop it")
-        refuse_inside(typed, folder)
-        return {"data": typed}
-    if isinstance(noted, str) and is_place(noted):
-        raise BadInput(
-            f"the run in {folder} is of own data, which are read if you name them: add --data "
-            f"{shlex.quote(noted[:200])}"
-        )
-    return {}
+    own = isinstance(noted, str) and is_place(noted)
+    if typed is None and own:
+        again = f"add --data {shlex.quote(noted[:200])}"
+        raise BadInput(f"the run in {folder} is of own data, which are read if you name them: {again}")
+    if typed is not None and not own:
+        raise BadInput(f"--data {typed[:200]}: the run in {folder} is of {str(noted)[:60]!r}: drop it")
+    if typed is None:
+        return {}
+    refuse_inside(typed, folder)
+    return {"data": typed}
 
 
-def _check_place(key: str, option: str, noted: Any, typed: str | None, out: Path) -> None:
-    if typed is not None and noted is None:
-        raise BadInput(f"{option} {typed}: the run in {out} was begun without: drop it")
-    if typed is None and _leads_out(key, noted, out):
-        raise BadInput(
-            f"the run in {out} writes to {key} {noted[:200]!r}, outside of the folder: if that is what you "
-            f"want, add {option} {shlex.quote(noted[:200])}"
-        )
-
-
-def _leads_out(key: str, noted: Any, out: Path) -> bool:
-    """Whether a file's value names a place outside of its folder; what is no text is refused elsewhere."""
-    if not isinstance(noted, str):
-        return False
-    if key == "logging":
-        kind, _, noted = noted.partition(":")
-        if kind != "tensorboard":
-            return True  # a server, or whatever else the address may mean
-    if "\0" in noted:  # no place at all
-        return True
-    return not Path(noted).resolve().is_relative_to(out.resolve())
+def _leads_out(noted: str, out: Path) -> bool:
+    """Whether a file's value names a place outside of its folder."""
+    return "\0" in noted or not Path(noted).resolve().is_relative_to(out.resolve())
 
 
 def configured(config: Mapping[str, Any], path: Path) -> Experiment:
@@ -581,7 +561,7 @@ def weights(run: Run) -> str | None:
 
 def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str, Any]:
     """The ``secure-fedgraph/run/1`` object of one run."""
-    traffic, model = run.transcript.traffic(), released.digest_of(run, experiment)
+    traffic = run.transcript.traffic()
     result = {
         "schema": "secure-fedgraph/run/1",
         "command": command,
@@ -605,7 +585,7 @@ def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str,
         "commonest_class": run.commonest_class,
         "privacy": run.privacy(delta=experiment.delta),
         "noise_to_signal": noise_to_signal(run),
-        "released_exactly": released_exactly(run, bool(run.state), model is not None),
+        "released_exactly": released_exactly(run),
         "budget": _budget(run, experiment),
         "plan": plan_rows(run),
         "bytes": {"up": traffic["up"], "down": traffic["down"], "evaluation": traffic["evaluation"]},
@@ -615,7 +595,6 @@ def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str,
         **({"cut": cut} if (cut := _cut(run)) else {}),
         "seconds": round(run.seconds, 3),
         "weights": weights(run),
-        "released": model,
         "notes": as_plain(run.algorithm.notes(run.state), run.algorithm, "notes"),
         "rounds": [{key: row[key] for key in row if key not in OF_ITEMS} for row in run.history],
     }
@@ -666,14 +645,10 @@ _SCORED = {
 }
 
 
-def released_exactly(run: Run, has_weights: bool, has_model: bool) -> list[str]:
+def released_exactly(run: Run) -> list[str]:
     """What this file reveals of protected data without noise, so that no epsilon covers it.
 
     Keys of the result, each with what it reveals. Publishing the file publishes these too.
-
-    Args:
-        has_weights: whether the file has a digest of the final state.
-        has_model: whether it has one of the released model.
     """
     exact = [
         "accuracy.best_by_validation: which round was best on validation nodes",
@@ -683,10 +658,8 @@ def released_exactly(run: Run, has_weights: bool, has_model: bool) -> list[str]:
     ]
     if not _scores_are_noised(run):
         exact.insert(0, f"rounds, accuracy: scores of every round, {_SCORED[run.evaluation]}")
-    if has_weights:
+    if run.state:
         exact.append("weights: a digest of the final state")
-    if has_model:
-        exact.append("released: a digest of the released model")
     exact.append("baselines: what owners score alone, made outside of the federation")
     return exact
 
@@ -778,7 +751,6 @@ def mean_result(results: list[dict[str, Any]]) -> dict[str, Any]:
         "bytes": {key: round(fmean([r["bytes"][key] for r in results])) for key in first["bytes"]},
         "seconds": round(sum(r["seconds"] for r in results), 3),
         "weights": [r["weights"] for r in results],
-        "released": [r.get("released") for r in results],
     }
     return schema.checked(schema.RunResult, mean)
 
@@ -892,7 +864,7 @@ def fresh_folder(out: Path, overwrite: bool) -> Path:
     Raises:
         BadInput: where it holds an earlier result and ``overwrite`` is false.
     """
-    earlier = [name for name in (*WRITTEN, "ledger.jsonl", "ledger.torn") if (out / name).exists()]
+    earlier = [name for name in (*WRITTEN, *LEDGERS) if (out / name).exists()]
     started = any((out / "checkpoint" / file).exists() for file in ("checkpoint.json", ASKED))
     if started and "result.json" not in earlier and not overwrite:
         raise BadInput(
@@ -903,22 +875,33 @@ def fresh_folder(out: Path, overwrite: bool) -> Path:
         raise BadInput(f"{out} already holds {earlier[0]}: {mend}")
     if out.exists() and not out.is_dir():
         raise BadInput(f"--out {out} is a file: give a folder")
-    old_folders = _stood_on(out) if earlier or overwrite or (out / "checkpoint").exists() else []
-    if any(name in WRITTEN for name in earlier):
-        earlier += [name for name in BESIDE if (out / name).exists()]
-    for name in earlier:
-        files.remove(out / name)
-    for folder in old_folders:
-        files.remove_folder(folder, out)
-        above = folder.parent
-        while above != out and above.is_dir() and not any(above.iterdir()):
-            above.rmdir()
-            above = above.parent
+    if overwrite:
+        for folder in _left_in(out):
+            files.remove_folder(folder, out)
+        for path in (*out.glob("runs/*/leak-*.json"), *(out / name for name in earlier)):
+            files.remove(path, out)
+        for name in BESIDE if set(earlier) & set(WRITTEN) else ():
+            files.remove(out / name)
+        for folder in (*out.glob("runs/*"), out / "runs"):
+            if folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir()):
+                folder.rmdir()
     try:
         files.private_folder(out)
     except OSError as error:
         raise BadInput(f"--out {out} cannot be made ({error.strerror}): give another folder") from None
     return out
+
+
+def _left_in(out: Path) -> list[Path]:
+    """The folders that earlier commands made in a folder of results. Everything else stays.
+
+    Below ``runs`` these are the parts of audits and comparisons, which have no page of their own.
+    """
+    found = [out / name for name in ("transcript", "checkpoint", "cells", "plots")]
+    found += [folder for folder in out.glob("seed-*") if folder.name.removeprefix("seed-").isdigit()]
+    found += [key.parent for key in out.glob("runs/*/seed-*/key.json")]
+    runs = (result.parent for result in out.glob("runs/*/result.json"))
+    return found + [folder for folder in runs if not (folder / "report.html").exists()]
 
 
 def dropped_charges(out: Path, ledger: Path | None = None) -> str:
@@ -929,27 +912,21 @@ def dropped_charges(out: Path, ledger: Path | None = None) -> str:
         ledger: the ledger that the new run is to share.
 
     Returns:
-        A warning that names the charges of runs with noise; nothing where there are none.
+        A warning that counts the charges of runs with noise; nothing where there are none.
 
     Raises:
         BadInput: where the ledger to share is one that would be removed.
     """
-    found = [
-        out / "ledger.jsonl",
-        *(path for folder in _stood_on(out) for path in folder.rglob("ledger.jsonl")),
-    ]
-    removed = {path: _noisy_charges(path) for path in found if files.size_of(path)}
+    below = (path for folder in _left_in(out) for path in folder.rglob(LEDGERS[0]))
+    removed = [path for path in (out / LEDGERS[0], *below) if files.size_of(path)]
     if ledger is not None and ledger.resolve() in {path.resolve() for path in removed}:
         raise BadInput(f"--ledger {ledger} is in --out {out}, which --overwrite clears: give another --out")
-    counts = {path: count for path, count in removed.items() if count}
+    counts = {path: count for path in removed if (count := _noisy_charges(path))}
     if not counts:
         return ""
-    several = len(counts) > 1
-    in_all = f" in {len(counts)} ledgers" if several else ""
     return (
-        f"--overwrite removes {sum(counts.values())} charges{in_all} of {out}, and they count as spent no "
-        f"more; --out OTHER --ledger {next(iter(counts))} would keep {'those of one' if several else 'them'} "
-        "counted"
+        f"--overwrite removes {sum(counts.values())} charges in {out}, and they count as spent no more; "
+        f"--out OTHER --ledger {next(iter(counts))} would keep those of one run counted"
     )
 
 
@@ -960,45 +937,6 @@ def _noisy_charges(path: Path) -> int:
     except BadInput:
         return len(files.read(path).splitlines())
     return sum(bool(charge.releases or charge.steps or charge.client == TORN) for charge in charges)
-
-
-def _stood_on(out: Path) -> list[Path]:
-    """The folders that an earlier result names as its own. Everything else stays.
-
-    A name from a file must be a plain name: a path that leads elsewhere is never removed.
-    """
-    folders = [out / "transcript", out / "checkpoint"]
-    folders += [out / "cells", out / "plots"]
-    with suppress(BadInput):  # a run that did not finish names its seeds there alone
-        if files.size_of(asked := out / "checkpoint" / ASKED) is not None:
-            begun_seeds = read_checked(asked, out).get("seeds")
-            if isinstance(begun_seeds, list) and len(begun_seeds) > 1:
-                folders += [out / f"seed-{seed}" for seed in begun_seeds if type(seed) is int]
-    for name in WRITTEN:
-        with suppress(BadInput):  # a file that cannot be read names no folders
-            old = schema.json_in(out / name, partial(files.read, out / name))
-            named = [str(one.get("name")) for one in _objects(old, "points")]
-            folders += [out / "runs" / place for place in named if _is_name(place)]
-            seeds = [one.get("seed") for one in _objects(old, "seeds")]
-            folders += [out / f"seed-{seed}" for seed in seeds if type(seed) is int]
-            audited = [str(one.get("folder") or "").partition("/") for one in _objects(old, "runs")]
-            folders += [
-                out / "runs" / place for above, _, place in audited if above == "runs" and _is_name(place)
-            ]
-    inside = out.resolve()
-    return [folder for folder in folders if inside in folder.resolve().parents]
-
-
-def _objects(value: Any, key: str) -> list[dict[str, Any]]:
-    rows = value.get(key) if isinstance(value, dict) else None
-    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-
-
-def _is_name(name: str) -> bool:
-    try:
-        return bool(files.base_name(name, "a result"))
-    except BadInput:
-        return False
 
 
 def check_can_start(experiment: Experiment, anyway: bool = True) -> None:

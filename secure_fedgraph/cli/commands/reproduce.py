@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from secure_fedgraph.cli.names import check_names
 from secure_fedgraph.cli.options import options, work
 
 EXAMPLES = """
@@ -18,13 +17,8 @@ Examples:
 """
 
 
-def _known(context: click.Context, argument: click.Argument, value: str) -> str:
-    check_names("tables", value)
-    return value.lower()
-
-
 @click.command(epilog=EXAMPLES)
-@click.argument("table", callback=_known)
+@click.argument("table")
 @click.option(
     "--seeds", type=click.IntRange(1, 1000), help="Seeds 0 to N - 1; the paper's number by default."
 )

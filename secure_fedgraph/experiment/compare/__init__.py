@@ -2,7 +2,6 @@
 
 from secure_fedgraph.experiment.compare.asked import checked_points as checked_points
 from secure_fedgraph.experiment.compare.folder import check_folder as check_folder
-from secure_fedgraph.experiment.compare.folder import forget as forget
 from secure_fedgraph.experiment.compare.folder import is_begun as is_begun
 from secure_fedgraph.experiment.compare.output import compare_result as compare_result
 from secure_fedgraph.experiment.compare.output import flat as flat

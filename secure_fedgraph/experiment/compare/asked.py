@@ -7,7 +7,6 @@ from secure_fedgraph.core.errors import BadInput, check_number, check_whole, wro
 from secure_fedgraph.experiment.compare.points import Point, points
 from secure_fedgraph.experiment.compare.runner import make_all
 from secure_fedgraph.experiment.config import Experiment
-from secure_fedgraph.experiment.run_logs import check_log
 
 
 def checked_points(
@@ -29,7 +28,6 @@ def checked_points(
     under = several_names("policies", policies, "masked", empty=True) or [experiment.policy]
     budgets = checked_epsilons(epsilons)
     check_whole("workers", workers, 1)
-    check_log(experiment)
     chosen = points(experiment, named, under, budgets)
     make_all(chosen)
     return chosen

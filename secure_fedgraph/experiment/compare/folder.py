@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from secure_fedgraph.core import files
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment.compare.points import Point
 from secure_fedgraph.experiment.compare.runs import KEY
@@ -14,8 +13,7 @@ from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import read_json
 
 OTHERS = {"audit.json": "an audit", "result.json": "a run", "cells": "an audit that did not finish"}
-WRITTEN = ("compare.csv", "compare.parquet", "report.html")
-ELSEWHERE = ("algorithm", "policy", "epsilon", "seed", "logging")
+ELSEWHERE = ("algorithm", "policy", "epsilon", "seed")
 """Keys of the configuration that points and seeds set, or that change no run."""
 
 
@@ -59,17 +57,3 @@ def _first_difference(
         return f"its {left_out[0]} would be left out"
     gone = [seed for seed in earlier.get("seeds") or () if seed not in seeds]
     return f"its seed {gone[0]} would be left out" if gone else ""
-
-
-def forget(out: Path) -> None:
-    """Takes away what earlier comparisons wrote. Whatever else lies there, also below ``runs/``, stays."""
-    for note in out.glob(f"runs/*/seed-*/{KEY}"):
-        files.remove_folder(note.parent, out)
-    for leak in out.glob("runs/*/leak-*.json"):
-        files.remove(leak, out)
-    for folder in (*out.glob("runs/*"), out / "runs"):
-        if folder.is_dir() and not any(folder.iterdir()):
-            folder.rmdir()
-    if (out / "compare.json").exists():
-        for name in WRITTEN:
-            files.remove(out / name)

@@ -70,7 +70,7 @@ def is_of(result: Mapping[str, Any], case: Case, seed: int) -> bool:
 
 def _settings(experiment: Experiment) -> dict[str, Any]:
     training = experiment.make_algorithm().settings.model_dump(mode="json")
-    return {**experiment.model_dump(mode="json", exclude={"logging", "training"}), "training": training}
+    return {**experiment.model_dump(mode="json", exclude={"training"}), "training": training}
 
 
 def _agree(old: Mapping[str, Any], new: Mapping[str, Any], usual: Mapping[str, Any]) -> bool:

@@ -319,8 +319,6 @@ class RunResult(Part):
     cut: list[Cut] = []
     seconds: Seconds | None = None
     weights: str | list[str | None] | None = None
-    released: str | list[str | None] | None = None
-    """Digest of ``released.model``; None where the run releases no single model."""
     """SHA-256 of the final state."""
     notes: JsonTable = {}
     rounds: list[RoundReport] = []

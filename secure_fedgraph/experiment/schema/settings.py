@@ -122,8 +122,6 @@ class Keys(BaseModel):
     """Seconds that an isolated client has for an answer, before the run goes on without it or ends."""
     checkpoint_every: int = Field(1, ge=0)
     """That many rounds, for ``resume``; 0 never."""
-    logging: str | None = None
-    """Also to mlflow:URI or tensorboard:FOLDER."""
     training: dict[str, Any] = {}
     """The algorithm's settings, e.g. ``training.batch``."""
     protection: dict[str, Any] = {}
