@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
@@ -11,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from secure_fedgraph.core.errors import BadInput, Refused, SecureFedGraphError
+from secure_fedgraph.experiment.code_digest import of_rooms
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import expected
 
@@ -24,6 +23,7 @@ def attacks_on(chosen: Sequence[Any], asked: Sequence[str]) -> Attacks:
         BadInput: for a name of which nothing reads a channel of these algorithms.
     """
     from secure_fedgraph.audits.grid.choices import choose
+    from secure_fedgraph.audits.grid.planned_runs import ROOMS
 
     sent: dict[str, set[str]] = {}
     for point in chosen:
@@ -43,7 +43,7 @@ def attacks_on(chosen: Sequence[Any], asked: Sequence[str]) -> Attacks:
                 "algorithm that does"
             )
         chosen_ids.update(dict.fromkeys(fitting))
-    return Attacks(tuple(chosen_ids))
+    return Attacks(tuple(chosen_ids), of_rooms(*ROOMS))
 
 
 @dataclass(frozen=True)
@@ -52,22 +52,11 @@ class Attacks:
 
     Args:
         attacks: their ids.
+        code: a digest of theirs and of the audits' code.
     """
 
     attacks: tuple[str, ...]
-
-    def key(self, config: dict[str, Any]) -> str:
-        """A digest of the run, the attacks, the code of both, and versions."""
-        from secure_fedgraph.audits.grid import grid
-
-        experiment, kinds = self._fitting(config)
-        wanted = (
-            grid.planned_runs([experiment], [experiment.policy], kinds, [experiment.seed], controls=())
-            if kinds
-            else []
-        )
-        decides = json.dumps([self.attacks, [group.key for group in wanted]])
-        return hashlib.sha256(decides.encode()).hexdigest()[:20]
+    code: str = ""
 
     def __call__(self, config: dict[str, Any]) -> dict[str, Any]:
         """Each attack's strongest result on single owners: a score or an outcome, and the best guess."""

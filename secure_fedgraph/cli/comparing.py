@@ -6,7 +6,6 @@ import math
 import os
 import time
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,22 +25,18 @@ from secure_fedgraph.cli.screen import Screen, say_of_data, warn
 from secure_fedgraph.core.errors import BadInput, Refused, SecureFedGraphError
 from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.experiment import compare as comparison
-from secure_fedgraph.experiment.compare.eta import Traffic
 from secure_fedgraph.experiment.intent import check_intent
 from secure_fedgraph.experiment.kept_schema import keep_schema
 from secure_fedgraph.experiment.pool import Pool
 from secure_fedgraph.experiment.results import dropped_charges, fresh_folder, write_json
 from secure_fedgraph.experiment.schema import CompareResult, as_read
 from secure_fedgraph.privacy.policies import is_noised
-from secure_fedgraph.report import text as words
 from secure_fedgraph.report.page import write_report
 
 FOR_NODES = ("fedsage", "fedridge", "fedsgd")
 """What is compared where no algorithm is named: the first, and under a budget for a node all."""
 OF_ITS_OWN = ("training.", "steps", "budget.")
 """Keys whose names are one algorithm's own."""
-LONG = 30.0
-"""Work that takes more seconds than this is announced before it starts."""
 
 
 def compare(
@@ -89,9 +84,7 @@ def compare(
                 seeds,
                 out,
                 pool,
-                workers,
-                lambda text, left: advance(f"{text}; {_left(left)} left" if left else text),
-                partial(_foresee, screen, total, workers, pool),
+                advance,
                 leaks,
                 beside,
             )
@@ -140,22 +133,6 @@ def _chosen(
     named = [changed["algorithm"] if one == AUTO else one for one in algorithms]
     del changed["epsilon"]
     return changed, changed["policy"], list(dict.fromkeys(named))
-
-
-def _foresee(
-    screen: Screen, total: int, workers: int, pool: Pool, jobs: int, seconds: float, traffic: Traffic
-) -> None:
-    if seconds > LONG:
-        where = f"on {workers} process{'es' * (workers > 1)}"
-        up, down, memory = map(words.size, (*traffic, pool.memory))
-        screen.note(
-            f"{jobs} of {total} runs are left: {_left(seconds)} {where}; {up} up and {down} down "
-            f"in all runs, {memory} of memory for each process so far"
-        )
-
-
-def _left(seconds: float | None) -> str:
-    return f"about {words.seconds(float(round(seconds or 0.0)))}"
 
 
 def _raise_for(rows: Sequence[dict[str, Any]]) -> None:

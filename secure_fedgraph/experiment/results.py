@@ -600,7 +600,7 @@ def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str,
     }
     if findings := as_plain(run.algorithm.findings(run.transcript), run.algorithm, "findings"):
         result["findings"] = findings
-    return schema.checked(schema.RunResult, result)
+    return result
 
 
 def beside_it(run: Run, said: str) -> dict[str, Any]:
@@ -726,7 +726,7 @@ def mean_result(results: list[dict[str, Any]]) -> dict[str, Any]:
         if isinstance(value, float) and all(key in r["accuracy"] for r in results)
     ]
     scores = {key: [r["accuracy"][key] for r in results] for key in figures}
-    mean = {
+    return {
         **first,
         "seed": [r["seed"] for r in results],
         "seeds": [{key: r[key] for key in ("seed", "accuracy", "data", "weights")} for r in results],
@@ -752,7 +752,6 @@ def mean_result(results: list[dict[str, Any]]) -> dict[str, Any]:
         "seconds": round(sum(r["seconds"] for r in results), 3),
         "weights": [r["weights"] for r in results],
     }
-    return schema.checked(schema.RunResult, mean)
 
 
 def _evaluation_of_all(seeds: list[dict[str, Any]]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from secure_fedgraph.experiment.results import (
     run_result,
     write_json,
 )
+from secure_fedgraph.experiment.schema import RunResult
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.privacy.spent import number
 
@@ -72,6 +73,7 @@ def test_the_keys_of_the_contract(plain: tuple[sfg.Run, dict[str, Any]]) -> None
             "epsilon",
             "excess",
         } <= row.keys()
+    assert result.keys() <= {field.alias or name for name, field in RunResult.model_fields.items()}
     assert [row["round"] for row in result["rounds"]] == [1, 2]
     assert all({"round", "loss", "accuracy"} <= row.keys() for row in result["rounds"])
 
@@ -278,7 +280,7 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
 
 def test_what_an_earlier_command_made_goes_and_nothing_else(tmp_path: Path) -> None:
     own = ("seed-0/ledger.jsonl", "runs/plaintext/result.json", "runs/a/seed-1/key.json", "transcript/x")
-    others = ("seed-notes/x", "runs/precious/x", "runs/another-run/result.json", "runs/another-run/report.html")
+    others = ("seed-notes/x", "runs/precious/x", "runs/another/result.json", "runs/another/report.html")
     for name in (*own, *others):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("{}\n")

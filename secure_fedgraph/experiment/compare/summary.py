@@ -6,9 +6,10 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
-from typing import Any, Protocol
+from typing import Any
 
 from secure_fedgraph.experiment.compare.points import Point
+from secure_fedgraph.experiment.pool import Failed
 from secure_fedgraph.experiment.schema.compare import NOT_WORTH, UNDECIDED, WORTH
 from secure_fedgraph.experiment.schema.larger_units import why_larger
 from secure_fedgraph.loading import postponed
@@ -17,24 +18,10 @@ stats = postponed("scipy.stats")
 RAN, REFUSED, FAILED = "ran", "refused", "failed"
 
 
-class Failure(Protocol):
-    """Why a run, or attacks, did not finish: a reason, and the error's class where there was one."""
-
-    @property
-    def reason(self) -> str:
-        """One sentence."""
-        ...
-
-    @property
-    def kind(self) -> str:
-        """The error's class; empty where a process died."""
-        ...
-
-
 def row_of(
     point: Point,
     outcomes: Mapping[int, Mapping[str, Any]],
-    failed: Mapping[int, Failure],
+    failed: Mapping[int, Failed],
     leaks: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """A point's means over seeds, or why there are none.
@@ -92,7 +79,7 @@ def row_of(
         "bytes": round(fmean(r["bytes"]["up"] for r in results)),
         "seconds": round(fmean(r["seconds"] for r in results), 1),
         **_left_out(outcomes),
-        **{"leak": {}, "leaks": {}, **(leaks or {})},
+        **{key: (leaks or {}).get(key, {}) for key in ("leak", "leaks")},
     }
 
 

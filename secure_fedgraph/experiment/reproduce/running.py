@@ -12,9 +12,10 @@ from typing import Any
 from secure_fedgraph.core import files
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment.code_digest import of_rooms
-from secure_fedgraph.experiment.compare.runner import Pool, ended
+from secure_fedgraph.experiment.compare.runner import ended
 from secure_fedgraph.experiment.compare.runs import kept, readable, run_point
 from secure_fedgraph.experiment.config import Experiment, load
+from secure_fedgraph.experiment.pool import Tasks
 from secure_fedgraph.experiment.reproduce.outcome import Results, wanted
 from secure_fedgraph.experiment.reproduce.tables import Case, PaperTable
 from secure_fedgraph.experiment.results import check_can_start, versions
@@ -137,7 +138,7 @@ class Reproduction:
         """Seconds that the rest takes: by the same case's finished runs, else by what it is known to take."""
         return sum(self._seconds(case) for case, _ in left) / workers
 
-    def run(self, left: Sequence[tuple[Case, int]], pool: Pool, workers: int, say: Say) -> None:
+    def run(self, left: Sequence[tuple[Case, int]], pool: Tasks, workers: int, say: Say) -> None:
         """Makes the runs that are left. Where one fails, its cells say so, and the others go on."""
         waiting = list(left)
         for (case, seed), made in ended(pool, waiting, lambda one: pool.start(one, _run, *one, self.out)):

@@ -43,8 +43,6 @@ class Leak(Part):
 class Gain(Part):
     """How much better a point is than local training: the mean over seeds, and its 95 % interval."""
 
-    sometimes = ("seeds",)
-
     mean: float
     interval: list[float] | None
     seeds: list[Count] = []
@@ -53,11 +51,6 @@ class Gain(Part):
 
 class WithoutGraph(Part):
     """The same budget where nothing reads a link: its scores, means over seeds, or why it has none."""
-
-    sometimes = (
-        *("name", "algorithm", "spent", "accuracy", "std", "interval", "each", "seeds", "bytes", "seconds"),
-        *("reason", "class"),
-    )
 
     name: str = ""
     """Of the point; its runs lie below ``runs/`` as those of others."""
@@ -75,23 +68,12 @@ class WithoutGraph(Part):
     """The error's class, where its run failed."""
 
 
-_OF_RUNS = (
-    *("spent", "accountant", "computational", "units", "larger_units", "form", "measure"),
-    *("metrics", "accuracy", "std", "interval", "each", "bytes", "seconds", "leak", "leaks"),
-)
-
 MEASURED = ("spent", "accuracy", "seeds", "bytes", "seconds")
 """What is known of every point that ran."""
 
 
 class Point(Part):
     """One algorithm under one policy and one budget: means over seeds, or why there are none."""
-
-    sometimes = (
-        *(*_OF_RUNS, "reason", "class", "over_alone", "leak_failed", "worth", "commonest_class"),
-        *("left_out", "alone"),
-        *("without_graph", "over_without_graph"),
-    )
 
     name: str
     kind: str

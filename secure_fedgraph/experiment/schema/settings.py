@@ -154,8 +154,6 @@ class Keys(BaseModel):
 class _Recorded(Part, Keys):
     """An experiment as it was run. An older file may lack keys, and names are not looked up."""
 
-    takes_any_key = True
-
     @model_validator(mode="before")
     @classmethod
     def _null_is_absent(cls, value: Any) -> Any:
