@@ -47,29 +47,23 @@ def reproduce(
     asked = asked.quick() if quick else asked
     words_in_name = ["".join(c if c.isalnum() or c in "+.=" else "-" for c in word) for word in only]
     path = out / f"{'-'.join([asked.name, *(['quick'] if quick else []), *words_in_name])}.json"
-    for place in (out, *out.parents):
-        if place.exists() and not place.is_dir():
-            raise BadInput(f"--out {out}: {place} is a file; runs of all tables go into a folder")
-    if path.is_dir():
-        raise BadInput(
-            f"--out {out}: {path.name} is a folder there, and the table's file goes there: move it away"
-        )
     made = Reproduction(asked, range(seeds or asked.seeds), out)
-    made.check(with_data=not finished)
-    cannot = len(made.failures)
     left = made.look()
     if not finished:
-        _make_folder(out)
+        try:
+            files.private_folder(out)
+        except OSError as error:
+            raise BadInput(f"--out {out} cannot be made ({error.strerror}): give another folder") from None
         workers = workers or os.cpu_count() or 1
-        screen.lead(_lead(asked, made, left, cannot, workers, quick))
+        about = words.seconds(60.0 * sum(case.minutes for case, _ in left) / workers)
+        screen.lead(
+            f"{asked.name}, {asked.title} ({asked.paper}): {len(left)} of "
+            f"{len(asked.cases) * len(made.seeds)} runs are left, about {about} on {workers} "
+            f"process{'es' * (workers > 1)}"
+        )
         with Pool(workers) as pool, screen.bar(asked.name, len(left)) as advance:
-            made.run(
-                left,
-                pool,
-                workers,
-                lambda text, more: advance(f"{text}; {_about(more)} left" if more else text),
-            )
-    found = outcomes(asked, made.finished(), made.failures)
+            made.run(left, pool, advance)
+    found = outcomes(asked, made.results, made.failures)
     result = _result(asked, made, found, quick, bool(only), time.perf_counter() - started)
     if not finished:
         write_json(path, result)
@@ -77,47 +71,8 @@ def reproduce(
     if made.failures and not finished:
         raise SecureFedGraphError(
             f"{len(made.failures)} of {len(asked.cases)} experiments ended with an error: "
-            + "; ".join(f"{', '.join(names)}: {reason}" for reason, names in _by_reason(made).items())
+            + "; ".join(f"{name}: {reason}" for name, reason in made.failures.items())
         )
-
-
-def _make_folder(out: Path) -> None:
-    try:
-        files.private_folder(out)
-    except OSError as error:
-        raise BadInput(f"--out {out} cannot be made ({error.strerror}): give another folder") from None
-
-
-def _by_reason(made: Reproduction) -> dict[str, list[str]]:
-    names: dict[str, list[str]] = {}
-    for name, reason in made.failures.items():
-        names.setdefault(reason, []).append(name)
-    return names
-
-
-def _lead(
-    asked: PaperTable, made: Reproduction, left: Sequence[object], cannot: int, workers: int, quick: bool
-) -> str:
-    """What is about to run.
-
-    Args:
-        cannot: how many cases no run can be made of.
-    """
-    seeds = len(made.seeds)
-    every, barred = len(asked.cases) * seeds, cannot * seeds
-    several = f"{seeds} seeds" if seeds > 1 else "one seed"
-    rough = f"rough: {several}, {asked.quick_rounds} rounds at most; " if quick else ""
-    done = every - barred - len(left)
-    kept = (f", {done} of them finished" if done else "") + (f", {barred} cannot run" if barred else "")
-    todo = made.look() if left else []
-    about = _about(made.estimate(todo, workers))
-    on = f"{workers} process{'es' * (workers > 1)}"
-    time_left = f"; about {about} on {on}" if left else ""
-    return f"{asked.name}, {asked.title} ({asked.paper}): {rough}{every} runs{kept}{time_left}"
-
-
-def _about(seconds: float | None) -> str:
-    return words.seconds(float(round(seconds or 0.0)))
 
 
 def _result(
@@ -156,22 +111,15 @@ def _show(
     if as_json or quiet:
         screen.say("", result)
         return
+    share = result["share_reached"]
+    verdict = "" if share is None else f"{share:.0%} of the cells that can be run are within the tolerance."
+    marks = ", ".join(f"{count} {mark}" for mark, count in result["marks"].items())
     with to_a_pipe():
         console = PlainConsole()
         console.print(_table(asked, found, quick))
         for reason in dict.fromkeys(one.reason for one in found if one.reason):
             console.print(f"* {reason}", soft_wrap=True)
-        marks = ", ".join(f"{count} {mark}" for mark, count in result["marks"].items())
-        console.print(f"{marks}. {_verdict(found, quick)}", soft_wrap=True)
-
-
-def _verdict(found: Sequence[Outcome], quick: bool) -> str:
-    if quick:
-        return "Rough figures: fewer rounds and seeds than the paper has."
-    share = share_reached(found)
-    if math.isnan(share):
-        return "No figure of the paper can be compared."
-    return f"{share:.0%} of the cells that can be run are within the tolerance of the paper's figure."
+        console.print(f"{marks}. {'Rough figures.' if quick else verdict}", soft_wrap=True)
 
 
 def _table(asked: PaperTable, found: Sequence[Outcome], quick: bool) -> Table:

@@ -136,11 +136,8 @@ def test_a_budget_refuses_an_accountant_that_it_would_not_ask(given: list[str]) 
     ("name", "text", "key"),
     [
         ("e.toml", "rounds = true", "rounds"),
-        ("e.yaml", "rounds: true", "rounds"),
         ("e.toml", "epsilon = true\npolicy = 'local_dp'", "epsilon"),
         ("e.toml", "rounds = 1\nrounds = 2", "e.toml"),
-        ("e.yaml", "rounds: 1\nrounds: 2", "rounds"),
-        ("e.yaml", "training: {epochs: 1, epochs: 2}", "epochs"),
         ("e.toml", "[protection]\nnorm = 2.0", "protection.norm"),
         ("e.toml", "unit = 'edge'", "--unit"),
     ],
