@@ -112,7 +112,6 @@ def test_a_comparison_refuses_what_it_would_ignore(arguments: list[str], key: st
         (["--policy", "masked", "--unit", "node"], "--unit"),
         (["--policy", "masked", "--canaries", "50"], "--canaries"),
         (["--set", "checkpoint_every=5"], "checkpoint_every"),
-        (["--data", "synthetic-citation,cora", "--algorithm", "fedsage"], "--data cora"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
