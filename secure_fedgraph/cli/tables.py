@@ -71,18 +71,18 @@ def run_tables(run: RunResult) -> Shown:
         {"score": name, **{head: one.get(name) if one else None for head, one in rounds.items()}}
         for name in scores.named()
     ]
-    claims = [{"unit": str(unit), **_dumped(claim)} for unit, claim in run.privacy.items()]
+    claims = [{"unit": str(unit), **dumped(claim)} for unit, claim in run.privacy.items()]
     budget = run.budget
     exact = [Text(f"No epsilon covers {one}.", style="dim") for one in run.released_exactly]
     return [
         *run_lines(run),
-        *_table("metrics of all test items together, with 95 % intervals", metrics),
-        *_table("scores", of_rounds),
-        *_table("privacy: what the most exposed client has spent", claims),
-        *_table(
+        *table("metrics of all test items together, with 95 % intervals", metrics),
+        *table("scores", of_rounds),
+        *table("privacy: what the most exposed client has spent", claims),
+        *table(
             f"how epsilon {budget.epsilon:g} of one {budget.unit} is split" if budget else "", run.plan or ()
         ),
-        *_table("what was sent", run.channels, "name reveal policy bytes_up messages epsilon epsilon_unit"),
+        *table("what was sent", run.channels, "name reveal policy bytes_up messages epsilon epsilon_unit"),
         *(
             Text(f"Channel `{row.name}` shows more than it declares: {'; '.join(row.excess)}.")
             for row in run.channels
@@ -149,7 +149,7 @@ def audit_tables(audit: AuditResult) -> Shown:
     reasons = dict.fromkeys(f"{cell.policy}: {cell.reason}" for cell in audit.cells if cell.reason)
     runs = [
         {
-            **_dumped(row),
+            **dumped(row),
             "seed": row.result.seed,
             **row.result.accuracy.named(),
             "seconds": row.result.seconds,
@@ -159,10 +159,10 @@ def audit_tables(audit: AuditResult) -> Shown:
     empirical = "algorithm policy noise of claim lower ceiling trials outcome"
     return [
         *map(Text, reasons),
-        *_table("the runs that were attacked", runs, "algorithm policy variant seed global local seconds"),
-        *_table("conformance, with no attack", audit.conformance, "policy check outcome findings reason"),
-        *_table("epsilon, measured on worst-case neighbours", audit.empirical, empirical),
-        *_table("not run", audit.not_run, "algorithm policy variant attack reason"),
+        *table("the runs that were attacked", runs, "algorithm policy variant seed global local seconds"),
+        *table("conformance, with no attack", audit.conformance, "policy check outcome findings reason"),
+        *table("epsilon, measured on worst-case neighbours", audit.empirical, empirical),
+        *table("not run", audit.not_run, "algorithm policy variant attack reason"),
         *audit_lines(audit),
     ]
 
@@ -213,7 +213,7 @@ def _stops(cells: Sequence[Cell]) -> list[Text]:
 def compare_tables(comparison: CompareResult) -> Shown:
     """Every point: its score, what was spent, what leaks, bytes and seconds; and whether that is worth it."""
     config, points, seeds = comparison.config, comparison.points, len(comparison.seeds)
-    table = table_of(
+    every = table_of(
         f"{config['data']}, {config['clients']} clients, {seeds} seed{'s' * (seeds != 1)}",
         ("point", f"epsilon ({config['unit']})", "spent", "score", "local", "personal", "bytes up", "s"),
         (_point(row, row.name in comparison.pareto) for row in points),
@@ -223,18 +223,18 @@ def compare_tables(comparison: CompareResult) -> Shown:
     guesses = [row.commonest_class for row in points if row.commonest_class is not None]
     notes += [f"always the commonest class: accuracy {guesses[0]:.4f}"] if guesses else []
     leaks = [
-        {"point": row.name, "attack": attack, "score": score, **_dumped(row.leaks.get(attack)), "leak": score}
+        {"point": row.name, "attack": attack, "score": score, **dumped(row.leaks.get(attack)), "leak": score}
         for row in points
         for attack, score in row.leak.items()
     ]
     failed = [f"Attacks on {row.name} failed: {row.leak_failed}" for row in points if row.leak_failed]
     return [
-        table,
+        every,
         *(Text(one, style="bold") for one in left_out_of(points)),
         *(Text(one, style="dim") for one in notes),
         *(Text(f"{row.name}: {row.worth}") for row in points if row.worth),
         *_forms(points),
-        *_table(
+        *table(
             "what attacks make of single owners, on the first seed (1 is exact)",
             leaks,
             "point attack leak baseline leaks",
@@ -270,13 +270,13 @@ def _forms(rows: Iterable[Cell | Point]) -> list[Text]:
     return [Text(text) for text in sentences]
 
 
-def _table(title: str, rows: Iterable[Part | Mapping[str, Any]], keys: str = "") -> list[Table]:
+def table(title: str, rows: Iterable[Part | Mapping[str, Any]], keys: str = "") -> list[Table]:
     """Rows under their keys, without a column that is empty everywhere; nothing where there is no row.
 
     Args:
         keys: which, by blanks; all by default.
     """
-    dumped = [row if isinstance(row, Mapping) else _dumped(row) for row in rows]
+    dumped = [row if isinstance(row, Mapping) else dumped(row) for row in rows]
     heads = keys.split() or list(dict.fromkeys(key for row in dumped for key in row))
     heads = [head for head in heads if any(row.get(head) not in (None, "", [], {}, False) for row in dumped)]
     if not heads:
@@ -285,7 +285,7 @@ def _table(title: str, rows: Iterable[Part | Mapping[str, Any]], keys: str = "")
     return [table_of(title, names, ([_number(row.get(head)) for head in heads] for row in dumped))]
 
 
-def _dumped(part: Part | None) -> dict[str, Any]:
+def dumped(part: Part | None) -> dict[str, Any]:
     return {} if part is None else part.model_dump(by_alias=True, mode="json")
 
 

@@ -7,13 +7,13 @@ import json
 import platform
 import shlex
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
@@ -26,8 +26,8 @@ from secure_fedgraph.core.guarantee import Reader, Unit
 from secure_fedgraph.core.message import ANSWER, CARRIER
 from secure_fedgraph.core.protection.bound import Bound
 from secure_fedgraph.core.protection.gaussian import Gaussian
-from secure_fedgraph.core.spending.budget import Budget
 from secure_fedgraph.core.spending.ledger import TORN, read_ledger
+from secure_fedgraph.core.text import printable
 from secure_fedgraph.evaluation import NOTES
 from secure_fedgraph.experiment import schema
 from secure_fedgraph.experiment.baselines import baselines, expected_gain
@@ -76,6 +76,7 @@ TRAINED = (
     "transcript=full`, or sfg.audit"
 )
 ASKED, PLANNED = "experiment.json", "plan.json"
+Noted = TypeVar("Noted", bound=BaseModel)
 PACKAGES = (
     "secure-fedgraph",
     "torch",
@@ -209,11 +210,8 @@ def lead(experiment: Experiment, algorithm: Algorithm, federation: Federation) -
     if algorithm.form is not None:
         parts.append(f"in the form {algorithm.form}: {algorithm.form.why}")
     if e.epsilon is not None:
-        chosen = (
-            " (the default with few owners; --unit client is for all data of one owner)"
-            if e.unit_by_default
-            else ""
-        )
+        default = " (the default with few owners; --unit client is for all data of one owner)"
+        chosen = default if e.unit_by_default else ""
         parts.append(
             f"epsilon {e.epsilon:g} at delta {e.delta:g} for one {e.unit}{chosen} against the {e.against}"
         )
@@ -223,24 +221,16 @@ def lead(experiment: Experiment, algorithm: Algorithm, federation: Federation) -
         parts.append(f"scored every {e.evaluate_every} rounds")
     if e.evaluate_sample is not None and (tested := federation.referee.tested) > e.evaluate_sample:
         parts.append(f"scored on about {e.evaluate_sample:,} of {tested:,} test nodes, drawn once")
-    bound = _bound_strictest(experiment, algorithm, federation)
-    if bound is not None and (left := [repr(name) for name in bound.unprotected]):
-        parts.append(f"with {' and '.join(left)} left in plaintext, as was allowed")
-    if bound is not None:
-        leaks = {name: one.channel.leak for name, one in bound.bounds.items() if one.leaks}
+    if e.policy == "strictest":
+        bound = _bound(e, algorithm, federation, e.make_policy())
+        if left := [repr(name) for name in bound.unprotected]:
+            parts.append(f"with {' and '.join(left)} left in plaintext, as was allowed")
         parts += [
-            f"{name!r} leaks, since settings by hand ask for it: {leak}" for name, leak in leaks.items()
+            f"{name!r} leaks, since settings by hand ask for it: {one.channel.leak}"
+            for name, one in bound.bounds.items()
+            if one.leaks
         ]
     return "; ".join(parts)
-
-
-def _bound_strictest(
-    experiment: Experiment, algorithm: Algorithm, federation: Federation
-) -> BoundPolicy | None:
-    """What the strictest policy made of the channels; None under another."""
-    if experiment.policy != "strictest":
-        return None
-    return _bound(experiment, algorithm, federation, experiment.make_policy())
 
 
 def _bound(
@@ -272,32 +262,19 @@ def _check_learns(
     drowns = few and experiment.epsilon <= NO_OWNER if ratio is None else ratio > NO_LEARNING
     if not drowns:
         return ratio
-    drowned = (
-        f"the noise of {experiment.algorithm} under {experiment.policy} would be {ratio:.3g} times what the "
-        f"signal can be at most (above {NO_LEARNING:g})"
-        if ratio is not None
-        else f"noise that hides all data of one of {experiment.clients} owners hides what they share too"
-    )
-    raise Refused(
-        f"epsilon {experiment.epsilon:g} for one {experiment.unit}: {drowned}, so this run would learn "
-        f"nothing: {_smaller_unit(experiment, federation) if few else _PLAN}. --anyway runs it"
-    )
-
-
-_PLAN = (
-    "`secure-fedgraph plan` with the same data, unit and budget says what works (--algorithm auto takes it)"
-)
-
-
-def _smaller_unit(experiment: Experiment, federation: Federation) -> str:
-    """What to ask for in place of a whole owner's budget."""
+    drowned = "noise that hides all data of one owner of few hides what they share too"
+    if ratio is not None:
+        drowned = f"its noise would be {ratio:.3g} times what the signal can be at most"
     algorithm = algorithm_named(experiment.algorithm)()
-    parts = (Unit.FEATURE, Unit.LABEL, Unit.EDGE)
-    free = [unit for unit in parts if algorithm.untouched_by(unit) is not algorithm]
-    if free:
-        return f"give --policy masked and --unit {' or '.join(free)}"
+    parts = [u for u in (Unit.FEATURE, Unit.LABEL, Unit.EDGE) if algorithm.untouched_by(u) is not algorithm]
     record = Unit.GRAPH if Unit.GRAPH in federation.units else Unit.NODE
-    return f"give --unit {record}, which protects each {record} of an owner"
+    mend = "ask `secure-fedgraph plan` what works (--algorithm auto takes it)"
+    if few:
+        mend = f"give --policy masked and --unit {parts[0]}" if parts else f"give --unit {record}"
+    raise Refused(
+        f"epsilon {experiment.epsilon:g} for one {experiment.unit} with {experiment.algorithm} under "
+        f"{experiment.policy}: {drowned}, so this run would learn nothing: {mend}. --anyway runs it"
+    )
 
 
 def _played(algorithm: Algorithm, plays: Callable[[type[Any]], type[Any]]) -> Any:
@@ -330,20 +307,29 @@ def _note_plan(note: Path | None, plan: Plan | None) -> None:
         write_checked(note, {"multipliers": dict(plan.multipliers)}, out)
 
 
+class _Planned(BaseModel):
+    """What :func:`_note_plan` notes."""
+
+    model_config = ConfigDict(strict=True)
+
+    multipliers: dict[str, float]
+
+
 def noted_noise(note: Path | None) -> dict[str, float] | None:
     """The multipliers of the plan that a run noted before it began; None where it noted none.
 
     Raises:
         BadInput: for a note that is damaged.
     """
-    if note is None or files.size_of(note) is None:
-        return None
-    multipliers = read_checked(note, note.parents[1]).get("multipliers")
-    if not isinstance(multipliers, dict) or not all(
-        type(one) in (int, float) for one in multipliers.values()
-    ):
-        raise damaged(note, "'multipliers' is no table of numbers")
-    return {str(name): float(one) for name, one in multipliers.items()}
+    return None if note is None or files.size_of(note) is None else _checked(_Planned, note).multipliers
+
+
+def _checked(model: type[Noted], note: Path) -> Noted:
+    """A checked note below ``checkpoint``, by its model."""
+    try:
+        return model.model_validate(read_checked(note, note.parents[1]))
+    except ValidationError as error:
+        raise damaged(note, f"{error.errors()[0]['loc']}: {error.errors()[0]['msg']}") from None
 
 
 def make_federation(experiment: Experiment) -> Federation:
@@ -446,10 +432,7 @@ def begun(
     path = out / "checkpoint" / ASKED
     if files.size_of(path) is None:
         raise BadInput(f"{out} holds no checkpoint to resume from: start it with 'run --out {out}'")
-    try:
-        asked = _Asked.model_validate(read_checked(path, out))
-    except ValidationError as error:
-        raise damaged(path, ".".join(map(str, error.errors()[0]["loc"]))) from None
+    asked = _checked(_Asked, path)
     config = asked.config
     check_own_name(config.get("algorithm"), algorithm, out)
     config = {**config, "silos": typed_silos(config.get("silos"), silos, out)}
@@ -491,10 +474,11 @@ def typed_silos(noted: Any, typed: Mapping[str, str] | None, folder: Path) -> di
             f"the run in {folder} had owners on machines of their own, whose data are not here: audit the "
             "same settings on data of yours ('audit --algorithm … --silo NAME=FILE')"
         )
-    again = " ".join(f"--silo {shlex.quote(f'{name}={place}'[:200])}" for name, place in silos.items())
+    again = " ".join(f"--silo {shlex.quote(f'{name}={place}')}" for name, place in silos.items())
+    known = f"silos, whose files are read if you name them: add {printable(again, 250)}"
     raise BadInput(
-        f"--silo names {', '.join(given) or 'nobody'}, and the run in {folder} is of "
-        f"{'silos, whose files are read if you name them: add ' + again[:2000] if silos else 'no silos'}"
+        f"--silo names {printable(', '.join(given), 100) or 'nobody'}, and the run in {folder} is of "
+        f"{known if silos else 'no silos'}"
     )
 
 
@@ -561,7 +545,9 @@ def weights(run: Run) -> str | None:
 
 def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str, Any]:
     """The ``secure-fedgraph/run/1`` object of one run."""
-    traffic = run.transcript.traffic()
+    traffic, transcript = run.transcript.traffic(), run.transcript
+    left = _noted(transcript.left_out, "round channel step client reason")
+    cut = _noted(transcript.cut, "round channel uploads of limit")
     result = {
         "schema": "secure-fedgraph/run/1",
         "command": command,
@@ -584,15 +570,17 @@ def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str,
         "baselines": beside_it(run, said),
         "commonest_class": run.commonest_class,
         "privacy": run.privacy(delta=experiment.delta),
-        "noise_to_signal": noise_to_signal(run),
+        "noise_to_signal": of_a_run(
+            Prepared(run.algorithm, run.federation, run.policy, RunOptions(rounds=len(run.history) or None))
+        ),
         "released_exactly": released_exactly(run),
         "budget": _budget(run, experiment),
         "plan": plan_rows(run),
-        "bytes": {"up": traffic["up"], "down": traffic["down"], "evaluation": traffic["evaluation"]},
+        "bytes": {key: traffic[key] for key in ("up", "down", "evaluation")},
         "channels": _channels(run, experiment.delta),
         "carriers": _carriers(run),
-        **({"left_out": left} if (left := _left_out(run)) else {}),
-        **({"cut": cut} if (cut := _cut(run)) else {}),
+        **({"left_out": left} if left else {}),
+        **({"cut": cut} if cut else {}),
         "seconds": round(run.seconds, 3),
         "weights": weights(run),
         "notes": as_plain(run.algorithm.notes(run.state), run.algorithm, "notes"),
@@ -625,16 +613,26 @@ def evaluation_entry(mode: str, every: int, sample: Mapping[str, Any]) -> dict[s
 
 def _budget(run: Run, experiment: Experiment) -> dict[str, Any] | None:
     """What was asked for, what each channel was given, and what is left."""
-    if run.budget is None:
+    budget = run.budget
+    if budget is None:
         return None
-    entry = run.privacy(run.budget.unit, run.budget.delta)
-    spent_so_far = entry["readers"][run.budget.against]
+    entry, of_all = run.privacy(budget.unit, budget.delta), dict[str, Any]()
+    if experiment.ledger:
+        charges = read_ledger(experiment.ledger)
+        by_unit = spent(charges, budget.delta, budget.holders, (budget.unit,))
+        of_all = {
+            "spent_by_all_runs": number(by_unit[budget.unit][budget.against].epsilon),
+            "spent_by_all_runs_is": "the cost of all charges, if all runs had been planned before the first",
+            "guaranteed_for_all_runs": budget.epsilon,
+            "guaranteed_for_all_runs_is": "the budget, by a filter, for runs that were planned by what "
+            "earlier ones released, where all of them keep to it",
+        }
     return {
-        **asdict(run.budget),
+        **asdict(budget),
         "relation": entry["relation"],
         "planned": experiment.planned,
-        "spent": spent_so_far,
-        **(_of_all_runs(run.budget, experiment.ledger) if experiment.ledger else {}),
+        "spent": entry["readers"][budget.against],
+        **of_all,
     }
 
 
@@ -675,24 +673,6 @@ def _scores_are_noised(run: Run) -> bool:
     )
 
 
-def _of_all_runs(budget: Budget, ledger: Path) -> dict[str, Any]:
-    """What stands in a shared ledger, and what is guaranteed for runs planned one after the other."""
-    return {
-        "spent_by_all_runs": _by_all_runs(budget, ledger),
-        "spent_by_all_runs_is": "the cost of all charges, if all runs had been planned before the first",
-        "guaranteed_for_all_runs": budget.epsilon,
-        "guaranteed_for_all_runs_is": "the budget, by a filter, for runs that were planned by what earlier "
-        "ones released, where all of them keep to it",
-    }
-
-
-def noise_to_signal(run: Run) -> float | None:
-    """The noise that reaches the model over the signal, as the run was bound; None where there is none."""
-    return of_a_run(
-        Prepared(run.algorithm, run.federation, run.policy, RunOptions(rounds=len(run.history) or None))
-    )
-
-
 def plan_rows(run: Run) -> list[dict[str, Any]] | None:
     """How the budget is split, a row for each channel or randomised input that uses part of it."""
     if run.budget is None:
@@ -706,12 +686,6 @@ def plan_rows(run: Run) -> list[dict[str, Any]] | None:
         run.evaluate_every,
     )
     return [{**row, "epsilon": number(float(row["epsilon"] or 0))} for row in rows]
-
-
-def _by_all_runs(budget: Budget, ledger: Path) -> float | str:
-    """What a shared ledger's runs come to for the budget's unit and reader."""
-    spent_by_unit = spent(read_ledger(ledger), budget.delta, budget.holders, (budget.unit,))
-    return number(spent_by_unit[budget.unit][budget.against].epsilon)
 
 
 def mean_result(results: list[dict[str, Any]]) -> dict[str, Any]:
@@ -967,18 +941,19 @@ def _channels(run: Run, delta: float) -> list[dict[str, Any]]:
         charges = [c for c in run.charges if c.channel == row["name"]]
         unit = charges[0].unit if charges else row["unit"]
         spendings = spent(charges, delta, run.federation.holders, (unit,))[unit] if charges else {}
-        by_reader = {reader: cost.epsilon for reader, cost in spendings.items()}
+        by_reader = {reader: number(cost.epsilon) for reader, cost in spendings.items()}
+        uploads = sum(s.recipient == SERVER and s.step == ANSWER for s in mine)
         rows.append(
             {
                 **row,
                 "bytes_up": sum(s.bytes for s in mine if s.recipient == SERVER),
                 "bytes_down": sum(s.bytes for s in mine if s.sender == SERVER),
                 "messages": len(mine),
-                "uploads": (uploads := sum(s.recipient == SERVER and s.step == ANSWER for s in mine)),
+                "uploads": uploads,
                 "read_singly": uploads if is_read_singly(run.policy[row["name"]]) else 0,
-                "epsilon": number(by_reader["server"]) if by_reader else None,
+                "epsilon": by_reader.get("server"),
                 "epsilon_unit": unit if by_reader else None,
-                "epsilon_by_reader": {reader: number(value) for reader, value in by_reader.items()},
+                "epsilon_by_reader": by_reader,
             }
         )
     return rows
@@ -990,25 +965,14 @@ def is_read_singly(bound: Bound) -> bool:
     return to_server and (bound.carrier.gives.readable or bound.channel.reveal is Reveal.EACH)
 
 
-def _left_out(run: Run) -> list[dict[str, Any]]:
-    """Clients that sums went on without, and why: an invalid answer, a refusal, or a process that died."""
-    fields = ("round", "channel", "step", "client", "reason")
-    return [{field: getattr(note, field) for field in fields} for note in run.transcript.left_out]
-
-
-def _cut(run: Run) -> list[dict[str, Any]]:
-    """By exchange, how many of the uploads held values beyond what their protection carries; not whose."""
-    fields = ("round", "channel", "uploads", "of", "limit")
-    return [{field: getattr(note, field) for field in fields} for note in run.transcript.cut]
+def _noted(notes: Iterable[object], fields: str) -> list[dict[str, Any]]:
+    """Some fields of notes of a transcript."""
+    return [{field: getattr(note, field) for field in fields.split()} for note in notes]
 
 
 def _carriers(run: Run) -> list[dict[str, Any]]:
-    names = sorted({s.channel for s in run.transcript.sent if s.channel.startswith(CARRIER)})
-    return [
-        {
-            "name": name,
-            "bytes": sum(s.bytes for s in run.transcript.sent if s.channel == name),
-            "messages": sum(s.channel == name for s in run.transcript.sent),
-        }
-        for name in names
-    ]
+    sent: dict[str, list[int]] = {}
+    for one in run.transcript.sent:
+        if one.channel.startswith(CARRIER):
+            sent.setdefault(one.channel, []).append(one.bytes)
+    return [{"name": name, "bytes": sum(of), "messages": len(of)} for name, of in sorted(sent.items())]
