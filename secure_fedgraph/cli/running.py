@@ -41,13 +41,9 @@ from secure_fedgraph.experiment.results import (
 )
 from secure_fedgraph.experiment.schema import RunResult, as_read
 from secure_fedgraph.graph.placing import check_device
-from secure_fedgraph.report import text as words
 from secure_fedgraph.report.page import write_report
-from secure_fedgraph.running.outlook import Outlook
 from secure_fedgraph.storage import manifest
 
-LONG = 30.0
-"""Work that takes more seconds than this is announced."""
 NO_NOISE_GIVEN = " (the default, since no noise was given: --epsilon, or --norm and --multiplier, choose it)"
 
 
@@ -232,7 +228,6 @@ def _run_seeds(
                 checkpoints=True,
                 on_start=started,
                 on_form=first_line,
-                on_outlook=partial(_foresee, screen, len(seeds) - len(results)),
                 anyway=anyway,
             )
             results.append(run_result(finished, one, command))
@@ -247,15 +242,3 @@ def _run_seeds(
     page = write_report(out)
     shown = tables.run_tables if screen.verbose else tables.run_lines
     screen.finish(result, shown(as_read(RunResult, result)), page)
-
-
-def _foresee(screen: Screen, seeds: int, rest: Outlook) -> None:
-    """Says what long work will cost, once its first rounds show it."""
-    if rest.left <= LONG:
-        return
-    more = f", and as much again for each of {seeds - 1} more seeds" if seeds > 1 else ""
-    screen.note(
-        f"{rest.rounds} rounds are left: about {words.seconds(float(round(rest.left)))}{more}; "
-        f"{words.size(rest.up)} up and {words.size(rest.down)} down in the whole run, "
-        f"{words.size(rest.memory)} of memory so far"
-    )

@@ -30,7 +30,7 @@ from secure_fedgraph.core.spending.ledger import TORN, read_ledger
 from secure_fedgraph.core.text import printable
 from secure_fedgraph.evaluation import NOTES
 from secure_fedgraph.experiment import schema
-from secure_fedgraph.experiment.baselines import baselines, expected_gain
+from secure_fedgraph.experiment.baselines import baselines
 from secure_fedgraph.experiment.config import FEW_OWNERS, Experiment, experiment_of
 from secure_fedgraph.experiment.noise_to_signal import of_a_run
 from secure_fedgraph.experiment.protect import budget_of, protect, split_of
@@ -50,7 +50,6 @@ from secure_fedgraph.protocol.transcript import SERVER, Keep, Transcript, everyt
 from secure_fedgraph.round import Sampler, everyone
 from secure_fedgraph.running.loop import train
 from secure_fedgraph.running.options import OnRound, RunOptions
-from secure_fedgraph.running.outlook import Outlook
 from secure_fedgraph.running.preparation import Prepared, channels_of, fitted
 from secure_fedgraph.running.reached import Connect
 from secure_fedgraph.running.returned import as_plain
@@ -97,7 +96,6 @@ def execute(
     on_start: Callable[[], None] | None = None,
     plays: Callable[[type[Any]], type[Any]] | None = None,
     on_form: Callable[[str], None] = lambda text: None,
-    on_outlook: Callable[[Outlook], None] | None = None,
     federation: Federation | None = None,
     connect: Connect | None = None,
     sampler: Sampler = everyone,
@@ -111,7 +109,6 @@ def execute(
             the federation that the experiment names, in this process.
         sampler: picks the cohort of a round.
         run_name: the run's public name; drawn by default.
-        on_outlook: called once, after the first two scored rounds, with what the rest will cost.
         on_form: called after all checks with one line: what is about to run, and in which form.
         checkpoints: write checkpoints, and resume from an existing one.
         on_start: as :func:`~secure_fedgraph.running.loop.train`'s.
@@ -133,10 +130,7 @@ def execute(
     protected = protect(experiment, algorithm, federation, noted_noise(note) if resume else None)
     if not resume:
         if not anyway:
-            ratio = _check_learns(experiment, algorithm, federation, protected.policy)
-            score = algorithm.measure(federation.schema)
-            if experiment.planned and (outlook := expected_gain(federation, ratio, score)):
-                first_line = f"{first_line}; {outlook}"
+            _check_learns(experiment, algorithm, federation, protected.policy)
         _note_plan(note, protected.plan)
 
     def started() -> None:
@@ -163,7 +157,6 @@ def execute(
         keep=keep or (everything if experiment.transcript == "full" else nothing),
         on_round=on_round,
         on_start=started,
-        on_outlook=on_outlook,
         isolated=experiment.isolated,
         device=experiment.device,
         dropouts=Dropouts(experiment.dropouts, experiment.seed) if experiment.dropouts else None,
@@ -251,17 +244,17 @@ NO_OWNER = 8.0
 
 def _check_learns(
     experiment: Experiment, algorithm: Algorithm, federation: Federation, policy: Policy
-) -> float | None:
-    """That the noise which a budget needs leaves something of the signal, by public facts: their ratio."""
+) -> None:
+    """That the noise which a budget needs leaves something of the signal, by public facts."""
     bound = _bound(experiment, algorithm, federation, policy)
     if experiment.epsilon is None or not experiment.planned:
-        return None
+        return
     run_on = federation.pooled() if algorithm.pools else federation
     ratio = of_a_run(Prepared(algorithm, run_on, bound, RunOptions(rounds=experiment.rounds)))
     few = experiment.unit == Unit.CLIENT and experiment.clients < FEW_OWNERS
     drowns = few and experiment.epsilon <= NO_OWNER if ratio is None else ratio > NO_LEARNING
     if not drowns:
-        return ratio
+        return
     drowned = "noise that hides all data of one owner of few hides what they share too"
     if ratio is not None:
         drowned = f"its noise would be {ratio:.3g} times what the signal can be at most"

@@ -197,7 +197,7 @@ def test_a_finished_run_takes_no_budget_any_more() -> None:
 def test_overwriting_a_comparison_leaves_none_of_its_files() -> None:
     done = call("compare", *SMALL, "--policy", "plaintext", "--workers", "1", "--quiet", "--out", "out")
     assert done.exit_code == 0, done.output
-    assert {"compare.json", "compare.csv", "compare.parquet", "runs"} <= {
+    assert {"compare.json", "compare.csv", "runs"} <= {
         p.name for p in Path("out").iterdir()
     }
     Path("out/mine.txt").write_text("kept")
@@ -205,7 +205,7 @@ def test_overwriting_a_comparison_leaves_none_of_its_files() -> None:
     assert done.exit_code == 0, done.output
     left = {path.name for path in Path("out").iterdir()}
     assert {"result.json", "report.html", "mine.txt"} <= left
-    assert not {"compare.json", "compare.csv", "compare.parquet", "runs"} & left
+    assert not {"compare.json", "compare.csv", "runs"} & left
     # and the other way round
     done = call(
         "compare", *SMALL, "--policy", "plaintext", "--workers", "1", "--quiet", "--out", "out", "--overwrite"

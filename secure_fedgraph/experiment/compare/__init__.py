@@ -3,8 +3,7 @@
 from secure_fedgraph.experiment.compare.folder import check_folder as check_folder
 from secure_fedgraph.experiment.compare.folder import is_begun as is_begun
 from secure_fedgraph.experiment.compare.output import compare_result as compare_result
-from secure_fedgraph.experiment.compare.output import flat as flat
-from secure_fedgraph.experiment.compare.output import write_tables as write_tables
+from secure_fedgraph.experiment.compare.output import write_table as write_table
 from secure_fedgraph.experiment.compare.points import ALONE as ALONE
 from secure_fedgraph.experiment.compare.points import NO_PRIVACY as NO_PRIVACY
 from secure_fedgraph.experiment.compare.points import NOISED as NOISED

@@ -122,7 +122,7 @@ def test_it_is_run_kept_told_and_left_out(tmp_path: Path, monkeypatch: pytest.Mo
     assert private["units"]["client"] == "inf" and private["units"]["edge"] == 0.0
     assert any("client" in why for why in private["larger_units"])
     assert not [name for name, row in rows.items() if "without_graph" in row and name != private["name"]]
-    assert "without_graph_global" in (tmp_path / "compare.csv").read_text().splitlines()[0]
+    assert "without_graph_accuracy_global" in (tmp_path / "compare.csv").read_text().splitlines()[0]
     assert call(tmp_path, "--skip-without-graph").exit_code == 0
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert "without_graph" not in json.loads((tmp_path / "compare.json").read_text())["points"][-1]
