@@ -197,9 +197,7 @@ def test_a_finished_run_takes_no_budget_any_more() -> None:
 def test_overwriting_a_comparison_leaves_none_of_its_files() -> None:
     done = call("compare", *SMALL, "--policy", "plaintext", "--workers", "1", "--quiet", "--out", "out")
     assert done.exit_code == 0, done.output
-    assert {"compare.json", "compare.csv", "runs"} <= {
-        p.name for p in Path("out").iterdir()
-    }
+    assert {"compare.json", "compare.csv", "runs"} <= {p.name for p in Path("out").iterdir()}
     Path("out/mine.txt").write_text("kept")
     done = call("run", *SMALL, "--policy", "plaintext", "--quiet", "--out", "out", "--overwrite")
     assert done.exit_code == 0, done.output

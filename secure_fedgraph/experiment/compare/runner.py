@@ -14,7 +14,7 @@ from secure_fedgraph.core.errors import BadInput, Refused, check_number, check_w
 from secure_fedgraph.experiment.compare.points import ALONE, Point, points
 from secure_fedgraph.experiment.compare.runs import check_point_can_start, kept, readable, run_key, run_point
 from secure_fedgraph.experiment.compare.summary import RAN, beside_links, gains, row_of
-from secure_fedgraph.experiment.compare.without_graph import Reference, added
+from secure_fedgraph.experiment.compare.without_graph import added
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.pool import Failed, Tasks
 from secure_fedgraph.experiment.results import write_json
@@ -119,7 +119,7 @@ def compare(
     pool: Tasks,
     progress: Callable[[str], None] = lambda text: None,
     leaks: Leaks | None = None,
-    beside: Mapping[str, Reference] | None = None,
+    beside: Mapping[str, Point | str] | None = None,
 ) -> list[dict[str, Any]]:
     """Runs what is not finished, and gives every point's row.
 
@@ -129,7 +129,7 @@ def compare(
     Args:
         progress: called with the name of each job that ended.
         leaks: attacks on each point, on its first seed.
-        beside: name of a point -> its budget without a graph, which its row tells of; it is run too.
+        beside: name of a point -> its budget without a graph, which is run too, or why there is none.
     """
     beside = beside or {}
     others = added(chosen, beside)
@@ -182,8 +182,7 @@ def compare(
         one |= gains(one, alone)
         if one["name"] in beside:
             reference = beside[one["name"]]
-            found = None if reference.point is None else by_name[reference.point.name]
-            one |= beside_links(one, found, reference.reason)
+            one |= beside_links(by_name[reference.name] if isinstance(reference, Point) else reference)
     return rows
 
 

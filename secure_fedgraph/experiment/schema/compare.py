@@ -57,12 +57,7 @@ class WithoutGraph(Part):
     algorithm: str = ""
     spent: Epsilon = "inf"
     accuracy: Scores = Scores()
-    std: Scores = Scores()
-    interval: dict[str, list[float] | None] = {}
-    each: list[EachSeed] = []
     seeds: Count = 0
-    bytes: Count = 0
-    seconds: Seconds = 0.0
     reason: str = ""
     error: str = Field("", alias="class")
     """The error's class, where its run failed."""
@@ -115,8 +110,6 @@ class Point(Part):
     """Whether the budget is worth spending, in a sentence."""
     without_graph: WithoutGraph | None = None
     """Of a budget for classes of nodes: the same where nothing reads a link."""
-    over_without_graph: dict[str, Gain] = {}
-    """How much better the point is than that: what links are worth at this budget."""
     commonest_class: float | None = None
     """What always answering the commonest class of the test data would score."""
     alone: dict[str, float] = {}
