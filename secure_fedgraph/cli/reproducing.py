@@ -29,7 +29,6 @@ STYLES = {"reached": "green", "better": "green", "missed": "red", "failed": "red
 def reproduce(
     table: str,
     seeds: int | None,
-    quick: bool,
     only: tuple[str, ...],
     finished: bool,
     workers: int | None,
@@ -44,9 +43,8 @@ def reproduce(
     """
     screen, started = Screen({"as_json": as_json, "quiet": quiet}), time.perf_counter()
     asked = table_named(table.lower()).only(only)
-    asked = asked.quick() if quick else asked
     words_in_name = ["".join(c if c.isalnum() or c in "+.=" else "-" for c in word) for word in only]
-    path = out / f"{'-'.join([asked.name, *(['quick'] if quick else []), *words_in_name])}.json"
+    path = out / f"{'-'.join([asked.name, *words_in_name])}.json"
     made = Reproduction(asked, range(seeds or asked.seeds), out)
     left = made.look()
     if not finished:
@@ -64,10 +62,10 @@ def reproduce(
         with Pool(workers) as pool, screen.bar(asked.name, len(left)) as advance:
             made.run(left, pool, advance)
     found = outcomes(asked, made.results, made.failures)
-    result = _result(asked, made, found, quick, bool(only), time.perf_counter() - started)
+    result = _result(asked, made, found, bool(only), time.perf_counter() - started)
     if not finished:
         write_json(path, result)
-    _show(screen, asked, found, result, quick, as_json, quiet)
+    _show(screen, asked, found, result, as_json, quiet)
     if made.failures and not finished:
         raise SecureFedGraphError(
             f"{len(made.failures)} of {len(asked.cases)} experiments ended with an error: "
@@ -76,7 +74,7 @@ def reproduce(
 
 
 def _result(
-    asked: PaperTable, made: Reproduction, found: Sequence[Outcome], quick: bool, part: bool, seconds: float
+    asked: PaperTable, made: Reproduction, found: Sequence[Outcome], part: bool, seconds: float
 ) -> dict[str, Any]:
     """What ``TABLE.json`` holds: every cell, and by what it was made."""
     share = share_reached(found)
@@ -85,7 +83,6 @@ def _result(
         "table": asked.name,
         "title": asked.title,
         "paper": asked.paper,
-        "rough": quick,
         "part": part,
         "selection": asked.selection,
         "seeds": list(made.seeds),
@@ -104,7 +101,6 @@ def _show(
     asked: PaperTable,
     found: Sequence[Outcome],
     result: dict[str, Any],
-    quick: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -116,13 +112,13 @@ def _show(
     marks = ", ".join(f"{count} {mark}" for mark, count in result["marks"].items())
     with to_a_pipe():
         console = PlainConsole()
-        console.print(_table(asked, found, quick))
+        console.print(_table(asked, found))
         for reason in dict.fromkeys(one.reason for one in found if one.reason):
             console.print(f"* {reason}", soft_wrap=True)
-        console.print(f"{marks}. {'Rough figures.' if quick else verdict}", soft_wrap=True)
+        console.print(f"{marks}. {verdict}", soft_wrap=True)
 
 
-def _table(asked: PaperTable, found: Sequence[Outcome], quick: bool) -> Table:
+def _table(asked: PaperTable, found: Sequence[Outcome]) -> Table:
     rounds = {"last": "last round", "best_by_validation": "best round by validation"}
     which = rounds.get(asked.selection, "best round on test, as the paper has it")
     rows: list[Cells] = []
@@ -131,7 +127,7 @@ def _table(asked: PaperTable, found: Sequence[Outcome], quick: bool) -> Table:
         paper = ("", "") if cell.paper is None else (f"{cell.paper:.3f}", f"{cell.tolerance:g}")
         mark = Text(one.mark + ("*" if one.reason else ""), style=STYLES.get(one.mark, ""))
         rows.append([cell.row, cell.column, _score(ours), _score(one.scores.get("last")), *paper, mark])
-    title = f"{asked.name}{', rough' if quick else ''}: {asked.title}; {which}"
+    title = f"{asked.name}: {asked.title}; {which}"
     heads = ("row", "column", "ours", "last", "paper", "within", "")
     return table_of(title, heads, rows, whole=("ours", "last", "paper"))
 

@@ -80,14 +80,9 @@ def resume(
     screen = Screen(flags)
     if (folder / "result.json").exists():
         result = read_json(folder / "result.json", "run")
-        for option, given, why in (
-            ("epsilon", epsilon, "no budget changes it"),
-            ("silo", f"{next(iter(silos))}=…" if silos else None, "reads no data"),
-            ("data", data, "reads no data"),
-            ("device", device, "trains no more"),
-        ):
-            if given is not None:
-                raise BadInput(f"--{option} {given}: {folder} is finished, and {why}; drop it")
+        typed = {"epsilon": epsilon, "silo": silos, "data": data, "device": device}
+        if extra := [f"--{option} {given}" for option, given in typed.items() if given is not None]:
+            raise BadInput(f"{extra[0]}: {folder} is finished, and trains no more; drop it")
         if files.size_of(folder / manifest.NAME) is None:  # it was killed before
             warn(f"{folder} held no {manifest.NAME}, as after a kill at its end: it is signed as it is now")
             finish(folder, ledger)
@@ -123,22 +118,13 @@ def _can_go_on(out: Path, experiment: Experiment) -> Iterator[None]:
         left = is_begun(out) or _lacks_page(out)
         raise type(interrupt)(f"{what}; {go_on}" if left else what) from None
     except OSError as error:
-        gone = isinstance(error, FileNotFoundError)
-        moved = gone and not out.exists() and error.filename is not None and out in _around(error.filename)
-        if not is_begun(out) and not moved:
+        if out.exists() and not is_begun(out):
             raise
-        mend = "put it back as it was" if gone else "mend that"  # another ledger would lack charges
-        raise SecureFedGraphError(
-            f"{error.strerror or error} ({error.filename or out}): {mend}, then {go_on}"
-        ) from error
+        place = f"{error.strerror or error} ({error.filename or out})"  # another ledger would lack charges
+        raise SecureFedGraphError(f"{place}: put that back or mend it, then {go_on}") from error
     finally:
         if out.is_dir() and not is_begun(out) and not _holds_anything(out):
             shutil.rmtree(out)
-
-
-def _around(name: str) -> tuple[Path, ...]:
-    """A path and all folders around it."""
-    return Path(name), *Path(name).parents
 
 
 @contextmanager

@@ -183,16 +183,10 @@ class Experiment(Keys):
         if fits not in kind.kinds:
             data = [name for name, one in KINDS.items() if one in kind.kinds]
             others = [name for name, one in ALGORITHMS.items() if fits in one.kinds]
-            if self.silos:
-                raise BadInput(
-                    f"the silos hold {HELD_BY_SILOS[fits]}, and {self.algorithm} learns from "
-                    f"{' or '.join(HELD_BY_SILOS.get(one, one) for one in kind.kinds)}: "
-                    f"use one of {', '.join(others)}"
-                )
             raise BadInput(
                 f"data = {self.data!r} is of kind {fits!r}, and {self.algorithm} learns from kind "
-                f"{' or '.join(kind.kinds)}: give it one of {', '.join(data)}"
-                + (f"; algorithms for {self.data} are {', '.join(others)}" if others else "")
+                f"{' or '.join(kind.kinds)}: give it such data, as {', '.join(data)}"
+                + (f"; algorithms for yours are {', '.join(others)}" if others else "")
             )
         if self.silos:
             check_sides(kind, self.rows is not None)
@@ -463,10 +457,6 @@ OF_SILOS = ("rows", "classes", "holders")
 """Keys that only owners with data of their own have."""
 SILOS = "silos"
 """What ``data`` and ``partition`` are of such owners."""
-
-
-HELD_BY_SILOS = {GraphDataset.kind: "one graph each", GraphSetDataset.kind: "a list of graphs each"}
-"""Kind of data -> what owners then have."""
 
 
 def _with_silos(values: dict[str, Any]) -> dict[str, Any]:

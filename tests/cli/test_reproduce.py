@@ -27,7 +27,7 @@ def table(monkeypatch: pytest.MonkeyPatch) -> str:
         Cell("broken", "small", 0.5, 0.1, "global", BROKEN),
         Cell("none", "large", 0.5, 0.1, why_not="no such data"),
     )
-    made = PaperTable("fedego-2", "a small one", "a paper", 2, "last", cells, 1, ("small",))
+    made = PaperTable("fedego-2", "a small one", "a paper", 2, "last", cells)
     monkeypatch.setitem(reproduce.TABLES, "fedego-2", made)
     return made.name
 
@@ -65,14 +65,6 @@ def test_what_is_installed_is_not_read_again_for_every_run(
     looked = called(table, "--finished", "--seeds", "40", "--out", str(tmp_path))
     assert looked.exit_code == 0, looked.output
     assert len(read) <= len(results.PACKAGES)
-
-
-def test_rough_versions_are_marked_and_kept_apart(table: str, tmp_path: Path) -> None:
-    called(table, "--quick", "--only", "fine", "--out", str(tmp_path))
-    rough = json.loads((tmp_path / "fedego-2-quick-fine.json").read_text())
-    assert rough["rough"] is True
-    assert rough["cells"][0]["config"]["rounds"] == 1
-    assert not (tmp_path / "fedego-2-fine.json").exists()
 
 
 def test_what_is_finished_is_printed_and_nothing_runs(table: str, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ EXAMPLES = """
 \b
 Examples:
   secure-fedgraph list tables
-  secure-fedgraph reproduce fedsage-2 --quick
+  secure-fedgraph reproduce fedsage-2 --seeds 1
   secure-fedgraph reproduce fedego-2 --only fedego --only fedavg --seeds 2
 """
 
@@ -22,7 +22,6 @@ Examples:
 @click.option(
     "--seeds", type=click.IntRange(1, 1000), help="Seeds 0 to N - 1; the paper's number by default."
 )
-@click.option("--quick", is_flag=True, help="A rough version: one seed, few rounds, small columns.")
 @click.option("--only", multiple=True, metavar="WORD", help="Cells whose row or column holds it; repeatable.")
 @click.option("--finished", is_flag=True, help="Print what earlier calls finished, and run nothing.")
 @options(
