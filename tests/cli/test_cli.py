@@ -350,7 +350,7 @@ def test_a_folder_that_is_moved_away_is_named_and_the_run_goes_on_once_it_is_bac
         patched.setattr(running, "execute", moved)
         done = run("--out", "out", "--rounds", "3")
     assert done.exit_code == 1
-    assert "put it back as it was, then go on with: secure-fedgraph resume out" in done.stderr
+    assert "then go on with: secure-fedgraph resume out" in done.stderr
     Path("elsewhere").rename("out")
     assert call("resume", "out", "--json").exit_code == 0
 

@@ -95,3 +95,8 @@ def test_a_file_in_the_place_of_the_folder_is_refused_and_stays(tmp_path: Path) 
     for place in (file, file / "below"):
         assert called("fedego-2", "--out", str(place)).exit_code == 2
     assert file.read_text() == "mine"
+
+
+def test_the_first_line_counts_what_is_left(table: str, tmp_path: Path) -> None:
+    said = CliRunner().invoke(main, ["reproduce", table, "--seeds", "1", "--out", str(tmp_path)]).output
+    assert "3 of 3 runs are left" in " ".join(said.split())

@@ -14,7 +14,7 @@ CASE, ALONE = Case("one", {"algorithm": "fedavg"}), Case("alone", {"algorithm": 
 
 
 def table(*cells: Cell, selection: Any = "last") -> PaperTable:
-    return PaperTable("t-1", "a table", "a paper", 2, selection, cells, 1, ("column",))
+    return PaperTable("t-1", "a table", "a paper", 2, selection, cells)
 
 
 def result(value: float, best: float | None = None, owners: dict[str, float] | None = None) -> dict[str, Any]:
