@@ -11,7 +11,7 @@ from rich.text import Text
 
 from secure_fedgraph.cli.screen import table_of
 from secure_fedgraph.experiment.schema import AuditResult, CompareResult, RunResult
-from secure_fedgraph.experiment.schema.audit import Cell, CellSettings
+from secure_fedgraph.experiment.schema.audit import Cell
 from secure_fedgraph.experiment.schema.compare import Point
 from secure_fedgraph.experiment.schema.part import Part
 from secure_fedgraph.experiment.schema.run import NO_LEARNING
@@ -126,76 +126,30 @@ def _owners(run: RunResult) -> str:
 
 
 def audit_lines(audit: AuditResult) -> Shown:
-    """What leaks, what would stop it, and the verdict."""
-    algorithms = list(dict.fromkeys(cell.algorithm for cell in audit.cells))
-    outcomes = [
-        _outcomes([cell for cell in audit.cells if cell.algorithm == one], f"{one}: " * (len(algorithms) > 1))
-        for one in algorithms
-    ]
+    """What an audit came to, what would stop what leaks, and what was not run."""
     unseen = [f"Not run: {len(audit.not_run)} cells; -v says why."] if audit.not_run else []
     broken = [Text(f"Broken claim: {text}", style="bold red") for text in audit.broken]
-    return [
-        *_forms(audit.cells),
-        *outcomes,
-        *_stops(audit.cells),
-        *map(Text, unseen),
-        *broken,
-        Text(audit.verdict, style="bold"),
-    ]
+    verdict = Text(audit.verdict, style="bold")
+    return [*_forms(audit.cells), *_stops(audit.cells), *map(Text, unseen), *broken, verdict]
 
 
 def audit_tables(audit: AuditResult) -> Shown:
-    """The same, and the runs that were attacked, checks without an attack, measured epsilons, and gaps."""
-    reasons = dict.fromkeys(f"{cell.policy}: {cell.reason}" for cell in audit.cells if cell.reason)
+    """The same, and every cell, run, check without an attack, measured epsilon and gap."""
+    cells = [{**dumped(cell), **dumped(cell.settings)} for cell in audit.cells]
     runs = [
-        {
-            **dumped(row),
-            "seed": row.result.seed,
-            **row.result.accuracy.named(),
-            "seconds": row.result.seconds,
-        }
+        {**dumped(row), "seed": row.result.seed, **row.result.accuracy.named(), "seconds": row.result.seconds}
         for row in audit.runs
     ]
     empirical = "algorithm policy noise of claim lower ceiling trials outcome"
+    leaks = "attack adversary variant aim algorithm policy outcome score baseline leaks reason"
     return [
-        *map(Text, reasons),
+        *table("what leaks (a score of 1 is exact; the baseline is the best trivial guess)", cells, leaks),
         *table("the runs that were attacked", runs, "algorithm policy variant seed global local seconds"),
         *table("conformance, with no attack", audit.conformance, "policy check outcome findings reason"),
         *table("epsilon, measured on worst-case neighbours", audit.empirical, empirical),
         *table("not run", audit.not_run, "algorithm policy variant attack reason"),
         *audit_lines(audit),
     ]
-
-
-def _outcomes(cells: Sequence[Cell], head: str) -> Table:
-    policies = list(dict.fromkeys(cell.policy for cell in cells))
-    rows: dict[tuple[str, ...], dict[str, Cell]] = {}
-    for cell in sorted(cells, key=lambda cell: (cell.attack, cell.adversary)):
-        about = "each owner" if cell.settings.aim == "each owner" else "all together"
-        key = (cell.attack, cell.adversary, _setting(cell.settings), about)
-        rows.setdefault(key, {}).setdefault(cell.policy, cell)
-    return table_of(
-        f"{head}what leaks (1 is exact; in brackets the best trivial guess)",
-        ("attack", "adversary", "setting", "about", *policies),
-        ([*key, *(_outcome(found.get(policy)) for policy in policies)] for key, found in rows.items()),
-    )
-
-
-def _outcome(cell: Cell | None) -> Text:
-    if cell is None:
-        return Text("")
-    if cell.outcome != "score":
-        return Text(cell.outcome, style="green" if cell.outcome == "blind" else "dim")
-    return Text(f"{cell.score:.3f} ({cell.baseline:.3f})", style="red" if cell.leaks else "")
-
-
-def _setting(settings: CellSettings) -> str:
-    """The variant; with the configured one the settings that decide the attack's reach."""
-    extra = {key: value for key, value in settings.others().items() if value is not None}
-    if settings.variant != "as configured" or not extra:
-        return settings.variant
-    told = ", ".join(f"{key.split('.')[-1].replace('_', ' ')} {value}" for key, value in extra.items())
-    return f"as configured: {told}"
 
 
 def _stops(cells: Sequence[Cell]) -> list[Text]:
