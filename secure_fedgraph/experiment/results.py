@@ -615,10 +615,7 @@ def _budget(run: Run, experiment: Experiment) -> dict[str, Any] | None:
         by_unit = spent(charges, budget.delta, budget.holders, (budget.unit,))
         of_all = {
             "spent_by_all_runs": number(by_unit[budget.unit][budget.against].epsilon),
-            "spent_by_all_runs_is": "the cost of all charges, if all runs had been planned before the first",
             "guaranteed_for_all_runs": budget.epsilon,
-            "guaranteed_for_all_runs_is": "the budget, by a filter, for runs that were planned by what "
-            "earlier ones released, where all of them keep to it",
         }
     return {
         **asdict(budget),
@@ -703,7 +700,7 @@ def mean_result(results: list[dict[str, Any]]) -> dict[str, Any]:
             "best_by_validation": _mean_of(results, "best_by_validation"),
             "best_on_test": _mean_of(results, "best_on_test"),
         },
-        "evaluation": _evaluation_of_all([r["evaluation"] for r in results]),
+        "evaluation": evaluation_entry(first["evaluation"]["mode"], first["evaluation"]["every"], {}),
         "privacy": {unit: _largest([r["privacy"][unit] for r in results]) for unit in first["privacy"]},
         **{key: _dearest(results)[key] for key in ("budget", "plan")},
         "channels": [
@@ -719,16 +716,6 @@ def mean_result(results: list[dict[str, Any]]) -> dict[str, Any]:
         "seconds": round(sum(r["seconds"] for r in results), 3),
         "weights": [r["weights"] for r in results],
     }
-
-
-def _evaluation_of_all(seeds: list[dict[str, Any]]) -> dict[str, Any]:
-    """Of several seeds: where scores are of samples, the interval holds every seed's."""
-    first = seeds[0]
-    if "sample" not in first:
-        return first
-    samples = [one["sample"] for one in seeds]
-    ends = {"low": min(one["low"] for one in samples), "high": max(one["high"] for one in samples)}
-    return evaluation_entry(first["mode"], first["every"], {"sample": {**samples[0], **ends}})
 
 
 def _size(epsilon: float | str | None) -> float:

@@ -10,9 +10,8 @@ from secure_fedgraph.cli.options import options, work
 
 EXPORT_EXAMPLES = """
 \b
-Examples:
-  secure-fedgraph export runs/masked --to state_dict --out model.pt
-  secure-fedgraph export runs/masked --to torchscript --out model.ts
+Example:
+  secure-fedgraph export runs/masked --out model.pt
 """
 PREDICT_EXAMPLES = """
 \b
@@ -25,10 +24,6 @@ Examples:
 
 @click.command(epilog=EXPORT_EXAMPLES)
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option(
-    "--to", "form", type=click.Choice(["state_dict", "torchscript"]), default="state_dict",
-    show_default=True, help="Plain tensors by name, or a program that torch alone runs.",
-)  # fmt: skip
 @options(
     *("out", "algorithm", "ledger", "overwrite", "as_json", "debug"),
     out={"required": True, "help": "The file to write."},

@@ -17,7 +17,6 @@ LONGEST = 500
 def card(
     run: RunResult,
     audit: AuditResult | None,
-    form: str,
     file: str,
     unchecked: str = "",
     tables: TableSchema | None = None,
@@ -27,7 +26,6 @@ def card(
     Args:
         run: the run's result.
         audit: of the same folder, where there is one.
-        form: what was exported: ``state_dict`` or ``torchscript``.
         file: the name of the exported file.
         unchecked: what was compared with nothing, and why.
         tables: what the columns of tables mean that the model learned from.
@@ -44,7 +42,6 @@ def card(
     return markdown.get_template("card.md.j2").render(
         run=run,
         audit=audit,
-        form=form,
         file=file,
         unchecked=unchecked,
         tables=tables,

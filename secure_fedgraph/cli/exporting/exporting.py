@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from secure_fedgraph.cli.exporting.card import card
-from secure_fedgraph.cli.exporting.model import as_state_dict, as_torchscript, of_run, rebuilt
+from secure_fedgraph.cli.exporting.model import as_state_dict, of_run, rebuilt
 from secure_fedgraph.cli.screen import visible, warn
 from secure_fedgraph.core import files
 from secure_fedgraph.core.errors import BadInput
@@ -22,7 +22,6 @@ CARD = ".card.md"
 
 def export(
     folder: Path,
-    form: str,
     out: Path,
     algorithm: str | None,
     ledger: Path | None,
@@ -34,8 +33,8 @@ def export(
     Where the folder or its ledger could not be checked, a warning and the card say so.
 
     Raises:
-        BadInput: where the folder holds no finished run with a model, something stands in the way, or the
-            model cannot be had in this form.
+        BadInput: where the folder holds no finished run with a model, or something stands in the
+            way.
     """
     run, name, kept = of_run(folder, algorithm)
     unchecked = manifest.unchecked(folder, ledger)
@@ -47,8 +46,8 @@ def export(
     if not out.parent.is_dir():
         raise BadInput(f"--out {out}: {out.parent} is no folder; make it first")
     model = rebuilt(name, kept)
-    content = as_state_dict(model) if form == "state_dict" else as_torchscript(model, kept)
-    text = card(run, _audit(folder, run), form, out.name, unchecked, kept.tables)
+    content = as_state_dict(model)
+    text = card(run, _audit(folder, run), out.name, unchecked, kept.tables)
     if unchecked:
         warn(f"{out.name} and its card: {unchecked}")
     try:
@@ -60,7 +59,7 @@ def export(
         raise BadInput(f"--out {str(out)[:200]}: it cannot be written ({why}); give another") from None
     if as_json:
         parameters = sum(value.numel() for value in model.state_dict().values())
-        said = {"schema": "secure-fedgraph/export/1", "to": form, "file": str(out), "card": str(beside)}
+        said = {"schema": "secure-fedgraph/export/1", "file": str(out), "card": str(beside)}
         click.echo(json.dumps({**said, "parameters": parameters, "bytes": len(content)}))
     else:
         click.echo(visible(f"Model: {out}\nCard: {beside}"))

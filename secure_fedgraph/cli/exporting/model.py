@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,13 +16,8 @@ from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.experiment.released import Released, read
 from secure_fedgraph.experiment.results import read_json
 from secure_fedgraph.experiment.schema import RunResult, as_read
-from secure_fedgraph.graph.kinds import GraphDataset
 from secure_fedgraph.models.finite import is_finite
 from secure_fedgraph.models.parameters import load
-
-SIZES = ((7, 12), (23, 61), (5, 0))
-"""Nodes and links of the graphs on which a converted model has to answer as the model does."""
-CLOSE = 1e-5
 
 
 def of_run(folder: Path, algorithm: str | None) -> tuple[RunResult, str, Released]:
@@ -131,42 +125,3 @@ def as_state_dict(model: nn.Module) -> bytes:
     file = io.BytesIO()
     torch.save({key: value.detach().clone() for key, value in model.state_dict().items()}, file)
     return file.getvalue()
-
-
-def as_torchscript(model: nn.Module, released: Released) -> bytes:
-    """TorchScript of ``forward(x, edge_index)``; ``torch.jit.load`` reads it without this package.
-
-    Guarantees:
-        - on graphs of other sizes than it was traced on, without links too, it answers as the model does.
-
-    Raises:
-        BadInput: where the model is of another form, or cannot be traced so that this holds.
-    """
-    if released.schema.kind != GraphDataset.kind or released.schema.edge_fields:
-        raise BadInput(
-            "--to torchscript is for models of nodes, forward(x, edge_index), and this one reads whole "
-            "graphs or values of links: export --to state_dict"
-        )
-    graphs = [_graph(nodes, links, released.schema.features) for nodes, links in SIZES]
-    try:
-        with warnings.catch_warnings(), torch.no_grad():
-            warnings.simplefilter("ignore")  # of torch: that TorchScript is old, that traces have constants
-            traced = torch.jit.trace(model, graphs[0], check_trace=False)
-            file = io.BytesIO()
-            torch.jit.save(traced, file)
-            again = torch.jit.load(io.BytesIO(file.getvalue()))
-            for graph in graphs:
-                if not torch.allclose(again(*graph), model(*graph), atol=CLOSE, rtol=CLOSE):
-                    raise ValueError("its answers differ from the model's")
-    except Exception as error:  # tracing calls the model, whatever it is
-        why = (str(error).strip().splitlines() or [""])[-1][:160]
-        raise BadInput(
-            f"this model is no TorchScript that answers the same on graphs of other sizes ({why}): export "
-            "--to state_dict"
-        ) from None
-    return file.getvalue()
-
-
-def _graph(nodes: int, links: int, features: int) -> tuple[Tensor, Tensor]:
-    draw = torch.Generator().manual_seed(nodes)
-    return torch.randn(nodes, features, generator=draw), torch.randint(0, nodes, (2, links), generator=draw)

@@ -63,21 +63,13 @@ def kept(folder: Path, key: str) -> dict[str, Any] | None:
     root = _root(folder)
     if (readable(folder / KEY, root) or {}).get("key") != key:
         return None
-    refused, result = readable(folder / REFUSED, root), readable(folder / RESULT, root)
-    if result is not None and _is_whole(result):
-        return result
-    return refused if refused is not None and isinstance(refused.get("reason"), str) else None
-
-
-def _is_whole(result: dict[str, Any]) -> bool:
-    """Whether all that a row is made of is there and of its type; a result that is damaged is made again."""
-    if not set(result) >= NEEDED or "reason" in result or not result["privacy"]:
-        return False
-    try:
-        scores = RunResult.model_validate(result).accuracy.named()
-    except (ValidationError, OverflowError):
-        return False
-    return any(isinstance(one, float) for one in scores.values())
+    result = readable(folder / RESULT, root) or readable(folder / REFUSED, root)
+    with suppress(ValidationError, OverflowError):  # what is damaged is made again
+        if result is not None and isinstance(result.get("reason"), str):
+            return result
+        if result is not None and RunResult.model_validate(result).privacy and result.keys() >= NEEDED:
+            return result
+    return None
 
 
 def _root(folder: Path) -> Path:

@@ -126,9 +126,9 @@ class BudgetReport(Part):
     planned: bool = False
     spent: Epsilon = "inf"
     spent_by_all_runs: Epsilon | None = None
-    spent_by_all_runs_is: str = ""
+    """The cost of all charges of a shared ledger, if all runs had been planned before the first."""
     guaranteed_for_all_runs: Annotated[float, Field(ge=0)] | None = None
-    guaranteed_for_all_runs_is: str = ""
+    """The budget, by a filter, for runs planned by what earlier ones released, where all keep to it."""
 
 
 class PlanRow(Part):

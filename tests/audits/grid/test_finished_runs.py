@@ -84,7 +84,7 @@ def test_a_shared_ledger_is_compared_where_it_is_named(sharing: Path, tmp_path: 
     assert "--ledger" in {row["check"]: row.get("reason", "") for row in audit.conformance}["composed"]
     _, audit = audit_folder(run, READ_BY_NONE, ledger=ledger)
     assert {row["check"]: row["outcome"] for row in audit.conformance}["composed"] == PASSED
-    out = ["--to", "state_dict", "--out", str(tmp_path / "model.pt"), "--overwrite"]
+    out = ["--out", str(tmp_path / "model.pt"), "--overwrite"]
     commands = [["report", str(run)], ["export", str(run), *out]]
     for command in commands:
         assert "--ledger" in CliRunner().invoke(main, command).stderr
@@ -103,7 +103,7 @@ def test_the_model_of_another_run_is_neither_audited_nor_exported(folder: Path, 
     (folder / "released.model").write_bytes((other / "released.model").read_bytes())
     with pytest.raises(BadInput, match=r"released\.model is not as its run left it"):
         audit_folder(folder, READ_BY_NONE)
-    asked = ["export", str(folder), "--to", "state_dict", "--out", str(tmp_path / "model.pt")]
+    asked = ["export", str(folder), "--out", str(tmp_path / "model.pt")]
     assert CliRunner().invoke(main, asked).exit_code == 2
 
 

@@ -68,24 +68,6 @@ def test_it_is_the_model_that_the_result_has_the_digest_of(finished: Path) -> No
     assert hashlib.sha256(bytes(nested.pack(state))).hexdigest() == result["weights"]
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.load`:DeprecationWarning")
-@pytest.mark.parametrize("nodes", [11, 200])
-def test_torchscript_answers_as_the_model_does(finished: Path, nodes: int) -> None:
-    assert export(finished, "--to", "torchscript", "--out", "model.ts").exit_code == 0
-    loaded = torch.jit.load("model.ts")
-    assert torch.allclose(loaded(*a_graph(nodes)), the_model(finished)(*a_graph(nodes)), atol=1e-5)
-
-
-def test_a_trace_that_keeps_a_size_is_refused(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def forward(self: Any, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
-        return x[:, : self.head.out_features] / len(x) ** 2 * float(len(x))
-
-    monkeypatch.setattr(GraphSage, "forward", forward)
-    done = export(finished, "--to", "torchscript", "--out", "model.ts")
-    assert done.exit_code == 2 and "state_dict" in done.stderr
-    assert not Path("model.ts").exists() and not Path("model.pt.card.md").exists()
-
-
 def test_the_card_names_features_and_classes_in_their_order(finished: Path) -> None:
     result = json.loads((finished / "result.json").read_text())
     assert export(finished, "--out", "model.pt").exit_code == 0
@@ -252,12 +234,6 @@ def test_a_card_holds_no_markup_of_others(finished: Path) -> None:
     for sign in ("\n# Certified", "http://", "<b>", "\x1b", "\u202e"):
         assert sign not in card
     assert not re.search(r"(?<!\\)[\[\]]\S*\(", card)
-
-
-def test_two_forms_of_one_run_have_a_card_each(finished: Path) -> None:
-    for form, name in (("state_dict", "model.pt"), ("torchscript", "model.ts")):
-        assert export(finished, "--to", form, "--out", name).exit_code == 0
-        assert form in Path(f"{name}.card.md").read_text()
 
 
 def test_the_verdict_of_another_runs_audit_is_not_lent(finished: Path) -> None:
