@@ -39,11 +39,11 @@ def keep(path: Path) -> None:
     """Copies a whole table's file.
 
     Raises:
-        SystemExit: for a part of a table, or a rough one.
+        SystemExit: for a part of a table.
     """
     table = json.loads(path.read_text())
-    if table["rough"] or table["part"]:
-        sys.exit(f"{path} is {'rough' if table['rough'] else 'a part of a table'}: keep whole tables only")
+    if table["part"]:
+        sys.exit(f"{path} is a part of a table: keep whole tables only")
     KEPT.mkdir(parents=True, exist_ok=True)
     (KEPT / f"{table['table']}.json").write_text(json.dumps(table, indent=1) + "\n")
 

@@ -94,7 +94,6 @@ SYNONYMS = {
     "seeds": ("n_seeds", "repeats", "runs", "trials"),
     "out": ("output", "output_dir", "outdir", "dir", "save", "folder", "o"),
     "set": ("option", "config_override", "override"),
-    "log": ("logger", "mlflow", "tensorboard", "track"),
     "attack": ("attacks",),
     "adversary": ("attacker", "threat"),
     "quiet": ("silent", "q"),

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from secure_fedgraph.arguments import several_seeds
 from secure_fedgraph.core.errors import BadInput, wrong_type
 from secure_fedgraph.experiment import compare as points_side_by_side
 from secure_fedgraph.experiment.config import Experiment
-from secure_fedgraph.experiment.pool import Pool, tried
+from secure_fedgraph.experiment.pool import Here, Pool
 
 
 def compare(
@@ -63,37 +61,10 @@ def compare(
     if out.exists() and not out.is_dir():
         raise BadInput(f"out = {str(out)!r} is a file: give a folder")
     points_side_by_side.check_folder(out, experiment, chosen, seeds)
-    with Pool(workers) if workers > 1 else nullcontext(_Here()) as pool:
+    with Pool(workers) if workers > 1 else nullcontext(Here()) as pool:
         points_side_by_side.check(points_side_by_side.unfinished(chosen, seeds, out), seeds[0], pool)
         out.mkdir(parents=True, exist_ok=True)
-        return points_side_by_side.compare(chosen, seeds, out, pool, workers, beside=beside)
-
-
-class _Here:
-    """As a pool of processes, without any: a task is done when it is started."""
-
-    def __init__(self) -> None:
-        self._done: list[tuple[Any, Any]] = []
-
-    @property
-    def free(self) -> bool:
-        return not self._done
-
-    @property
-    def working(self) -> bool:
-        return bool(self._done)
-
-    def start(self, name: Any, work: Callable[..., Any], *arguments: Any) -> None:
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)  # as in processes: more of them would add up in another order
-        try:
-            self._done.append((name, tried(work, *arguments)))
-        finally:
-            torch.set_num_threads(threads)
-
-    def finished(self) -> list[tuple[Any, Any]]:
-        done, self._done = self._done, []
-        return done
+        return points_side_by_side.compare(chosen, seeds, out, pool, beside=beside)
 
 
 def _check_not_imported_again() -> None:

@@ -97,7 +97,6 @@ RULES: dict[str, Rule] = {
     "experiment.schema":      Rule(may=("core.guarantee", "core.text",
                                         "core.spending.ledger_line"), outside=("pydantic",)),
     "experiment.compare":     Rule(may=("experiment", "algorithms", "core.files")),
-    "experiment.run_logs":    Rule(may=("experiment",), outside=("mlflow", "torch")),
     # owners on machines of their own; what knows Flower is in one folder
     "deployment":           Rule(may=("experiment", "running", "federation", "client", "round", "evaluation",
                                       "algorithms", "algorithm", "graph", "privacy", "core",

@@ -10,7 +10,6 @@ from secure_fedgraph.audits.conformance.rows import FAILED
 from secure_fedgraph.audits.empirical_dp.empirical import BROKEN
 from secure_fedgraph.audits.grid.cells import Audit
 from secure_fedgraph.core.channel import Domain
-from secure_fedgraph.experiment import schema
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import versions
 from secure_fedgraph.experiment.schema.score_verdict import (
@@ -61,7 +60,7 @@ def audit_result(
         "runs": audit.runs,
         "reconstructions": audit.reconstructions,
     }
-    return schema.checked(schema.AuditResult, result)
+    return result
 
 
 def verdict(cells: list[dict[str, Any]], not_run: Sequence[dict[str, Any]] = ()) -> str:

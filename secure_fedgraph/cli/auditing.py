@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from secure_fedgraph.algorithms.plugins import algorithm_named, is_own
+from secure_fedgraph.algorithms.plugins import is_own
 from secure_fedgraph.audits.grid import choices, folders, grid, options
 from secure_fedgraph.audits.grid.report import audit_result
 from secure_fedgraph.cli import tables
@@ -20,7 +20,6 @@ from secure_fedgraph.cli.options import (
 )
 from secure_fedgraph.cli.screen import Screen, plain_warnings, said_later, say_of_data, warn
 from secure_fedgraph.core.errors import BadInput, BrokenClaim, SecureFedGraphError
-from secure_fedgraph.experiment.compare import forget
 from secure_fedgraph.experiment.config import OPTIONS, Experiment
 from secure_fedgraph.experiment.intent import check_intent
 from secure_fedgraph.experiment.kept_schema import keep_schema
@@ -32,7 +31,6 @@ from secure_fedgraph.experiment.results import (
     write_json,
 )
 from secure_fedgraph.experiment.schema import AuditResult, as_read
-from secure_fedgraph.graph.data.datasets import KINDS
 from secure_fedgraph.graph.silos.places import is_place
 from secure_fedgraph.report.page import write_report
 
@@ -50,8 +48,6 @@ def audit(
     **flags: Any,
 ) -> None:
     """Measures what an adversary learns, attack by attack and policy by policy."""
-    if flags.get("logging"):
-        raise BadInput(f"--log {flags['logging']}: an audit logs no runs; give it to run")
     screen = Screen(flags)
     attacks = options.checked_attacks(choices.choose(names("attack", attack)), adversary, effort)
     attacks = choices.played_by(attacks, adversary)
@@ -59,20 +55,19 @@ def audit(
     if folder is not None:
         own = flags["algorithm"] if is_own(flags["algorithm"] or "") else None
         of = flags["data"] if is_place(flags["data"] or "") else None
-        grid_only = {"canaries": canaries, "budget-minutes": budget_minutes, "workers": workers}
-        out = _folder_for_audit_of(
-            folder,
-            {
-                **flags,
-                "policy": policy,
-                "control": control,
-                "algorithm": None if own else flags["algorithm"],
-                "silos": None,
-                "ledger": None,
-                "data": None if is_place(flags["data"] or "") else flags["data"],
-            },
-            grid_only,
-        )
+        typed = {"algorithm": own, "data": of, "silos": flags["silos"], "ledger": flags["ledger"]}
+        changes: dict[str, Any] = {"canaries": canaries or None, "budget-minutes": budget_minutes}
+        changes |= {"workers": workers, "policy": policy, "control": control or None}
+        changes |= {"set": flags["assignments"] or None, "seeds": flags["seeds"]}
+        changes |= {key: flags.get(key) for key in (*OPTIONS, *Experiment.model_fields) if key != "policy"}
+        for name, value in changes.items():
+            if value is not None and value != typed.get(name):
+                raise BadInput(
+                    f"--{name} cannot change the finished run in {folder}: drop it, or drop the folder"
+                )
+        out: Path = flags["out"] or folder
+        if out.resolve() == folder.resolve() and (folder / "audit.json").exists() and not flags["overwrite"]:
+            raise BadInput(f"{folder} already holds audit.json: give another --out, or --overwrite")
         if attack == "all":
             attacks = (
                 choices.readers(folders.read_folder(folder, own, flags["silos"], of)[1], attacks) or attacks
@@ -81,7 +76,7 @@ def audit(
             experiment, audited = folders.audit_folder(
                 folder, attacks, adversary, effort, own, flags["silos"], of, flags["ledger"]
             )
-        if out != folder:
+        if out.resolve() != folder.resolve():
             if flags["overwrite"] and (dropped := dropped_charges(out)):
                 warn(dropped)
             fresh_folder(out, flags["overwrite"])
@@ -102,7 +97,14 @@ def audit(
             canaries,
         )  # fmt: skip
         said = say_of_data(experiment)
-        out = _folder_for_grid(flags, experiments, policies, seeds, controls, effort)
+        grid_of = {
+            "configs": [one.model_dump(mode="json") for one in experiments],
+            "policies": policies,
+            "seed": seeds,
+            "controls": None if controls is None else list(controls),
+            "effort": effort,
+        }
+        out = _folder_for_grid(flags, experiments, grid_of)
         total = len(
             grid.planned_runs(experiments, policies, attacks, seeds, adversary, controls, effort, canaries)
         )
@@ -129,7 +131,8 @@ def audit(
     write_json(out / "audit.json", result)
     keep_schema(experiment, out)
     page = write_report(out)
-    screen.finish(result, tables.audit_tables(as_read(AuditResult, result)), page)
+    shown = tables.audit_tables if screen.verbose else tables.audit_lines
+    screen.finish(result, shown(as_read(AuditResult, result)), page)
     if result["broken"]:
         raise BrokenClaim(" ".join(result["broken"]))
     failed = {cell["reason"] for cell in audited.not_run if cell["failed"]}
@@ -142,111 +145,27 @@ def audit(
 
 
 def _experiments(flags: dict[str, Any]) -> tuple[list[Experiment], list[int]]:
-    """One for each algorithm: on its default data, or on the first named data set that it can learn from."""
-    algorithms: list[str | None] = [None]
-    if flags["algorithm"]:
-        algorithms = [*listed("algorithm", flags["algorithm"])]
-    given = flags["data"] or ""
-    data = [given] if is_place(given) else listed("data", given) if given else []
-    experiments: list[Experiment] = []
-    for algorithm in algorithms:
-        mine = {**flags, "algorithm": algorithm, "data": _fitting(algorithm, data)}
-        if len(algorithms) > 1:
-            mine["assignments"] = [a for a in flags["assignments"] if _known(a, algorithm, algorithms)]
-        experiment, seeds = read_experiment(None, mine)
-        experiments.append(experiment)
-    unused = [name for name in data if name not in {experiment.data for experiment in experiments}]
-    if unused:
-        raise BadInput(
-            f"--data {unused[0]} would be ignored: each algorithm takes the first that it learns from"
-        )
-    return experiments, seeds
+    """One for each algorithm, on its default data or the data that are named."""
+    algorithms = listed("algorithm", flags["algorithm"]) if flags["algorithm"] else [None]
+    made = [read_experiment(None, {**flags, "algorithm": algorithm}) for algorithm in algorithms]
+    return [experiment for experiment, _ in made], made[0][1]
 
 
-def _fitting(algorithm: str | None, data: list[str]) -> str | None:
-    """The first data set of a kind that an algorithm learns from."""
-    if len(data) < 2 or algorithm is None:
-        return data[0] if data else None
-    kinds = algorithm_named(algorithm).kinds
-    fits = [name for name in data if KINDS.get(name) in kinds]
-    if not fits:
-        raise BadInput(f"--data {','.join(data)}: {algorithm} learns from kind {' or '.join(kinds)}; add one")
-    return fits[0]
+def _folder_for_grid(flags: dict[str, Any], experiments: list[Experiment], asked: dict[str, Any]) -> Path:
+    """A fresh folder, or one in which the same grid was begun: it goes on with what is missing.
 
-
-def _known(assignment: str, algorithm: str | None, others: list[str | None]) -> bool:
-    """Whether a setting goes to this algorithm: not if only others of the list know it."""
-    table, *keys = assignment.partition("=")[0].split(".")
-    if table == "training" and keys:
-        known = {name: keys[0] in algorithm_named(name).Settings.model_fields for name in others if name}
-    elif table == "protection" and len(keys) == 2:  # a number for one channel
-        known = {name: keys[1] in algorithm_named(name).channel_names() for name in others if name}
-    else:
-        return True
-    return known.get(algorithm or "", True) or not any(known.values())
-
-
-def _folder_for_grid(
-    flags: dict[str, Any],
-    experiments: list[Experiment],
-    policies: list[str],
-    seeds: list[int],
-    controls: tuple[str, ...] | None,
-    effort: float | None,
-) -> Path:
-    """A fresh folder, or one in which the same grid was begun: it goes on with what is missing."""
+    Args:
+        asked: what the grid is made of, as ``audit.json`` has it.
+    """
     out: Path = flags["out"] or default_folder(experiments[0], "audit")
-    cells = out / "cells"
     if flags["overwrite"]:
         with said_later():
             check_can_start(experiments[0].with_policy("plaintext"))
         if dropped := dropped_charges(out):
             warn(dropped)
-        forget(out)
-        fresh_folder(out, True)
-    elif cells.is_dir() and _same_grid(out / "audit.json", experiments, policies, seeds, controls, effort):
-        return out
-    return fresh_folder(out, False)
-
-
-def _same_grid(
-    path: Path,
-    experiments: list[Experiment],
-    policies: list[str],
-    seeds: list[int],
-    controls: tuple[str, ...] | None,
-    effort: float | None,
-) -> bool:
-    if not path.is_file():
-        return True  # killed before its end: cells of other configurations are not taken
-    earlier = read_json(path, "audit")
-    configs = earlier.get("configs") or [earlier["config"]]
-    asked = {
-        "configs": [one.model_dump(mode="json") for one in experiments],
-        "policies": policies,
-        "seed": seeds,
-        "controls": None if controls is None else list(controls),
-        "effort": effort,
-    }
-    return asked == {**{key: earlier.get(key) for key in asked}, "configs": configs}
-
-
-def _folder_for_audit_of(folder: Path, flags: dict[str, Any], grid_only: dict[str, Any]) -> Path:
-    """Where the audit of a finished run goes: beside its result, which stays, or to ``--out``."""
-    for name, value in grid_only.items():
-        if value:
-            raise BadInput(
-                f"--{name} {value:g} is for runs that are yet to come: drop it, or drop the folder"
-            )
-    fixed = ("policy", *OPTIONS, *Experiment.model_fields)
-    ignored = [key for key in fixed if flags.get(key) is not None]
-    ignored += ["control"] if flags["control"] else []
-    if ignored or flags["assignments"] or flags["seeds"] is not None:
-        name = (ignored or ["set" if flags["assignments"] else "seeds"])[0]
-        raise BadInput(f"--{name} cannot change the finished run in {folder}: drop it, or drop the folder")
-    out: Path = flags["out"] or folder
-    if out.resolve() != folder.resolve():
-        return out
-    if (folder / "audit.json").exists() and not flags["overwrite"]:
-        raise BadInput(f"{folder} already holds audit.json: give another --out, or --overwrite")
-    return folder
+    elif (out / "cells").is_dir():
+        earlier = read_json(out / "audit.json", "audit") if (out / "audit.json").is_file() else asked
+        configs = earlier.get("configs") or [earlier.get("config")]
+        if {**{key: earlier.get(key) for key in asked}, "configs": configs} == asked:
+            return out
+    return fresh_folder(out, flags["overwrite"])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
@@ -11,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from secure_fedgraph.core.errors import BadInput, Refused, SecureFedGraphError
+from secure_fedgraph.experiment.code_digest import of_rooms
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import expected
 
@@ -24,6 +23,7 @@ def attacks_on(chosen: Sequence[Any], asked: Sequence[str]) -> Attacks:
         BadInput: for a name of which nothing reads a channel of these algorithms.
     """
     from secure_fedgraph.audits.grid.choices import choose
+    from secure_fedgraph.audits.grid.planned_runs import ROOMS
 
     sent: dict[str, set[str]] = {}
     for point in chosen:
@@ -43,7 +43,7 @@ def attacks_on(chosen: Sequence[Any], asked: Sequence[str]) -> Attacks:
                 "algorithm that does"
             )
         chosen_ids.update(dict.fromkeys(fitting))
-    return Attacks(tuple(chosen_ids))
+    return Attacks(tuple(chosen_ids), of_rooms(*ROOMS))
 
 
 @dataclass(frozen=True)
@@ -52,22 +52,11 @@ class Attacks:
 
     Args:
         attacks: their ids.
+        code: a digest of theirs and of the audits' code.
     """
 
     attacks: tuple[str, ...]
-
-    def key(self, config: dict[str, Any]) -> str:
-        """A digest of the run, the attacks, the code of both, and versions."""
-        from secure_fedgraph.audits.grid import grid
-
-        experiment, kinds = self._fitting(config)
-        wanted = (
-            grid.planned_runs([experiment], [experiment.policy], kinds, [experiment.seed], controls=())
-            if kinds
-            else []
-        )
-        decides = json.dumps([self.attacks, [group.key for group in wanted]])
-        return hashlib.sha256(decides.encode()).hexdigest()[:20]
+    code: str = ""
 
     def __call__(self, config: dict[str, Any]) -> dict[str, Any]:
         """Each attack's strongest result on single owners: a score or an outcome, and the best guess."""
@@ -75,54 +64,41 @@ class Attacks:
         from secure_fedgraph.audits.grid.cells import Audit
         from secure_fedgraph.experiment.schema.score_verdict import SINGLE_OWNERS, whom
 
-        experiment, kinds = self._fitting(config)
-        audited = Audit()
+        experiment, audited = Experiment(**config), Audit()
+        kinds = self.fitting(experiment)
         if kinds:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 audited = grid.audit(experiment, [experiment.policy], kinds, [experiment.seed], controls=())
-        failed = [cell["reason"] for cell in audited.not_run]
-        if failed:
+        if failed := [cell["reason"] for cell in audited.not_run]:
             raise SecureFedGraphError(failed[0])
         best: dict[str, dict[str, Any]] = {}
         for cell in audited.cells:
             # a sum over all owners shows no single owner, but what a defence leaves may
             if whom(cell["settings"]["aim"], cell.get("owners")) == SINGLE_OWNERS:
-                best_so_far = best.setdefault(cell["attack"], cell)
-                best[cell["attack"]] = max(best_so_far, cell, key=_strength)
-        strongest = {attack: best.get(attack, {"outcome": BLIND}) for attack in self.attacks}
-        return {
-            "leak": {attack: _score(cell) for attack, cell in strongest.items()},
-            "leaks": {attack: _beats(cell) for attack, cell in strongest.items() if _strength(cell)[0]},
-        }
+                found = best.setdefault(cell["attack"], cell)
+                best[cell["attack"]] = max(found, cell, key=_strength)
+        keys = ("score", "baseline", "low", "leaks", "adversary")
+        told: dict[str, Any] = {"leak": {}, "leaks": {}}
+        for attack in self.attacks:
+            cell = best.get(attack, {"outcome": BLIND})
+            scored = cell.get("score") is not None
+            told["leak"][attack] = float(cell["score"]) if scored else cell["outcome"]
+            if scored:
+                told["leaks"][attack] = {**{key: cell[key] for key in keys}, "aim": cell["settings"]["aim"]}
+        return told
 
-    def _fitting(self, config: dict[str, Any]) -> tuple[Experiment, list[Any]]:
-        """The experiment, and the attacks that read what it sends: all others are blind, without a run."""
+    def fitting(self, experiment: Experiment) -> list[Any]:
+        """The attacks that read what an experiment sends: all others are blind, without a run."""
         from secure_fedgraph.audits.grid.choices import choose
 
-        experiment = Experiment(**{**config, "logging": None})
         try:
             sent = {channel.name for channel in expected(experiment).in_use}
         except Refused:  # its row says so
-            return experiment, []
-        return experiment, [kind for kind in choose(self.attacks) if sent & set(kind.reads())]
+            return []
+        return [kind for kind in choose(self.attacks) if sent & set(kind.reads())]
 
 
 def _strength(cell: dict[str, Any]) -> tuple[bool, bool, float]:
     scored = cell.get("score") is not None
     return scored, bool(cell.get("leaks")), float(cell["score"]) if scored else 0.0
-
-
-def _score(cell: dict[str, Any]) -> float | str:
-    return float(cell["score"]) if _strength(cell)[0] else str(cell["outcome"])
-
-
-def _beats(cell: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "score": float(cell["score"]),
-        "baseline": cell["baseline"],
-        "low": cell["low"],
-        "leaks": bool(cell["leaks"]),
-        "adversary": cell["adversary"],
-        "aim": cell["settings"]["aim"],
-    }

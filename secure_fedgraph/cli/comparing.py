@@ -6,12 +6,10 @@ import math
 import os
 import time
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from secure_fedgraph.cli import tables
-from secure_fedgraph.cli.budgets.planning import settled
 from secure_fedgraph.cli.compare_attacks import attacks_on
 from secure_fedgraph.cli.options import (
     AUTO,
@@ -26,22 +24,18 @@ from secure_fedgraph.cli.screen import Screen, say_of_data, warn
 from secure_fedgraph.core.errors import BadInput, Refused, SecureFedGraphError
 from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.experiment import compare as comparison
-from secure_fedgraph.experiment.compare.eta import Traffic
 from secure_fedgraph.experiment.intent import check_intent
 from secure_fedgraph.experiment.kept_schema import keep_schema
 from secure_fedgraph.experiment.pool import Pool
 from secure_fedgraph.experiment.results import dropped_charges, fresh_folder, write_json
 from secure_fedgraph.experiment.schema import CompareResult, as_read
 from secure_fedgraph.privacy.policies import is_noised
-from secure_fedgraph.report import text as words
 from secure_fedgraph.report.page import write_report
 
 FOR_NODES = ("fedsage", "fedridge", "fedsgd")
 """What is compared where no algorithm is named: the first, and under a budget for a node all."""
 OF_ITS_OWN = ("training.", "steps", "budget.")
 """Keys whose names are one algorithm's own."""
-LONG = 30.0
-"""Work that takes more seconds than this is announced before it starts."""
 
 
 def compare(
@@ -54,7 +48,7 @@ def compare(
     budgeted = any(math.isfinite(epsilon) for epsilon in epsilons)
     algorithms = listed("algorithm", flags["algorithm"] or _by_default(flags, policy, budgeted))
     if AUTO in algorithms:
-        flags, policy, algorithms = _chosen(screen, flags, policy, algorithms, epsilons)
+        raise BadInput(f"--algorithm {AUTO}: 'run' takes what 'plan' chooses; name what is compared")
     policies = listed("policy", policy or ("distributed_dp" if budgeted else "strictest"))
     base, seeds = read_experiment(
         None, {**flags, "algorithm": algorithms[0], "policy": policies[0], "epsilon": None}, made=False
@@ -78,7 +72,6 @@ def compare(
         if flags["overwrite"]:
             if dropped := dropped_charges(out):
                 warn(dropped)
-            comparison.forget(out)
             fresh_folder(out, True)
         elif not (out / "compare.json").exists() and not comparison.is_begun(out):
             fresh_folder(out, False)
@@ -90,9 +83,7 @@ def compare(
                 seeds,
                 out,
                 pool,
-                workers,
-                lambda text, left: advance(f"{text}; {_left(left)} left" if left else text),
-                partial(_foresee, screen, total, workers, pool),
+                advance,
                 leaks,
                 beside,
             )
@@ -101,62 +92,19 @@ def compare(
     result = comparison.compare_result(base, rows, seeds, seconds, command_line(), attacks)
     write_json(out / "compare.json", result)
     keep_schema(base, out)
-    comparison.write_tables(rows, out)
+    comparison.write_table(rows, out)
     page = write_report(out)
     screen.finish(result, tables.compare_tables(as_read(CompareResult, result)), page)
     _raise_for(rows)
 
 
 def _by_default(flags: dict[str, Any], policy: str | None, budgeted: bool) -> str:
-    """The algorithms that are compared where none is named, by commas.
-
-    For a node's budget the one of old and those made for such budgets, unless what else is asked for is for
-    one algorithm's own: settings of its training, or a policy under which only noisy steps keep the budget.
-    """
+    """The algorithms that are compared where none is named: for a node's budget those made for it too."""
     asked = asked_for(None, flags)
     of_its_own = any(key.startswith(OF_ITS_OWN) for key in asked)
     noised = policy is None or all(map(is_noised, listed("policy", policy)))
-    if budgeted and noised and not of_its_own and asked.get("unit") == Unit.NODE:
-        return ",".join(FOR_NODES)
-    return FOR_NODES[0]
-
-
-def _chosen(
-    screen: Screen, flags: dict[str, Any], policy: str | None, algorithms: list[str], epsilons: list[float]
-) -> tuple[dict[str, Any], str, list[str]]:
-    """The flags, the policy and the algorithms with what the planner chooses in the place of ``auto``.
-
-    Raises:
-        BadInput: for several budgets or policies: the planner may choose another algorithm for each.
-    """
-    budgets = [one for one in epsilons if math.isfinite(one)]
-    if len(budgets) > 1 or (policy is not None and len(listed("policy", policy)) > 1):
-        raise BadInput(
-            f"--algorithm {AUTO} chooses for one budget and one policy: give one --epsilon and one --policy, "
-            "or name the algorithms"
-        )
-    asked = {**flags, "algorithm": AUTO, "policy": policy, "epsilon": budgets[0] if budgets else None}
-    changed, note = settled(None, asked)
-    screen.lead(note.removeprefix("; "))
-    named = [changed["algorithm"] if one == AUTO else one for one in algorithms]
-    del changed["epsilon"]
-    return changed, changed["policy"], list(dict.fromkeys(named))
-
-
-def _foresee(
-    screen: Screen, total: int, workers: int, pool: Pool, jobs: int, seconds: float, traffic: Traffic
-) -> None:
-    if seconds > LONG:
-        where = f"on {workers} process{'es' * (workers > 1)}"
-        up, down, memory = map(words.size, (*traffic, pool.memory))
-        screen.note(
-            f"{jobs} of {total} runs are left: {_left(seconds)} {where}; {up} up and {down} down "
-            f"in all runs, {memory} of memory for each process so far"
-        )
-
-
-def _left(seconds: float | None) -> str:
-    return f"about {words.seconds(float(round(seconds or 0.0)))}"
+    for_node = budgeted and noised and not of_its_own and asked.get("unit") == Unit.NODE
+    return ",".join(FOR_NODES if for_node else FOR_NODES[:1])
 
 
 def _raise_for(rows: Sequence[dict[str, Any]]) -> None:
@@ -167,23 +115,23 @@ def _raise_for(rows: Sequence[dict[str, Any]]) -> None:
         BadInput: where no point ran, and a setting is why.
         SecureFedGraphError: where a point, or attacks on one, failed.
     """
-    failed = [row for row in rows if row["outcome"] == "failed"]
-    sentences = [f"{row['name']}: {row['reason']}" for row in failed]
-    references = {one["name"]: one for row in rows if (one := row.get("without_graph", {})).get("class")}
-    sentences += [
-        f"{name}: {one['reason']}"
-        for name, one in references.items()
-        if one["class"] != BadInput.__name__ and name not in {row["name"] for row in failed}
-    ]
-    sentences += [f"attacks on {row['name']}: {row['leak_failed']}" for row in rows if "leak_failed" in row]
     if all(row["outcome"] == "refused" for row in rows):
         raise Refused(f"every point was refused: {rows[0]['reason']}")
-    if not sentences:
-        return
-    text = f"{len(sentences)} of {len(rows)} points failed, and the others are written. {' '.join(sentences)}"
-    if len(failed) == len(rows) and failed[0]["class"] == BadInput.__name__:
-        raise BadInput(f"no point ran. {sentences[0]}")
-    raise SecureFedGraphError(text)
+    failed = {row["name"]: row for row in rows if row["outcome"] == "failed"}
+    broken = {f"attacks on {row['name']}": row["leak_failed"] for row in rows if "leak_failed" in row}
+    broken |= {
+        one["name"]: one["reason"]
+        for row in rows
+        if (one := row.get("without_graph", {})).get("class", "BadInput") != "BadInput"
+    }
+    broken |= {name: row["reason"] for name, row in failed.items()}
+    told = " ".join(f"{name}: {reason}" for name, reason in broken.items())
+    if len(failed) == len(rows) and all(row["class"] == BadInput.__name__ for row in rows):
+        raise BadInput(f"no point ran. {told}")
+    if broken:
+        raise SecureFedGraphError(
+            f"{len(broken)} of {len(rows)} points failed, and the others are written. {told}"
+        )
 
 
 def _epsilons(text: Any) -> list[float]:

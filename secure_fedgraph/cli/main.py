@@ -15,7 +15,6 @@ from secure_fedgraph.backends.memory import keep_freed_memory
 from secure_fedgraph.cli.commands.audit import audit
 from secure_fedgraph.cli.commands.budget import budget
 from secure_fedgraph.cli.commands.compare import compare
-from secure_fedgraph.cli.commands.completion import completion
 from secure_fedgraph.cli.commands.demo import demo
 from secure_fedgraph.cli.commands.doctor import doctor
 from secure_fedgraph.cli.commands.federation import federation
@@ -103,7 +102,7 @@ def main() -> None:
 
 COMMANDS = (
     *(run, resume, compare, audit, demo, budget, plan, reproduce),
-    *(list_names, report, export, predict, schema, doctor, completion),
+    *(list_names, report, export, predict, schema, doctor),
     *(federation, silo, server),
 )
 for command in COMMANDS:

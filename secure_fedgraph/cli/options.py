@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
@@ -23,25 +23,6 @@ if TYPE_CHECKING:
 Command = Callable[..., Any]
 AUTO = "auto"
 """In place of an algorithm's name: what the planner chooses."""
-
-
-def known(
-    kind: str, also: tuple[str, ...] = ()
-) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
-    """For an option that takes names of a kind: refuses a misspelt one before torch is imported.
-
-    Args:
-        also: words that it takes besides.
-    """
-
-    def check(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
-        if value is not None:
-            from secure_fedgraph.cli.names import check_names
-
-            check_names(kind, ",".join(one for one in value.split(",") if one.strip().lower() not in also))
-        return value
-
-    return check
 
 
 def _named_files(
@@ -88,7 +69,6 @@ class Flags(Keys):
 SPELT: dict[str, tuple[str, ...]] = {
     "silos": ("--silo",),
     "tables": ("--schema",),
-    "logging": ("--log",),
     "assignments": ("--set",),
     "as_json": ("--json",),
     "verbose": ("--verbose", "-v"),
@@ -96,9 +76,6 @@ SPELT: dict[str, tuple[str, ...]] = {
 """Those whose option has another name."""
 TYPES = {int: int, float: float, Path: click.Path(path_type=Path)}
 TAKES: dict[str, dict[str, Any]] = {
-    "algorithm": {"callback": known("algorithms", also=(AUTO,))},
-    "data": {"callback": known("datasets")},
-    "policy": {"callback": known("policies")},
     "silos": {"multiple": True, "metavar": "NAME=FILE", "callback": _named_files},
     "tables": {"metavar": "FILE"},
     "allow_plaintext": {"default": None},  # else it would be named by nobody
@@ -111,7 +88,7 @@ TAKES: dict[str, dict[str, Any]] = {
 OF_RUNS = (
     *("algorithm", "data", "silos", "tables", "rows", "clients", "partition", "rounds", "norm", "multiplier"),
     *("epsilon", "unit", "against", "ledger", "relation", "delta", "seed", "seeds", "assignments"),
-    *("allow_plaintext", "evaluate_every", "evaluate_sample", "device", "logging", "out", "overwrite"),
+    *("allow_plaintext", "evaluate_every", "evaluate_sample", "device", "out", "overwrite"),
     *("quiet", "as_json", "debug"),
 )
 """The options of every command that makes runs."""
@@ -198,34 +175,13 @@ def read_experiment(
 
     protection = protection_in(flags)
     keys = Experiment.model_fields.keys() & flags.keys()
-    given = {key: flags[key] for key in keys if flags[key] is not None}
-    given |= protection
     assigned = [f"{key}={value}" for key, value in protection.items()]
     experiment = load(path, {key: flags[key] for key in keys}, [*assigned, *flags["assignments"]])
-    _no_contradiction(given, flags["assignments"])
     check_device(experiment.device)
     experiment.make_algorithm()
     if made:
         experiment.with_default_budget().make_policy()
     return experiment, list(range(experiment.seed, experiment.seed + (flags["seeds"] or 1)))
-
-
-def _no_contradiction(given: Mapping[str, Any], assignments: Iterable[str]) -> None:
-    """Refuses a setting that a flag and ``--set`` give differently: neither is silently the stronger."""
-    for assignment in assignments:
-        key, _, text = assignment.partition("=")
-        if key in given and not _same(given[key], text):
-            option = key.removeprefix("protection.")
-            raise BadInput(
-                f"--{option} {given[key]} and --set {assignment} contradict each other: give one of them"
-            )
-
-
-def _same(given: Any, text: str) -> bool:
-    try:
-        return float(given) == float(text)
-    except (TypeError, ValueError):
-        return str(given) == text.strip("\"'")
 
 
 def names(option: str, given: str) -> list[str]:

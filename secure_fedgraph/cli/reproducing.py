@@ -29,7 +29,6 @@ STYLES = {"reached": "green", "better": "green", "missed": "red", "failed": "red
 def reproduce(
     table: str,
     seeds: int | None,
-    quick: bool,
     only: tuple[str, ...],
     finished: bool,
     workers: int | None,
@@ -43,85 +42,39 @@ def reproduce(
         SecureFedGraphError: after the table is printed, where a run failed.
     """
     screen, started = Screen({"as_json": as_json, "quiet": quiet}), time.perf_counter()
-    asked = table_named(table).only(only)
-    asked = asked.quick() if quick else asked
+    asked = table_named(table.lower()).only(only)
     words_in_name = ["".join(c if c.isalnum() or c in "+.=" else "-" for c in word) for word in only]
-    path = out / f"{'-'.join([asked.name, *(['quick'] if quick else []), *words_in_name])}.json"
-    for place in (out, *out.parents):
-        if place.exists() and not place.is_dir():
-            raise BadInput(f"--out {out}: {place} is a file; runs of all tables go into a folder")
-    if path.is_dir():
-        raise BadInput(
-            f"--out {out}: {path.name} is a folder there, and the table's file goes there: move it away"
-        )
+    path = out / f"{'-'.join([asked.name, *words_in_name])}.json"
     made = Reproduction(asked, range(seeds or asked.seeds), out)
-    made.check(with_data=not finished)
-    cannot = len(made.failures)
     left = made.look()
     if not finished:
-        _make_folder(out)
+        try:
+            files.private_folder(out)
+        except OSError as error:
+            raise BadInput(f"--out {out} cannot be made ({error.strerror}): give another folder") from None
         workers = workers or os.cpu_count() or 1
-        screen.lead(_lead(asked, made, left, cannot, workers, quick))
+        about = words.seconds(60.0 * sum(case.minutes for case, _ in left) / workers)
+        screen.lead(
+            f"{asked.name}, {asked.title} ({asked.paper}): {len(left)} of "
+            f"{len(asked.cases) * len(made.seeds)} runs are left, about {about} on {workers} "
+            f"process{'es' * (workers > 1)}"
+        )
         with Pool(workers) as pool, screen.bar(asked.name, len(left)) as advance:
-            made.run(
-                left,
-                pool,
-                workers,
-                lambda text, more: advance(f"{text}; {_about(more)} left" if more else text),
-            )
-    found = outcomes(asked, made.finished(), made.failures)
-    result = _result(asked, made, found, quick, bool(only), time.perf_counter() - started)
+            made.run(left, pool, advance)
+    found = outcomes(asked, made.results, made.failures)
+    result = _result(asked, made, found, bool(only), time.perf_counter() - started)
     if not finished:
         write_json(path, result)
-    _show(screen, asked, found, result, quick, as_json, quiet)
+    _show(screen, asked, found, result, as_json, quiet)
     if made.failures and not finished:
         raise SecureFedGraphError(
             f"{len(made.failures)} of {len(asked.cases)} experiments ended with an error: "
-            + "; ".join(f"{', '.join(names)}: {reason}" for reason, names in _by_reason(made).items())
+            + "; ".join(f"{name}: {reason}" for name, reason in made.failures.items())
         )
 
 
-def _make_folder(out: Path) -> None:
-    try:
-        files.private_folder(out)
-    except OSError as error:
-        raise BadInput(f"--out {out} cannot be made ({error.strerror}): give another folder") from None
-
-
-def _by_reason(made: Reproduction) -> dict[str, list[str]]:
-    names: dict[str, list[str]] = {}
-    for name, reason in made.failures.items():
-        names.setdefault(reason, []).append(name)
-    return names
-
-
-def _lead(
-    asked: PaperTable, made: Reproduction, left: Sequence[object], cannot: int, workers: int, quick: bool
-) -> str:
-    """What is about to run.
-
-    Args:
-        cannot: how many cases no run can be made of.
-    """
-    seeds = len(made.seeds)
-    every, barred = len(asked.cases) * seeds, cannot * seeds
-    several = f"{seeds} seeds" if seeds > 1 else "one seed"
-    rough = f"rough: {several}, {asked.quick_rounds} rounds at most; " if quick else ""
-    done = every - barred - len(left)
-    kept = (f", {done} of them finished" if done else "") + (f", {barred} cannot run" if barred else "")
-    todo = made.look() if left else []
-    about = _about(made.estimate(todo, workers))
-    on = f"{workers} process{'es' * (workers > 1)}"
-    time_left = f"; about {about} on {on}" if left else ""
-    return f"{asked.name}, {asked.title} ({asked.paper}): {rough}{every} runs{kept}{time_left}"
-
-
-def _about(seconds: float | None) -> str:
-    return words.seconds(float(round(seconds or 0.0)))
-
-
 def _result(
-    asked: PaperTable, made: Reproduction, found: Sequence[Outcome], quick: bool, part: bool, seconds: float
+    asked: PaperTable, made: Reproduction, found: Sequence[Outcome], part: bool, seconds: float
 ) -> dict[str, Any]:
     """What ``TABLE.json`` holds: every cell, and by what it was made."""
     share = share_reached(found)
@@ -130,7 +83,6 @@ def _result(
         "table": asked.name,
         "title": asked.title,
         "paper": asked.paper,
-        "rough": quick,
         "part": part,
         "selection": asked.selection,
         "seeds": list(made.seeds),
@@ -149,32 +101,24 @@ def _show(
     asked: PaperTable,
     found: Sequence[Outcome],
     result: dict[str, Any],
-    quick: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
     if as_json or quiet:
         screen.say("", result)
         return
+    share = result["share_reached"]
+    verdict = "" if share is None else f"{share:.0%} of the cells that can be run are within the tolerance."
+    marks = ", ".join(f"{count} {mark}" for mark, count in result["marks"].items())
     with to_a_pipe():
         console = PlainConsole()
-        console.print(_table(asked, found, quick))
+        console.print(_table(asked, found))
         for reason in dict.fromkeys(one.reason for one in found if one.reason):
             console.print(f"* {reason}", soft_wrap=True)
-        marks = ", ".join(f"{count} {mark}" for mark, count in result["marks"].items())
-        console.print(f"{marks}. {_verdict(found, quick)}", soft_wrap=True)
+        console.print(f"{marks}. {verdict}", soft_wrap=True)
 
 
-def _verdict(found: Sequence[Outcome], quick: bool) -> str:
-    if quick:
-        return "Rough figures: fewer rounds and seeds than the paper has."
-    share = share_reached(found)
-    if math.isnan(share):
-        return "No figure of the paper can be compared."
-    return f"{share:.0%} of the cells that can be run are within the tolerance of the paper's figure."
-
-
-def _table(asked: PaperTable, found: Sequence[Outcome], quick: bool) -> Table:
+def _table(asked: PaperTable, found: Sequence[Outcome]) -> Table:
     rounds = {"last": "last round", "best_by_validation": "best round by validation"}
     which = rounds.get(asked.selection, "best round on test, as the paper has it")
     rows: list[Cells] = []
@@ -183,7 +127,7 @@ def _table(asked: PaperTable, found: Sequence[Outcome], quick: bool) -> Table:
         paper = ("", "") if cell.paper is None else (f"{cell.paper:.3f}", f"{cell.tolerance:g}")
         mark = Text(one.mark + ("*" if one.reason else ""), style=STYLES.get(one.mark, ""))
         rows.append([cell.row, cell.column, _score(ours), _score(one.scores.get("last")), *paper, mark])
-    title = f"{asked.name}{', rough' if quick else ''}: {asked.title}; {which}"
+    title = f"{asked.name}: {asked.title}; {which}"
     heads = ("row", "column", "ours", "last", "paper", "within", "")
     return table_of(title, heads, rows, whole=("ours", "last", "paper"))
 

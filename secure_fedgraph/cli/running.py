@@ -7,7 +7,7 @@ import shlex
 import shutil
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,6 @@ from secure_fedgraph.cli.screen import Screen, plain_warnings, said_later, warn
 from secure_fedgraph.core import files
 from secure_fedgraph.core.errors import BadInput, SecureFedGraphError, Terminated
 from secure_fedgraph.experiment import released
-from secure_fedgraph.experiment.compare import forget
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.intent import check_intent
 from secure_fedgraph.experiment.kept_schema import in_folder, keep_schema
@@ -40,16 +39,11 @@ from secure_fedgraph.experiment.results import (
     typed_again,
     write_json,
 )
-from secure_fedgraph.experiment.run_logs import logged
 from secure_fedgraph.experiment.schema import RunResult, as_read
 from secure_fedgraph.graph.placing import check_device
-from secure_fedgraph.report import text as words
 from secure_fedgraph.report.page import write_report
-from secure_fedgraph.running.outlook import Outlook
 from secure_fedgraph.storage import manifest
 
-LONG = 30.0
-"""Work that takes more seconds than this is announced."""
 NO_NOISE_GIVEN = " (the default, since no noise was given: --epsilon, or --norm and --multiplier, choose it)"
 
 
@@ -67,8 +61,6 @@ def run(experiment_file: Path | None, policy: str | None, **flags: Any) -> None:
             check_can_start(experiment, flags["anyway"])  # an earlier result goes only for a run that starts
         if dropped:
             warn(dropped)
-        if flags["out"] is not None:
-            forget(flags["out"])
     out = fresh_folder(flags["out"] or default_folder(experiment, "run"), flags["overwrite"])
     with _can_go_on(out, experiment):
         _run_seeds(out, experiment, seeds, command_line(), screen, note, flags["anyway"])
@@ -78,7 +70,6 @@ def resume(
     folder: Path,
     epsilon: float | None,
     ledger: Path | None,
-    logging: str | None,
     algorithm: str | None,
     silos: dict[str, str] | None,
     data: str | None,
@@ -89,14 +80,9 @@ def resume(
     screen = Screen(flags)
     if (folder / "result.json").exists():
         result = read_json(folder / "result.json", "run")
-        for option, given, why in (
-            ("epsilon", epsilon, "no budget changes it"),
-            ("silo", f"{next(iter(silos))}=…" if silos else None, "reads no data"),
-            ("data", data, "reads no data"),
-            ("device", device, "trains no more"),
-        ):
-            if given is not None:
-                raise BadInput(f"--{option} {given}: {folder} is finished, and {why}; drop it")
+        typed = {"epsilon": epsilon, "silo": silos, "data": data, "device": device}
+        if extra := [f"--{option} {given}" for option, given in typed.items() if given is not None]:
+            raise BadInput(f"{extra[0]}: {folder} is finished, and trains no more; drop it")
         if files.size_of(folder / manifest.NAME) is None:  # it was killed before
             warn(f"{folder} held no {manifest.NAME}, as after a kill at its end: it is signed as it is now")
             finish(folder, ledger)
@@ -105,7 +91,7 @@ def resume(
             write_report(folder)
         screen.say(f"{folder} is finished: nothing to resume", result)
         return
-    experiment, seeds, command = begun(folder, ledger, logging, algorithm, silos, data)
+    experiment, seeds, command = begun(folder, ledger, algorithm, silos, data)
     experiment = experiment.model_copy(update=in_folder({"tables": experiment.tables}, folder))
     if epsilon is not None:
         experiment = _with_budget(experiment, epsilon)
@@ -121,7 +107,7 @@ def resume(
 @contextmanager
 def _can_go_on(out: Path, experiment: Experiment) -> Iterator[None]:
     """When a run stops, the message says how to resume it; a run that never began leaves no empty folder."""
-    options = [word for pair in typed_again(out, experiment) for word in pair]
+    options = typed_again(out, experiment)
     folder = f"./{out}" if str(out).startswith("-") else str(out)  # else it would be read as an option
     go_on = f"go on with: {shlex.join(['secure-fedgraph', 'resume', folder, *options])}"
     try:
@@ -132,22 +118,13 @@ def _can_go_on(out: Path, experiment: Experiment) -> Iterator[None]:
         left = is_begun(out) or _lacks_page(out)
         raise type(interrupt)(f"{what}; {go_on}" if left else what) from None
     except OSError as error:
-        gone = isinstance(error, FileNotFoundError)
-        moved = gone and not out.exists() and error.filename is not None and out in _around(error.filename)
-        if not is_begun(out) and not moved:
+        if out.exists() and not is_begun(out):
             raise
-        mend = "put it back as it was" if gone else "mend that"  # another ledger would lack charges
-        raise SecureFedGraphError(
-            f"{error.strerror or error} ({error.filename or out}): {mend}, then {go_on}"
-        ) from error
+        place = f"{error.strerror or error} ({error.filename or out})"  # another ledger would lack charges
+        raise SecureFedGraphError(f"{place}: put that back or mend it, then {go_on}") from error
     finally:
         if out.is_dir() and not is_begun(out) and not _holds_anything(out):
             shutil.rmtree(out)
-
-
-def _around(name: str) -> tuple[Path, ...]:
-    """A path and all folders around it."""
-    return Path(name), *Path(name).parents
 
 
 @contextmanager
@@ -230,21 +207,17 @@ def _run_seeds(
             plain_warnings(said),
         ):
             started = partial(_begin, {out: (experiment, seeds), folder: (one, [seed])}, command)
-            with logged(one, folder.name) as log:
-                on_round = partial(_each, advance, log.round)
-                finished = execute(
-                    one,
-                    folder,
-                    on_round,
-                    checkpoints=True,
-                    on_start=started,
-                    on_form=first_line,
-                    on_outlook=partial(_foresee, screen, len(seeds) - len(results)),
-                    anyway=anyway,
-                )
-                results.append(run_result(finished, one, command))
-                released.keep(finished, folder, one)
-                log.result(results[-1])
+            finished = execute(
+                one,
+                folder,
+                advance,
+                checkpoints=True,
+                on_start=started,
+                on_form=first_line,
+                anyway=anyway,
+            )
+            results.append(run_result(finished, one, command))
+            released.keep(finished, folder, one)
         if len(seeds) > 1:
             write_json(folder / "result.json", results[-1])
             finish(folder, experiment.ledger)
@@ -255,20 +228,3 @@ def _run_seeds(
     page = write_report(out)
     shown = tables.run_tables if screen.verbose else tables.run_lines
     screen.finish(result, shown(as_read(RunResult, result)), page)
-
-
-def _foresee(screen: Screen, seeds: int, rest: Outlook) -> None:
-    """Says what long work will cost, once its first rounds show it."""
-    if rest.left <= LONG:
-        return
-    more = f", and as much again for each of {seeds - 1} more seeds" if seeds > 1 else ""
-    screen.note(
-        f"{rest.rounds} rounds are left: about {words.seconds(float(round(rest.left)))}{more}; "
-        f"{words.size(rest.up)} up and {words.size(rest.down)} down in the whole run, "
-        f"{words.size(rest.memory)} of memory so far"
-    )
-
-
-def _each(advance: Callable[..., None], log: Callable[[dict[str, Any]], None], row: dict[str, Any]) -> None:
-    advance(row)
-    log(row)

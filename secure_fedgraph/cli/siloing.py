@@ -7,15 +7,15 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
 from torch_geometric.data import Data
 
-from secure_fedgraph.cli.screen import PlainConsole, plain_warnings, table_of, warn
+from secure_fedgraph.cli.screen import PlainConsole, plain_warnings, warn
+from secure_fedgraph.cli.tables import table
 from secure_fedgraph.core import files
 from secure_fedgraph.core.accounting.epsilon import Spent
 from secure_fedgraph.core.errors import BadInput
@@ -145,38 +145,31 @@ def check(folder: Path, file: Path | None, data: str | None, tables: str | None,
     fits, notes = ((), ()) if schema is None else fits_at(name, data, named, schema)
     before = [charge for path in home.ledgers().values() for charge in read_ledger(path)]
     made = dry_run(terms, before)
+    alone, spent = _numbers(made.alone), _numbers(made.spent)
+    leaving = [vars(one) for one in made.leaving]
     if as_json:
-        click.echo(
-            json.dumps(
-                {
-                    "digest": approved.digest,
-                    "name": name,
-                    "channels": [vars(one) for one in made.leaving],
-                    "epsilon": _numbers(made.spent),
-                    "epsilon_of_this_run": _numbers(made.alone),
-                    "released": list(made.released),
-                    "columns": [vars(one) for one in fits],
-                }
-            )
-        )
+        said = {"digest": approved.digest, "name": name, "channels": leaving, "epsilon": spent}
+        said |= {"epsilon_of_this_run": alone, "released": list(made.released)}
+        click.echo(json.dumps({**said, "columns": [vars(one) for one in fits]}))
         return
-    experiment = terms.experiment
-    console = PlainConsole()
+    experiment, console = terms.experiment, PlainConsole()
+    others = ", ".join(one for one in approved.federation.names if one != name)
     console.print(f"{file}: digest {approved.digest}", soft_wrap=True)
     console.print(
         f"{name} would take part in {approved.federation.name!r} at {approved.federation.server.address}, "
-        "with "
-        f"{', '.join(one for one in approved.federation.names if one != name)}",
+        f"with {others}",
         soft_wrap=True,
     )
     _show_fits(fits, notes, as_json=False)
     title = f"{experiment.algorithm} under policy {experiment.policy}, rounds: {terms.prepared.rounds}"
-    heads = ("channel", "read by", "reader learns", "protection", "uploads")
-    rows = ([one.channel, one.to, one.reveal, one.protection, str(one.uploads)] for one in made.leaving)
-    console.print(table_of(title, heads, rows))
-    console.print(_epsilons(made.alone, experiment.delta, "what the whole run costs"))
-    if before:
-        console.print(_epsilons(made.spent, experiment.delta, "the same, with earlier runs of this silo"))
+    costs = f"epsilon of one unit at delta {experiment.delta:g}, against each reader:"
+    shown = [
+        *table(title, leaving, "channel to reveal protection uploads"),
+        *table(f"{costs} the whole run", _rows(alone)),
+        *(table(f"{costs} with earlier runs of this silo", _rows(spent)) if before else ()),
+    ]
+    for one in shown:
+        console.print(one)
     for line in made.released:
         console.print(f"also shown: {line}", soft_wrap=True)
     console.print("nothing was sent")
@@ -310,26 +303,16 @@ def ledger(folder: Path, delta: float, as_json: bool) -> None:
         return
     console = PlainConsole()
     whole = {"file": "all", "run": "", "uploads": sum(r["uploads"] for r in rows), "epsilon": total}
-    shown = (
-        [row["file"], row["run"], str(row["uploads"]), unit, *(_shown(readers[one]) for one in Reader)]
-        for row in [*rows, whole]
-        for unit, readers in row["epsilon"].items()
-    )
-    heads = ("file", "run", "uploads", "unit", *Reader)
-    console.print(table_of("what this silo spent, by run", heads, shown))
+    shown = [{**row, **one} for row in [*rows, whole] for one in _rows(row["epsilon"])]
+    heads = " ".join(("file", "run", "uploads", "unit", *Reader))
+    console.print(*table("what this silo spent, by run", shown, heads))
     if not rows:
         warn("no run was begun yet")
-
-
-def _shown(epsilon: float | str) -> str:
-    return epsilon if isinstance(epsilon, str) else f"{epsilon:g}"
 
 
 def _numbers(spent: dict[str, dict[str, Spent]]) -> dict[str, dict[str, Any]]:
     return {unit: {reader: number(one.epsilon) for reader, one in row.items()} for unit, row in spent.items()}
 
 
-def _epsilons(spent: dict[str, dict[str, Spent]], delta: float, title: str) -> Table:
-    rows = ([unit, *(_shown(number(row[one].epsilon)) for one in Reader)] for unit, row in spent.items())
-    heads = ("one", *(f"against the {one}" for one in Reader))
-    return table_of(f"epsilon at delta {delta:g}: {title}", heads, rows)
+def _rows(epsilons: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [{"unit": str(unit), **readers} for unit, readers in epsilons.items()]

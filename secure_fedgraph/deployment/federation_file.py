@@ -36,7 +36,7 @@ NOT_IN_A_FILE = {
     ),
     **dict.fromkeys(("classes", "rows"), "the table 'data' says that"),
     "tables": "the table 'tables' says that, from 'federation init --schema'",
-    **dict.fromkeys(("logging", "checkpoint_every"), "each party decides that for itself"),
+    "checkpoint_every": "each party decides that for itself",
     "ledger": "each silo keeps a ledger of its own",
     "dropouts": "silos that do not answer are real ones",
     "device": "silos train on the CPU",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -12,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-import yaml
 from pydantic import ConfigDict, ValidationError, model_validator
 from torch_geometric.data import Data
 
@@ -61,9 +59,7 @@ from secure_fedgraph.registry import named_settings
 NORM = 1.0
 """The clip of a run with a budget that names none."""
 LARGEST = 2**18
-"""Bytes of an experiment's file: it names settings, and parsers take long over what is larger."""
-DEEPEST = 40
-"""Tables in tables of an experiment."""
+"""Bytes of an experiment's file."""
 EPSILON = 8.0
 """The budget of a policy of noise that is asked for by name alone."""
 SCORES_BY_HAND = 5.0
@@ -187,16 +183,10 @@ class Experiment(Keys):
         if fits not in kind.kinds:
             data = [name for name, one in KINDS.items() if one in kind.kinds]
             others = [name for name, one in ALGORITHMS.items() if fits in one.kinds]
-            if self.silos:
-                raise BadInput(
-                    f"the silos hold {HELD_BY_SILOS[fits]}, and {self.algorithm} learns from "
-                    f"{' or '.join(HELD_BY_SILOS.get(one, one) for one in kind.kinds)}: "
-                    f"use one of {', '.join(others)}"
-                )
             raise BadInput(
                 f"data = {self.data!r} is of kind {fits!r}, and {self.algorithm} learns from kind "
-                f"{' or '.join(kind.kinds)}: give it one of {', '.join(data)}"
-                + (f"; algorithms for {self.data} are {', '.join(others)}" if others else "")
+                f"{' or '.join(kind.kinds)}: give it such data, as {', '.join(data)}"
+                + (f"; algorithms for yours are {', '.join(others)}" if others else "")
             )
         if self.silos:
             check_sides(kind, self.rows is not None)
@@ -288,7 +278,7 @@ class Experiment(Keys):
         on_sums = self._on_sums and self.policy == "masked" and not self._inputs_carry_budget
         name = ON_SUMS if on_sums else self.policy
         steps, scores = {"unit": self._record, **self.steps}, SCORES_BY_HAND
-        _check_steps_are_known(steps)
+        _check_known("steps", PrivateSteps, steps)
         if self.trains_under_noise and "noise" not in steps:
             if not (self.planned and self._steps_carry_budget):
                 raise BadInput(
@@ -320,11 +310,12 @@ class Experiment(Keys):
         if self.trains_under_noise:
             check_on_cpu(self.device)
             counted = None if is_noised(self.policy) or self.policy == "strictest" else scores
-            policy = replace(
-                policy, steps=_private_steps(steps), relation=self.relation, scores_noise=counted
-            )
+            _check_numbers("steps", steps, PrivateSteps)
+            made = PrivateSteps(**steps)
+            policy = replace(policy, steps=made, relation=self.relation, scores_noise=counted)
         if self.broadcast:
-            policy = replace(policy, broadcasts=_broadcast_limits(self.broadcast))
+            _check_known("broadcast", BroadcastLimits, self.broadcast)
+            policy = replace(policy, broadcasts=BroadcastLimits(**self.broadcast))
         return policy
 
     @property
@@ -467,10 +458,6 @@ SILOS = "silos"
 """What ``data`` and ``partition`` are of such owners."""
 
 
-HELD_BY_SILOS = {GraphDataset.kind: "one graph each", GraphSetDataset.kind: "a list of graphs each"}
-"""Kind of data -> what owners then have."""
-
-
 def _with_silos(values: dict[str, Any]) -> dict[str, Any]:
     """The keys that follow from owners with data of their own.
 
@@ -541,24 +528,11 @@ def _own(name: str) -> type[Algorithm] | None:
         return None
 
 
-def _check_steps_are_known(settings: Iterable[str]) -> None:
-    known = set(inspect.signature(PrivateSteps).parameters)
+def _check_known(table: str, kind: type[PrivateSteps | BroadcastLimits], settings: Iterable[str]) -> None:
+    known = [name for name in inspect.signature(kind).parameters if name != "seed"]
     for key in settings:
         if key not in known:
-            raise unknown_name("setting of noisy steps", f"steps.{key}", [f"steps.{k}" for k in known])
-
-
-def _private_steps(settings: Mapping[str, Any]) -> PrivateSteps:
-    _check_numbers("steps", settings, PrivateSteps)
-    return PrivateSteps(**settings)
-
-
-def _broadcast_limits(settings: Mapping[str, Any]) -> BroadcastLimits:
-    known = ("change", "units")
-    for key in settings:
-        if key not in known:
-            raise unknown_name("limit of broadcasts", f"broadcast.{key}", [f"broadcast.{k}" for k in known])
-    return BroadcastLimits(**settings)
+            raise unknown_name(f"setting of {table}", f"{table}.{key}", [f"{table}.{k}" for k in known])
 
 
 def make_policy(name: str, protection: Mapping[str, Any], relation: str = Relation.ZERO_OUT) -> Policy:
@@ -576,7 +550,9 @@ def make_policy(name: str, protection: Mapping[str, Any], relation: str = Relati
     for key in protection:
         if key not in known - {"relation"}:
             raise unknown_name("protection setting", key, known - {"relation"})
-    _check_numbers("protection", protection, RECIPES[name])
+    quorum = protection.get("quorum", MAJORITY)
+    if quorum != MAJORITY and (isinstance(quorum, bool) or not isinstance(quorum, int | float)):
+        raise BadInput(f"protection.quorum = {quorum!r}: give a number of clients, a share, or {MAJORITY}")
     settings = {**protection, "relation": relation}
     if name == "strictest":
         noised = {"norm", "multiplier"} <= protection.keys()
@@ -593,7 +569,7 @@ def make_policy(name: str, protection: Mapping[str, Any], relation: str = Relati
 
 
 def load(path: Path | None, flags: Mapping[str, Any], assignments: Iterable[str]) -> Experiment:
-    """The experiment of a file (TOML or YAML), over it the flags, over them ``KEY=VALUE`` assignments.
+    """The experiment of a TOML file, over it the flags, over them ``KEY=VALUE`` assignments.
 
     Raises:
         BadInput: naming the key, the value and the mend.
@@ -609,26 +585,7 @@ def experiment_of(values: Mapping[str, Any]) -> Experiment:
     Raises:
         BadInput: naming the key, the value and the mend.
     """
-    for key, value in values.items():
-        if not isinstance(key, str):
-            raise BadInput(f'key {str(key)[:60]!r} is no text: write e.g. algorithm = "fedsage"')
-        if not _plain(value):
-            raise BadInput(
-                f"{printable(key, 60)} holds something else than numbers, words, lists and tables named by "
-                f"words, or more than {DEEPEST} tables in tables: write it plainly"
-            )
-    return Experiment(**values)
-
-
-def _plain(value: Any, deep: int = 0) -> bool:
-    """Whether it is what TOML, YAML and JSON have in common, and no deeper than settings are."""
-    if deep > DEEPEST:
-        return False
-    if isinstance(value, dict):
-        return all(isinstance(key, str) and _plain(inner, deep + 1) for key, inner in value.items())
-    if isinstance(value, list | tuple):
-        return all(_plain(inner, deep + 1) for inner in value)
-    return value is None or isinstance(value, str | bool | int | float | Path)
+    return Experiment(**{printable(str(key), 60): value for key, value in values.items()})
 
 
 def read_values(path: Path | None, flags: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
@@ -643,50 +600,20 @@ def read_values(path: Path | None, flags: Mapping[str, Any], assignments: Iterab
         key, separator, text = assignment.partition("=")
         if not separator or not key:
             raise BadInput(f"--set {assignment}: write KEY=VALUE, e.g. --set training.batch=32")
-        _assign(values, key.split("."), _value(text, assignment), assignment)
+        _assign(values, key.split("."), _value(text), assignment)
     return values
-
-
-class _EachKeyOnce(yaml.SafeLoader):
-    """YAML in which a key that stands twice is a mistake, as in TOML."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        for key in keys:
-            if keys.count(key) > 1:
-                line = node.start_mark.line + 1
-                raise yaml.YAMLError(f"key {key!r} stands twice in the table that begins in line {line}")
-        return super().construct_mapping(node, deep)
 
 
 def _read(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise BadInput(f"experiment file {str(path)!r} is not there")
     try:
-        text = _shallow(files.read(path.resolve(), most=LARGEST).decode())  # a link is its user's own
-        values = tomllib.loads(text) if path.suffix == ".toml" else yaml.load(text, _EachKeyOnce)
+        text = files.read(path.resolve(), most=LARGEST).decode()  # a link is its user's own
+        return tomllib.loads(text)
     except BadInput:
         raise
-    except Exception as error:  # parsers raise what they like: of depth, of dates, of long numbers
-        why = (str(error).splitlines() or [""])[0][:200]
-        raise BadInput(f"{path} cannot be read: {type(error).__name__}: {why}") from None
-    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
-        raise BadInput(f'{path} holds no named keys: write e.g. algorithm = "fedsage"')
-    return values
-
-
-def _shallow(text: str) -> str:
-    """The text itself, where brackets are not too deep in each other: parsers take long over those.
-
-    Raises:
-        ValueError: where they are.
-    """
-    deep = 0
-    for sign in re.findall(r"[][{}]", text):
-        deep = deep + 1 if sign in "[{" else max(deep - 1, 0)
-        if deep > 5 * DEEPEST:  # some may stand in words
-            raise ValueError(f"more than {5 * DEEPEST} brackets in each other")
-    return text
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{path} cannot be read as TOML: {str(error)[:200]}") from None
 
 
 def _assign(values: dict[str, Any], keys: list[str], value: Any, assignment: str) -> None:
@@ -700,18 +627,22 @@ def _assign(values: dict[str, Any], keys: list[str], value: Any, assignment: str
     values[keys[-1]] = value
 
 
-def _value(text: str, assignment: str) -> Any:
-    for read in (int, float):
-        try:
-            return read(text)
-        except ValueError:
-            continue
+def _value(text: str) -> Any:
+    """A value as TOML has it; what is none is a word.
+
+    >>> _value("1e-5"), _value("[8, 4]"), _value("True"), _value("cora")
+    (1e-05, [8, 4], True, 'cora')
+    """
+    for read in (int, float, _CONSTANTS.__getitem__):
+        with suppress(ValueError, KeyError):
+            return read(text.lower())
     try:
-        return yaml.safe_load(_shallow(text[:LARGEST]))
-    except Exception:  # as for a whole file
-        raise BadInput(
-            f"--set {assignment[:80]}: {text[:80]!r} is no value; quote it if it is text"
-        ) from None
+        return tomllib.loads(f"value = {text[:LARGEST]}")["value"]
+    except (ValueError, RecursionError):
+        return text
+
+
+_CONSTANTS = {"true": True, "false": False, "null": None, "none": None}
 
 
 def _dotted(table: str, kind: type[Algorithm]) -> list[str]:
@@ -721,23 +652,11 @@ def _dotted(table: str, kind: type[Algorithm]) -> list[str]:
 def _check_numbers(table: str, values: Mapping[str, Any], function: Callable[..., Any]) -> None:
     """Refuses words where a function takes numbers, before anything starts."""
     for key, parameter in inspect.signature(function).parameters.items():
+        kinds: tuple[type, ...] = {"float": (int, float), "int": (int,)}.get(str(parameter.annotation), ())
         value = values.get(key, 1)
-        word = isinstance(value, bool) or not isinstance(value, int | float)
-        numbers = [*value.values()] if isinstance(value, Mapping) else [value]
-        if parameter.annotation == "Amount" and not all(
-            isinstance(one, int | float) and not isinstance(one, bool) for one in numbers
-        ):
-            raise BadInput(f"{table}.{key} = {value!r}: give a number, or one by channel")
-        if parameter.annotation == "float" and word:
-            raise BadInput(f"{table}.{key} = {value!r}: give a number")
-        broken = word or (value >= 1 and not isinstance(value, int))
-        if parameter.annotation == "Quorum" and value != MAJORITY and broken:
-            raise BadInput(
-                f"{table}.{key} = {value!r}: give a whole number of clients, a share of all below 1, or "
-                f"{MAJORITY}"
-            )
-        if parameter.annotation == "int" and (word or not isinstance(value, int)):
-            raise BadInput(f"{table}.{key} = {value!r}: give a whole number")
+        if kinds and (isinstance(value, bool) or not isinstance(value, kinds)):
+            whole = "" if float in kinds else "whole "
+            raise BadInput(f"{table}.{key} = {value!r}: give a {whole}number")
 
 
 def _sentence(error: ValidationError) -> str:

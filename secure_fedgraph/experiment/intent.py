@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from secure_fedgraph.algorithms.fedavg import FedAvg
@@ -16,14 +16,10 @@ from secure_fedgraph.privacy.policies.strictest import LADDER
 
 TABLES = ("protection", "steps", "broadcast", "budget", "training")
 """Tables of the configuration whose keys are looked at one by one."""
-RUN_ONLY = {
-    "audit": {
-        "logging": "an audit logs no runs",
-        "checkpoint_every": "an audit keeps no checkpoints",
-    },
-    "compare": {"checkpoint_every": "a comparison sets it itself"},
-}
-"""Command -> keys that it has no use for, and why."""
+UNDER_NOISY_STEPS = ("places", "crowd")
+"""Settings of training that count only where clients take noisy steps of nodes with links."""
+UNDER_EXACT_STEPS = ("batch", "epochs", "share", "largest_gradient")
+"""Settings of training that count only where they take exact ones."""
 
 
 def given_keys(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,141 +49,82 @@ def check_intent(given: Mapping[str, Any], experiments: Iterable[Experiment], co
     """
     resolved = [one.with_default_budget() for one in experiments]
     for key, value in given.items():
-        field = Experiment.model_fields.get(key)
-        if field is not None and value == field.default:
-            continue
-        reason = RUN_ONLY.get(command, {}).get(key) or _unused(key, resolved, command)
-        if reason:
-            raise BadInput(f"{_flag(key)} {_written(value)} would be ignored: {reason}")
+        field, (name, _, inner) = Experiment.model_fields.get(key), key.partition(".")
+        if (field is not None and value == field.default) or (key == "unit" and command == "compare"):
+            continue  # a comparison prints what was spent of this unit
+        uses, why = RULES.get(name, (_always, ""))
+        if key == "checkpoint_every" and command != "run":
+            uses, why = _never, "only 'run' writes checkpoints as it is told"
+        if not any(uses(one, inner) for one in resolved):
+            option = f"--{inner} ({key})" if key in ("protection.norm", "protection.multiplier") else key
+            option = f"--{key}" if key in ("unit", "against", "epsilon", "delta", "relation") else option
+            written = f"{value:g}" if isinstance(value, float) else value
+            raise BadInput(f"{option} {written} would be ignored under {resolved[0].policy}: {why}")
 
 
-def _unused(key: str, experiments: Sequence[Experiment], command: str) -> str:
-    """Why no experiment uses a key; empty where one does."""
-    if key == "unit" and command == "compare":  # the table prints what was spent of this unit
-        return ""
-    name, _, inner = key.partition(".")
-    rule = RULES.get(name)
-    reasons = [rule(one, inner) for one in experiments] if rule is not None else [""]
-    return "" if "" in reasons else reasons[0]
+def _always(experiment: Experiment, inner: str) -> bool:
+    return True
 
 
-def _no_budget(experiment: Experiment, inner: str) -> str:
-    return "" if experiment.epsilon is not None else "there is no budget, so give --epsilon too"
+def _never(experiment: Experiment, inner: str) -> bool:
+    return False
 
 
-def _unit(experiment: Experiment, inner: str) -> str:
-    return "" if experiment.steps else _no_budget(experiment, inner)
-
-
-def _weights(experiment: Experiment, inner: str) -> str:
-    if experiment.epsilon is not None and not experiment.planned:
-        return "the noise was set by hand, so a budget plans none"
-    return _no_budget(experiment, inner)
-
-
-def _epsilon(experiment: Experiment, inner: str) -> str:
-    if experiment.epsilon is not None:
-        return ""
-    return f"{experiment.policy} adds no noise that could keep this budget for a {experiment.unit}"
-
-
-def _noised(experiment: Experiment, inner: str) -> str:
-    return "" if experiment.adds_noise else (
-        f"{experiment.policy} adds no noise, so no epsilon depends on it; give --epsilon or a policy of noise"
-    )  # fmt: skip
-
-
-def _range(experiment: Experiment, inner: str) -> str:
-    return (
-        "" if "features" in experiment.randomised_kinds else "no features are randomised, so set features too"
-    )
-
-
-def _dropouts(experiment: Experiment, inner: str) -> str:
-    return "" if experiment.policy in SURVIVE else (
-        f"{experiment.policy} needs an answer of every client; drop-outs are for masked and distributed_dp"
-    )  # fmt: skip
-
-
-def _protection(experiment: Experiment, inner: str) -> str:
-    used = _recipes(experiment)
-    if any(inner in inspect.signature(RECIPES[name]).parameters for name in used):
-        return ""
-    having_it = [n for n, recipe in RECIPES.items() if inner in inspect.signature(recipe).parameters]
+def _protects(experiment: Experiment, inner: str) -> bool:
+    """Whether a recipe that the experiment's policy is made of has this setting."""
+    used = [experiment.policy]
     if experiment.policy == "strictest":
-        if "multiplier" not in experiment.protection and inner in ("norm", "multiplier", "rows"):
-            return "strictest clips and noises nothing unless --multiplier or --epsilon says how much"
-        if "norm" not in experiment.protection and inner == "multiplier":
-            return "strictest adds noise only where --norm says what is clipped"
-    if experiment.trains_under_noise and inner in ("norm", "multiplier"):
-        key = {"norm": "clip", "multiplier": "noise"}[inner]
-        return f"clients' steps are clipped and noised, and {experiment.policy} is not; set steps.{key}"
-    return f"{experiment.policy} has no such setting; {', '.join(having_it)} have"
+        try:
+            made = experiment.make_policy()
+        except (BadInput, Refused):  # making the experiment reports what is wrong with it
+            return True
+        candidates = [one.name for one in getattr(made, "candidates", ())]
+        used = candidates or [name for name in LADDER if not needs_multiplier(name)]
+    return any(inner in inspect.signature(RECIPES[name]).parameters for name in used)
 
 
-UNDER_NOISY_STEPS = ("places", "crowd")
-"""Settings of training that count only where clients take noisy steps."""
-UNDER_EXACT_STEPS = {
-    "batch": "each record is drawn by a coin; set steps.rate",
-    "epochs": "a round has its own number of them; set steps.steps",
-    "share": "each record is drawn by a coin; set steps.rate",
-    "largest_gradient": "each record's gradient is clipped; set steps.clip",
-}
-"""Settings of training that count only where they do not, and what does instead."""
-
-
-def _training(experiment: Experiment, inner: str) -> str:
+def _trains(experiment: Experiment, inner: str) -> bool:
+    """Whether training reads this setting, where it has another value than by default."""
     kind = algorithm_named(experiment.algorithm)
-    known = kind.Settings.model_fields.get(inner)
+    known, set_to = kind.Settings.model_fields.get(inner), experiment.training
     if known is None or not issubclass(kind.Settings, TrainingSettings):
-        return ""
-    if experiment.training.get(inner, known.default) == known.default:  # asks for nothing
-        return ""
-    if inner == "heaviest" and not experiment.training.get("weighted"):
-        return "it bounds the weights of a weighted mean, so set training.weighted=true"
-    if inner in UNDER_NOISY_STEPS and not experiment.trains_under_noise:
-        return "it limits noisy training steps, and this policy has none; give --epsilon and --unit node"
-    fanout = experiment.training.get("fanout")
-    if inner in UNDER_NOISY_STEPS and isinstance(fanout, list | tuple) and fanout and not any(fanout):
-        return "with training.fanout=0 one node is one record; leave it out"
-    if inner in UNDER_EXACT_STEPS and experiment.trains_under_noise and issubclass(kind, FedAvg):
-        return f"under noisy steps {UNDER_EXACT_STEPS[inner]}"
-    return ""
+        return True
+    if set_to.get(inner, known.default) == known.default:  # asks for nothing
+        return True
+    if inner == "heaviest":
+        return bool(set_to.get("weighted"))
+    if inner in UNDER_NOISY_STEPS:
+        fanout = set_to.get("fanout")
+        alone = isinstance(fanout, list | tuple) and bool(fanout) and not any(fanout)
+        return experiment.trains_under_noise and not alone
+    exact = inner in UNDER_EXACT_STEPS and issubclass(kind, FedAvg)
+    return not (exact and experiment.trains_under_noise)
 
 
-def _recipes(experiment: Experiment) -> list[str]:
-    """The recipes that an experiment's policy is made of."""
-    if experiment.policy != "strictest":
-        return [experiment.policy]
-    try:
-        made = experiment.make_policy()
-    except (BadInput, Refused):  # making the experiment reports what is wrong with it
-        return list(LADDER)
-    candidates = [one.name for one in getattr(made, "candidates", ())]
-    return candidates or [name for name in LADDER if not needs_multiplier(name)]
-
-
-Rule = Callable[[Experiment, str], str]
+Rule = tuple[Callable[[Experiment, str], bool], str]
+_BUDGET = "there is no budget, so give --epsilon too"
+_NOISE = "nothing adds noise, so no epsilon depends on it; give --epsilon or a policy of noise"
 RULES: dict[str, Rule] = {
-    "unit": _unit,
-    "against": _no_budget,
-    "budget": _weights,
-    "epsilon": _epsilon,
-    "delta": _noised,
-    "relation": _noised,
-    "feature_range": _range,
-    "dropouts": _dropouts,
-    "protection": _protection,
-    "training": _training,
+    "unit": (lambda e, _: e.epsilon is not None or bool(e.steps), _BUDGET),
+    "against": (lambda e, _: e.epsilon is not None, _BUDGET),
+    "budget": (lambda e, _: e.planned, "no budget plans the noise: give --epsilon, and no noise by hand"),
+    "epsilon": (lambda e, _: e.epsilon is not None, "no noise could keep this budget for the unit"),
+    "delta": (lambda e, _: e.adds_noise, _NOISE),
+    "relation": (lambda e, _: e.adds_noise, _NOISE),
+    "feature_range": (lambda e, _: "features" in e.randomised_kinds, "set features too"),
+    "dropouts": (
+        lambda e, _: e.policy in SURVIVE,
+        "every client has to answer; drop-outs are for masked and distributed_dp",
+    ),
+    "protection": (
+        _protects,
+        "the policy has no such setting, or noises nothing unless --multiplier or --epsilon says how much; "
+        "clients' noisy steps have steps.clip and steps.noise",
+    ),
+    "training": (
+        _trains,
+        "places and crowd are for noisy steps (--epsilon, --unit node) of nodes with links; heaviest is for "
+        "training.weighted=true; noisy steps have steps.rate, steps.steps and steps.clip",
+    ),
 }
-"""Key -> why an experiment would not use it; empty where it does. Every other key is always used."""
-
-
-def _flag(key: str) -> str:
-    if key in ("protection.norm", "protection.multiplier"):
-        return f"--{key.removeprefix('protection.')} ({key})"
-    return f"--{key}" if key in ("unit", "against", "epsilon", "delta", "relation") else key
-
-
-def _written(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+"""Key -> whether an experiment uses it, and why it may not. Every other key is always used."""

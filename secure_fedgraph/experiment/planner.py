@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,10 +13,7 @@ from torch_geometric.data import Data
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.arguments import unknown_name
-from secure_fedgraph.core.channel import (
-    Recipient,
-    Reveal,
-)
+from secure_fedgraph.core.channel import Recipient, Reveal
 from secure_fedgraph.core.errors import BadInput, SecureFedGraphError
 from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.experiment.config import Experiment, as_listed, kind_of
@@ -26,7 +23,6 @@ from secure_fedgraph.experiment.results import in_form
 from secure_fedgraph.experiment.schema.run import NO_LEARNING
 from secure_fedgraph.federation import Federation
 from secure_fedgraph.graph.data.datasets import KINDS
-from secure_fedgraph.graph.kinds import GraphDataset
 from secure_fedgraph.graph.partition.registry import BY_KIND
 from secure_fedgraph.privacy.dp_sgd import RECORDS
 from secure_fedgraph.privacy.input_dp.labels import HOME
@@ -192,30 +188,12 @@ def choose(asked: Experiment, federation: Federation, policy: str | None = None)
 
 
 def _check_unit(asked: Experiment, federation: Federation) -> None:
-    if asked.unit in UNITS and asked.unit in federation.units:
-        return
-    record = str(Unit.GRAPH if Unit.GRAPH in federation.units else Unit.NODE)
-    mend = f"give --unit {record} or --unit {Unit.CLIENT}"
-    if asked.unit == Unit.EDGE:
-        blind = list(_without_links(federation.schema.kind))
-        mend = (
-            f"{', '.join(blind)} read{'s' * (len(blind) == 1)} no link where anything is sent, so the "
-            f"epsilon of an edge is 0 at any budget: plan with --unit {record}"
-            if blind
-            else f"a link is part of a {record}, and what covers that covers it: plan with --unit {record}"
+    if asked.unit not in UNITS or asked.unit not in federation.units:
+        record = Unit.GRAPH if Unit.GRAPH in federation.units else Unit.NODE
+        raise BadInput(
+            f"unit {str(asked.unit)!r}: the planner has no candidates for it on these data; plan with --unit "
+            f"{record}, which covers its links, label and features, or --unit {Unit.CLIENT}"
         )
-    raise BadInput(f"unit {str(asked.unit)!r}: the planner has no candidates for it on these data; {mend}")
-
-
-def _without_links(kind: str) -> Iterator[str]:
-    """The algorithms for one graph of nodes of which no upload depends on a link."""
-    if kind != GraphDataset.kind:
-        return
-    for name, made in ALGORITHMS.items():
-        if kind in made.kinds and not made.pools and _sends(made):
-            channels = opened(made())
-            if channels and not any(channel.links for channel in channels):
-                yield name
 
 
 def _sends(kind: type[Algorithm]) -> bool:
@@ -286,17 +264,14 @@ def _rank(one: Candidate, wide: bool) -> tuple[bool, bool, bool, float, float, i
 
 def _why(one: Candidate, choice: Choice) -> str:
     """Why a candidate whose figure is known is chosen or not."""
-    least, ratio = choice.least.noise_to_signal or 0.0, one.noise_to_signal or 0.0
+    least, ratio = choice.least, one.noise_to_signal or 0.0
     if not choice.learns:
         return "noise exceeds any signal"
-    if one is choice.least:
+    if one is least:
         if choice.by_weights:
             return "the most weights of those where noise is faint"
         return LEAST if one.runs_as else f"{LEAST} among what is made for budgets"
-    if one.runs_as and not choice.least.runs_as:
-        return "a form; what is made for budgets comes first"
-    if choice.by_weights and ratio < FAINT and one.weights < choice.least.weights:
-        return f"noise is faint, and its model has fewer weights than that of {choice.least.algorithm}"
-    if ratio > least:
-        return f"{ratio / least:.3g} times that of {choice.least.algorithm}"
-    return f"as {choice.least.algorithm}, which comes first"
+    if choice.by_weights and ratio < FAINT:
+        return f"noise is faint, and its model has fewer weights than that of {least.algorithm}"
+    form = "; a form, and what is made for budgets comes first" if one.runs_as else ""
+    return f"{ratio / (least.noise_to_signal or 1.0):.3g} times that of {least.algorithm}{form}"

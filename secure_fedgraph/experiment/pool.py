@@ -149,6 +149,42 @@ class Pool:
         return process, ours
 
 
+class Here:
+    """As a pool of processes, without any: a task is done when it is started."""
+
+    memory = 0
+
+    def __init__(self) -> None:
+        self._done: list[tuple[Any, Any]] = []
+
+    @property
+    def free(self) -> bool:
+        """Whether a task would be started at once."""
+        return not self._done
+
+    @property
+    def working(self) -> bool:
+        """Whether a task's end was not told yet."""
+        return bool(self._done)
+
+    def start(self, name: Any, work: Work, *arguments: Any) -> None:
+        """Does a task, in one thread as processes do: more of them would add up in another order."""
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            self._done.append((name, tried(work, *arguments)))
+        finally:
+            torch.set_num_threads(threads)
+
+    def finished(self, deadline: float | None = None) -> list[tuple[Any, Any]]:
+        """(name, result or :class:`Failed`) of what was done."""
+        done, self._done = self._done, []
+        return done
+
+
+Tasks = Pool | Here
+
+
 @contextmanager
 def _without_working_folder() -> Iterator[None]:
     """A spawned interpreter does not look for modules in the working folder first, as ``python -c`` does.

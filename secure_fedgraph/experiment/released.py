@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -56,53 +55,13 @@ def keep(run: Run, out: Path, experiment: Experiment | None = None) -> None:
         out: the run's folder.
         experiment: that ran: its schema of tables is kept in the file.
     """
-    packed = _packed(run, experiment)
-    if packed is not None:
-        files.write(out / NAME, [packed], private=True, root=out)
-
-
-def digest_of(run: Run, experiment: Experiment | None = None) -> str | None:
-    """SHA-256 of what :func:`keep` writes, for the run's result; None where it writes nothing."""
-    packed = _packed(run, experiment)
-    return None if packed is None else hashlib.sha256(packed).hexdigest()
-
-
-def check_model(out: Path, digest: str | None) -> None:
-    """Checks that the released model beside a result is the one that the result names.
-
-    Args:
-        digest: as the result has it; None for a run without one, or before there was this key.
-
-    Raises:
-        BadInput: for another model, and where a link, a folder or the like stands in its place.
-    """
-    path = out / NAME
-    _check_plain(path)
-    if digest is None or files.size_of(path) is None:
-        return
-    there = hashlib.sha256(files.read(path, root=out, most=MOST)).hexdigest()
-    if there != digest:
-        raise BadInput(
-            f"{path} is not the model of the result beside it (released is {digest[:16]}…, and the file has "
-            f"{there[:16]}…): put copies of both back that are of one run"
-        )
-
-
-def _check_plain(path: Path) -> None:
-    if files.size_of(path) is None and (path.is_symlink() or path.exists()):
-        raise BadInput(
-            f"{path} is no plain file but a link, a folder or the like: put a copy of the file back"
-        )
-
-
-def _packed(run: Run, experiment: Experiment | None) -> bytes | None:
     released, algorithm = run.algorithm.released(run.state), run.algorithm
     is_module = callable(getattr(algorithm, "model", None))
     predicts = type(algorithm).predict is not Algorithm.predict and algorithm.personal() is None
     if not released or not (is_module or predicts):
-        return None
+        return
     if not all(isinstance(value, Tensor | int | float) for value in released.values()):
-        return None
+        return
     tables = experiment.used_schema if experiment is not None else None
     value = {
         "algorithm": algorithm.name if experiment is None else experiment.algorithm,
@@ -111,33 +70,29 @@ def _packed(run: Run, experiment: Experiment | None) -> bytes | None:
         "schema": json.dumps(asdict(run.federation.schema)),
         "state": dict(released),
     }
-    return bytes(nested.pack(value))
+    files.write(out / NAME, [bytes(nested.pack(value))], private=True, root=out)
 
 
-def read(out: Path, name: str, digest: str | None = None) -> Released:
+def read(out: Path, name: str) -> Released:
     """What :func:`keep` wrote. The folder may be somebody else's: nothing in it is run.
 
     Args:
         out: the run's folder.
         name: its algorithm's.
-        digest: the SHA-256 that the file has to have; None where any will do.
 
     Raises:
-        BadInput: where there is none, with the reason; or the file is larger than any model, cut off,
-            changed or another run's.
+        BadInput: where there is none, with the reason; or the file is larger than any model, cut off or
+            changed.
     """
-    path = out / NAME
-    _check_plain(path)
-    if files.size_of(path) is None:
-        why = (
-            f"result.json names its digest ({digest[:16]}…): put a copy back"
-            if digest
-            else _why_none(out, name)
-        )
-        raise BadInput(f"{out} holds no {NAME}: {why}")
-    kept = read_file(path, out)
-    check_model(out, digest)
-    return kept
+    if files.size_of(out / NAME) is not None:
+        return read_file(out / NAME, out)
+    if seeds := sorted(out.glob("seed-*")):
+        why = f"it is of several seeds: give the folder of one, as {seeds[0]}"
+    elif algorithm_named(name).released is Algorithm.released:
+        why = f"{name} releases no single model, for each owner keeps its own"
+    else:
+        why = "put a plain file back, or run the experiment again"
+    raise BadInput(f"{out} holds no {NAME}: {why}")
 
 
 def read_file(path: Path, root: Path | None = None) -> Released:
@@ -170,11 +125,3 @@ def read_file(path: Path, root: Path | None = None) -> Released:
         raise BadInput(f"{path} is damaged ({type(error).__name__}): run the experiment again") from None
     made = parsed(tables, f"{path}: the schema of tables") if tables else None
     return Released(settings, schema, state, algorithm, made)
-
-
-def _why_none(out: Path, name: str) -> str:
-    if seeds := sorted(out.glob("seed-*")):
-        return f"it is of several seeds: give the folder of one, as {seeds[0]}"
-    if algorithm_named(name).released is Algorithm.released:
-        return f"{name} releases no single model, for each owner keeps its own"
-    return f"what {name} releases is no torch module, and was not kept: run the experiment again"

@@ -7,14 +7,15 @@ import json
 import platform
 import shlex
 import warnings
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
-from functools import cache, partial
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms.plugins import algorithm_named, check_own_name, is_own, refuse_inside
@@ -25,11 +26,11 @@ from secure_fedgraph.core.guarantee import Reader, Unit
 from secure_fedgraph.core.message import ANSWER, CARRIER
 from secure_fedgraph.core.protection.bound import Bound
 from secure_fedgraph.core.protection.gaussian import Gaussian
-from secure_fedgraph.core.spending.budget import Budget
 from secure_fedgraph.core.spending.ledger import TORN, read_ledger
+from secure_fedgraph.core.text import printable
 from secure_fedgraph.evaluation import NOTES
-from secure_fedgraph.experiment import released, schema
-from secure_fedgraph.experiment.baselines import baselines, expected_gain
+from secure_fedgraph.experiment import schema
+from secure_fedgraph.experiment.baselines import baselines
 from secure_fedgraph.experiment.config import FEW_OWNERS, Experiment, experiment_of
 from secure_fedgraph.experiment.noise_to_signal import of_a_run
 from secure_fedgraph.experiment.protect import budget_of, protect, split_of
@@ -37,7 +38,6 @@ from secure_fedgraph.experiment.schema.run import NO_LEARNING
 from secure_fedgraph.federation import Federation, federate
 from secure_fedgraph.forms import fit
 from secure_fedgraph.graph.placing import check_device
-from secure_fedgraph.graph.silos.agreement import check_names
 from secure_fedgraph.graph.silos.places import is_place
 from secure_fedgraph.graph.silos.reading import read_one, read_silos
 from secure_fedgraph.privacy.budget_warnings import warn_of_delta
@@ -50,7 +50,6 @@ from secure_fedgraph.protocol.transcript import SERVER, Keep, Transcript, everyt
 from secure_fedgraph.round import Sampler, everyone
 from secure_fedgraph.running.loop import train
 from secure_fedgraph.running.options import OnRound, RunOptions
-from secure_fedgraph.running.outlook import Outlook
 from secure_fedgraph.running.preparation import Prepared, channels_of, fitted
 from secure_fedgraph.running.reached import Connect
 from secure_fedgraph.running.run import OF_ITEMS, Run
@@ -65,10 +64,9 @@ BESIDE = (
     *(manifest.NAME, manifest.KEY),
 )
 """Files that commands write beside their results, and remove together with them."""
+LEDGERS = ("ledger.jsonl", "ledger.torn")
 ELSEWHERE = "on its own machine"
 """The data of an owner whom a run reached on its own machine, where others' have a file."""
-OUTSIDE = {"ledger": "--ledger", "logging": "--log"}
-"""Keys of an experiment that name where a run writes besides its folder, and their options."""
 UNFINISHED = "; its run is not finished: `secure-fedgraph resume {folder}` goes on with it"
 TRAINED = (
     " of the command; what it holds is of train(..., out=...) in Python, which writes no result: to audit a "
@@ -76,6 +74,7 @@ TRAINED = (
     "transcript=full`, or sfg.audit"
 )
 ASKED, PLANNED = "experiment.json", "plan.json"
+Noted = TypeVar("Noted", bound=BaseModel)
 PACKAGES = (
     "secure-fedgraph",
     "torch",
@@ -96,7 +95,6 @@ def execute(
     on_start: Callable[[], None] | None = None,
     plays: Callable[[type[Any]], type[Any]] | None = None,
     on_form: Callable[[str], None] = lambda text: None,
-    on_outlook: Callable[[Outlook], None] | None = None,
     federation: Federation | None = None,
     connect: Connect | None = None,
     sampler: Sampler = everyone,
@@ -110,7 +108,6 @@ def execute(
             the federation that the experiment names, in this process.
         sampler: picks the cohort of a round.
         run_name: the run's public name; drawn by default.
-        on_outlook: called once, after the first two scored rounds, with what the rest will cost.
         on_form: called after all checks with one line: what is about to run, and in which form.
         checkpoints: write checkpoints, and resume from an existing one.
         on_start: as :func:`~secure_fedgraph.running.loop.train`'s.
@@ -132,10 +129,7 @@ def execute(
     protected = protect(experiment, algorithm, federation, noted_noise(note) if resume else None)
     if not resume:
         if not anyway:
-            ratio = _check_learns(experiment, algorithm, federation, protected.policy)
-            score = algorithm.measure(federation.schema)
-            if experiment.planned and (outlook := expected_gain(federation, ratio, score)):
-                first_line = f"{first_line}; {outlook}"
+            _check_learns(experiment, algorithm, federation, protected.policy)
         _note_plan(note, protected.plan)
 
     def started() -> None:
@@ -162,7 +156,6 @@ def execute(
         keep=keep or (everything if experiment.transcript == "full" else nothing),
         on_round=on_round,
         on_start=started,
-        on_outlook=on_outlook,
         device=experiment.device,
         dropouts=Dropouts(experiment.dropouts, experiment.seed) if experiment.dropouts else None,
         resume=resume,
@@ -207,11 +200,8 @@ def lead(experiment: Experiment, algorithm: Algorithm, federation: Federation) -
     if algorithm.form is not None:
         parts.append(f"in the form {algorithm.form}: {algorithm.form.why}")
     if e.epsilon is not None:
-        chosen = (
-            " (the default with few owners; --unit client is for all data of one owner)"
-            if e.unit_by_default
-            else ""
-        )
+        default = " (the default with few owners; --unit client is for all data of one owner)"
+        chosen = default if e.unit_by_default else ""
         parts.append(
             f"epsilon {e.epsilon:g} at delta {e.delta:g} for one {e.unit}{chosen} against the {e.against}"
         )
@@ -221,24 +211,16 @@ def lead(experiment: Experiment, algorithm: Algorithm, federation: Federation) -
         parts.append(f"scored every {e.evaluate_every} rounds")
     if e.evaluate_sample is not None and (tested := federation.referee.tested) > e.evaluate_sample:
         parts.append(f"scored on about {e.evaluate_sample:,} of {tested:,} test nodes, drawn once")
-    bound = _bound_strictest(experiment, algorithm, federation)
-    if bound is not None and (left := [repr(name) for name in bound.unprotected]):
-        parts.append(f"with {' and '.join(left)} left in plaintext, as was allowed")
-    if bound is not None:
-        leaks = {name: one.channel.leak for name, one in bound.bounds.items() if one.leaks}
+    if e.policy == "strictest":
+        bound = _bound(e, algorithm, federation, e.make_policy())
+        if left := [repr(name) for name in bound.unprotected]:
+            parts.append(f"with {' and '.join(left)} left in plaintext, as was allowed")
         parts += [
-            f"{name!r} leaks, since settings by hand ask for it: {leak}" for name, leak in leaks.items()
+            f"{name!r} leaks, since settings by hand ask for it: {one.channel.leak}"
+            for name, one in bound.bounds.items()
+            if one.leaks
         ]
     return "; ".join(parts)
-
-
-def _bound_strictest(
-    experiment: Experiment, algorithm: Algorithm, federation: Federation
-) -> BoundPolicy | None:
-    """What the strictest policy made of the channels; None under another."""
-    if experiment.policy != "strictest":
-        return None
-    return _bound(experiment, algorithm, federation, experiment.make_policy())
 
 
 def _bound(
@@ -259,43 +241,30 @@ NO_OWNER = 8.0
 
 def _check_learns(
     experiment: Experiment, algorithm: Algorithm, federation: Federation, policy: Policy
-) -> float | None:
-    """That the noise which a budget needs leaves something of the signal, by public facts: their ratio."""
+) -> None:
+    """That the noise which a budget needs leaves something of the signal, by public facts."""
     bound = _bound(experiment, algorithm, federation, policy)
     if experiment.epsilon is None or not experiment.planned:
-        return None
+        return
     run_on = federation.pooled() if algorithm.pools else federation
     ratio = of_a_run(Prepared(algorithm, run_on, bound, RunOptions(rounds=experiment.rounds)))
     few = experiment.unit == Unit.CLIENT and experiment.clients < FEW_OWNERS
     drowns = few and experiment.epsilon <= NO_OWNER if ratio is None else ratio > NO_LEARNING
     if not drowns:
-        return ratio
-    drowned = (
-        f"the noise of {experiment.algorithm} under {experiment.policy} would be {ratio:.3g} times what the "
-        f"signal can be at most (above {NO_LEARNING:g})"
-        if ratio is not None
-        else f"noise that hides all data of one of {experiment.clients} owners hides what they share too"
-    )
-    raise Refused(
-        f"epsilon {experiment.epsilon:g} for one {experiment.unit}: {drowned}, so this run would learn "
-        f"nothing: {_smaller_unit(experiment, federation) if few else _PLAN}. --anyway runs it"
-    )
-
-
-_PLAN = (
-    "`secure-fedgraph plan` with the same data, unit and budget says what works (--algorithm auto takes it)"
-)
-
-
-def _smaller_unit(experiment: Experiment, federation: Federation) -> str:
-    """What to ask for in place of a whole owner's budget."""
+        return
+    drowned = "noise that hides all data of one owner of few hides what they share too"
+    if ratio is not None:
+        drowned = f"its noise would be {ratio:.3g} times what the signal can be at most"
     algorithm = algorithm_named(experiment.algorithm)()
-    parts = (Unit.FEATURE, Unit.LABEL, Unit.EDGE)
-    free = [unit for unit in parts if algorithm.untouched_by(unit) is not algorithm]
-    if free:
-        return f"give --policy masked and --unit {' or '.join(free)}"
+    parts = [u for u in (Unit.FEATURE, Unit.LABEL, Unit.EDGE) if algorithm.untouched_by(u) is not algorithm]
     record = Unit.GRAPH if Unit.GRAPH in federation.units else Unit.NODE
-    return f"give --unit {record}, which protects each {record} of an owner"
+    mend = "ask `secure-fedgraph plan` what works (--algorithm auto takes it)"
+    if few:
+        mend = f"give --policy masked and --unit {parts[0]}" if parts else f"give --unit {record}"
+    raise Refused(
+        f"epsilon {experiment.epsilon:g} for one {experiment.unit} with {experiment.algorithm} under "
+        f"{experiment.policy}: {drowned}, so this run would learn nothing: {mend}. --anyway runs it"
+    )
 
 
 def _played(algorithm: Algorithm, plays: Callable[[type[Any]], type[Any]]) -> Any:
@@ -328,20 +297,29 @@ def _note_plan(note: Path | None, plan: Plan | None) -> None:
         write_checked(note, {"multipliers": dict(plan.multipliers)}, out)
 
 
+class _Planned(BaseModel):
+    """What :func:`_note_plan` notes."""
+
+    model_config = ConfigDict(strict=True)
+
+    multipliers: dict[str, float]
+
+
 def noted_noise(note: Path | None) -> dict[str, float] | None:
     """The multipliers of the plan that a run noted before it began; None where it noted none.
 
     Raises:
         BadInput: for a note that is damaged.
     """
-    if note is None or files.size_of(note) is None:
-        return None
-    multipliers = read_checked(note, note.parents[1]).get("multipliers")
-    if not isinstance(multipliers, dict) or not all(
-        type(one) in (int, float) for one in multipliers.values()
-    ):
-        raise damaged(note, "'multipliers' is no table of numbers")
-    return {str(name): float(one) for name, one in multipliers.items()}
+    return None if note is None or files.size_of(note) is None else _checked(_Planned, note).multipliers
+
+
+def _checked(model: type[Noted], note: Path) -> Noted:
+    """A checked note below ``checkpoint``, by its model."""
+    try:
+        return model.model_validate(read_checked(note, note.parents[1]))
+    except ValidationError as error:
+        raise damaged(note, f"{error.errors()[0]['loc']}: {error.errors()[0]['msg']}") from None
 
 
 def make_federation(experiment: Experiment) -> Federation:
@@ -402,7 +380,7 @@ def check_goes_on(out: Path) -> None:
         left.append("reserved message numbers in checkpoint")
     if files.size_of(ledger) and any(charge.round > 0 for charge in read_ledger(ledger)):
         left.append("charges in ledger.jsonl")  # raw data are pooled, and charged, before a first checkpoint
-    left += [name for name in (released.NAME, "report.html") if files.size_of(out / name) is not None]
+    left += [name for name in ("released.model", "report.html") if files.size_of(out / name) is not None]
     if left:
         raise BadInput(
             f"{commit} and {result} are missing, and the run has left {' and '.join(left)}: from round 1 on "
@@ -411,10 +389,19 @@ def check_goes_on(out: Path) -> None:
         )
 
 
+class _Asked(BaseModel):
+    """What :func:`begin` notes."""
+
+    model_config = ConfigDict(strict=True)
+
+    config: dict[str, Any]
+    seeds: list[NonNegativeInt] = Field(min_length=1)
+    command: str
+
+
 def begun(
     out: Path,
     ledger: Path | None = None,
-    logging: str | None = None,
     algorithm: str | None = None,
     silos: Mapping[str, str] | None = None,
     data: str | None = None,
@@ -422,47 +409,43 @@ def begun(
     """What :func:`begin` noted. The folder may be somebody else's, so it may not name every place.
 
     Args:
-        ledger, logging: what the user typed: they replace what the note has, which may not lie outside of the
-            folder. The checkpoint says which charges the ledger must begin with.
+        ledger: the shared ledger that the user typed. The checkpoint says which charges it must begin with.
         algorithm: the own algorithm that the user typed.
         silos: the owners' files that the user typed.
         data: the own data that the user typed.
 
     Raises:
-        BadInput: where nothing was begun, the note is damaged or older; where it names a place outside of the
-            folder, files of silos or an own algorithm, and the user did not; or code that lies in the folder
+        BadInput: where nothing was begun, the note is damaged or older; where it names a ledger outside of
+            the folder, own data or an own algorithm, and the user did not; or code that lies in the folder
             itself.
     """
     path = out / "checkpoint" / ASKED
     if files.size_of(path) is None:
         raise BadInput(f"{out} holds no checkpoint to resume from: start it with 'run --out {out}'")
-    asked = read_checked(path, out)
-    config, seeds, command = (asked.get(key) for key in ("config", "seeds", "command"))
-    if not isinstance(config, dict):
-        raise damaged(path, f"'config' is {str(config)[:40]!r}")
-    if not (isinstance(seeds, list) and seeds and all(type(one) is int and one >= 0 for one in seeds)):
-        raise damaged(path, f"'seeds' is {str(seeds)[:40]!r}")
-    if not isinstance(command, str):
-        raise damaged(path, f"'command' is {str(command)[:40]!r}")
+    asked = _checked(_Asked, path)
+    config = asked.config
     check_own_name(config.get("algorithm"), algorithm, out)
     config = {**config, "silos": typed_silos(config.get("silos"), silos, out)}
     config |= typed_data(config.get("data"), data, out)
-    typed = {"ledger": None if ledger is None else str(ledger), "logging": logging}
-    for key, option in OUTSIDE.items():
-        _check_place(key, option, config.get(key), typed[key], out)
-    config = {**config, **{key: place for key, place in typed.items() if place is not None}}
-    return configured(config, path), seeds, command
+    noted = config.get("ledger")
+    if ledger is not None and noted is None:
+        raise BadInput(f"--ledger {ledger}: the run in {out} was begun without: drop it")
+    if ledger is None and isinstance(noted, str) and _leads_out(noted, out):
+        raise BadInput(
+            f"the run in {out} writes to ledger {noted[:200]!r}, outside of the folder: if that is what you "
+            f"want, add --ledger {shlex.quote(noted[:200])}"
+        )
+    config |= {} if ledger is None else {"ledger": str(ledger)}
+    return configured(config, path), asked.seeds, asked.command
 
 
-def typed_again(out: Path, experiment: Experiment) -> list[tuple[str, str]]:
+def typed_again(out: Path, experiment: Experiment) -> list[str]:
     """The options that ``resume`` needs beside the folder."""
-    config = experiment.model_dump(mode="json")
-    options = [
-        (option, str(config[key])) for key, option in OUTSIDE.items() if _leads_out(key, config[key], out)
-    ]
-    options += [("--algorithm", experiment.algorithm)] if is_own(experiment.algorithm) else []
-    options += [("--data", experiment.data)] if experiment.own_data else []
-    return options + [("--silo", f"{name}={place}") for name, place in experiment.silos.items()]
+    ledger = None if experiment.ledger is None else str(experiment.ledger)
+    options = ["--ledger", ledger] if ledger is not None and _leads_out(ledger, out) else []
+    options += ["--algorithm", experiment.algorithm] if is_own(experiment.algorithm) else []
+    options += ["--data", experiment.data] if experiment.own_data else []
+    return options + [word for one in experiment.silos.items() for word in ("--silo", "=".join(one))]
 
 
 def typed_silos(noted: Any, typed: Mapping[str, str] | None, folder: Path) -> dict[str, str]:
@@ -471,29 +454,22 @@ def typed_silos(noted: Any, typed: Mapping[str, str] | None, folder: Path) -> di
     Raises:
         BadInput: where the folder's run has silos and the user typed none, or others.
     """
-    names = sorted(noted) if isinstance(noted, dict) else []
-    if names:
-        try:
-            check_names(noted)  # the folder may be somebody else's: no line of any length from its words
-        except BadInput as error:
-            raise BadInput(f"the run in {folder} is of no silos: {error}") from None
-    given = dict(typed or {})
+    given, silos = dict(typed or {}), noted if isinstance(noted, dict) else {}
     for place in given.values():
         refuse_inside(place, folder)
-    if names and not given and set(noted.values()) == {ELSEWHERE}:
+    if sorted(given) == sorted(silos):
+        return given
+    if silos and not given and set(silos.values()) == {ELSEWHERE}:
         raise BadInput(
             f"the run in {folder} had owners on machines of their own, whose data are not here: audit the "
             "same settings on data of yours ('audit --algorithm … --silo NAME=FILE')"
         )
-    if names and not given:
-        again = " ".join(f"--silo {shlex.quote(f'{name}={str(noted[name])[:200]}')}" for name in names)
-        raise BadInput(f"the run in {folder} is of silos, whose files are read if you name them: add {again}")
-    if sorted(given) != names:
-        raise BadInput(
-            f"--silo names {', '.join(sorted(given))}, and the run in {folder} has "
-            f"{', '.join(map(str, names)) or 'no silos'}: give the same"
-        )
-    return given
+    again = " ".join(f"--silo {shlex.quote(f'{name}={place}')}" for name, place in silos.items())
+    known = f"silos, whose files are read if you name them: add {printable(again, 250)}"
+    raise BadInput(
+        f"--silo names {printable(', '.join(given), 100) or 'nobody'}, and the run in {folder} is of "
+        f"{known if silos else 'no silos'}"
+    )
 
 
 def typed_data(noted: Any, typed: str | None, folder: Path) -> dict[str, str]:
@@ -505,40 +481,21 @@ def typed_data(noted: Any, typed: str | None, folder: Path) -> dict[str, str]:
     Raises:
         BadInput: where the folder's run is of own data and the user typed none, or the other way round.
     """
-    if typed is not None:
-        if not isinstance(noted, str) or not is_place(noted):
-            raise BadInput(f"--data {typed[:200]}: the run in {folder} is of {str(noted)[:60]!r}: drop it")
-        refuse_inside(typed, folder)
-        return {"data": typed}
-    if isinstance(noted, str) and is_place(noted):
-        raise BadInput(
-            f"the run in {folder} is of own data, which are read if you name them: add --data "
-            f"{shlex.quote(noted[:200])}"
-        )
-    return {}
+    own = isinstance(noted, str) and is_place(noted)
+    if typed is None and own:
+        again = f"add --data {shlex.quote(noted[:200])}"
+        raise BadInput(f"the run in {folder} is of own data, which are read if you name them: {again}")
+    if typed is not None and not own:
+        raise BadInput(f"--data {typed[:200]}: the run in {folder} is of {str(noted)[:60]!r}: drop it")
+    if typed is None:
+        return {}
+    refuse_inside(typed, folder)
+    return {"data": typed}
 
 
-def _check_place(key: str, option: str, noted: Any, typed: str | None, out: Path) -> None:
-    if typed is not None and noted is None:
-        raise BadInput(f"{option} {typed}: the run in {out} was begun without: drop it")
-    if typed is None and _leads_out(key, noted, out):
-        raise BadInput(
-            f"the run in {out} writes to {key} {noted[:200]!r}, outside of the folder: if that is what you "
-            f"want, add {option} {shlex.quote(noted[:200])}"
-        )
-
-
-def _leads_out(key: str, noted: Any, out: Path) -> bool:
-    """Whether a file's value names a place outside of its folder; what is no text is refused elsewhere."""
-    if not isinstance(noted, str):
-        return False
-    if key == "logging":
-        kind, _, noted = noted.partition(":")
-        if kind != "tensorboard":
-            return True  # a server, or whatever else the address may mean
-    if "\0" in noted:  # no place at all
-        return True
-    return not Path(noted).resolve().is_relative_to(out.resolve())
+def _leads_out(noted: str, out: Path) -> bool:
+    """Whether a file's value names a place outside of its folder."""
+    return "\0" in noted or not Path(noted).resolve().is_relative_to(out.resolve())
 
 
 def configured(config: Mapping[str, Any], path: Path) -> Experiment:
@@ -578,7 +535,9 @@ def weights(run: Run) -> str | None:
 
 def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str, Any]:
     """The ``secure-fedgraph/run/1`` object of one run."""
-    traffic, model = run.transcript.traffic(), released.digest_of(run, experiment)
+    traffic, transcript = run.transcript.traffic(), run.transcript
+    left = _noted(transcript.left_out, "round channel step client reason")
+    cut = _noted(transcript.cut, "round channel uploads of limit")
     result = {
         "schema": "secure-fedgraph/run/1",
         "command": command,
@@ -601,22 +560,23 @@ def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str,
         "baselines": beside_it(run, said),
         "commonest_class": run.commonest_class,
         "privacy": run.privacy(delta=experiment.delta),
-        "noise_to_signal": noise_to_signal(run),
-        "released_exactly": released_exactly(run, bool(run.state), model is not None),
+        "noise_to_signal": of_a_run(
+            Prepared(run.algorithm, run.federation, run.policy, RunOptions(rounds=len(run.history) or None))
+        ),
+        "released_exactly": released_exactly(run),
         "budget": _budget(run, experiment),
         "plan": plan_rows(run),
-        "bytes": {"up": traffic["up"], "down": traffic["down"], "evaluation": traffic["evaluation"]},
+        "bytes": {key: traffic[key] for key in ("up", "down", "evaluation")},
         "channels": _channels(run, experiment.delta),
         "carriers": _carriers(run),
-        **({"left_out": left} if (left := _left_out(run)) else {}),
-        **({"cut": cut} if (cut := _cut(run)) else {}),
+        **({"left_out": left} if left else {}),
+        **({"cut": cut} if cut else {}),
         "seconds": round(run.seconds, 3),
         "weights": weights(run),
-        "released": model,
         "notes": run.algorithm.notes(run.state),
         "rounds": [{key: row[key] for key in row if key not in OF_ITEMS} for row in run.history],
     }
-    return schema.checked(schema.RunResult, result)
+    return result
 
 
 def beside_it(run: Run, said: str) -> dict[str, Any]:
@@ -641,16 +601,23 @@ def evaluation_entry(mode: str, every: int, sample: Mapping[str, Any]) -> dict[s
 
 def _budget(run: Run, experiment: Experiment) -> dict[str, Any] | None:
     """What was asked for, what each channel was given, and what is left."""
-    if run.budget is None:
+    budget = run.budget
+    if budget is None:
         return None
-    entry = run.privacy(run.budget.unit, run.budget.delta)
-    spent_so_far = entry["readers"][run.budget.against]
+    entry, of_all = run.privacy(budget.unit, budget.delta), dict[str, Any]()
+    if experiment.ledger:
+        charges = read_ledger(experiment.ledger)
+        by_unit = spent(charges, budget.delta, budget.holders, (budget.unit,))
+        of_all = {
+            "spent_by_all_runs": number(by_unit[budget.unit][budget.against].epsilon),
+            "guaranteed_for_all_runs": budget.epsilon,
+        }
     return {
-        **asdict(run.budget),
+        **asdict(budget),
         "relation": entry["relation"],
         "planned": experiment.planned,
-        "spent": spent_so_far,
-        **(_of_all_runs(run.budget, experiment.ledger) if experiment.ledger else {}),
+        "spent": entry["readers"][budget.against],
+        **of_all,
     }
 
 
@@ -661,14 +628,10 @@ _SCORED = {
 }
 
 
-def released_exactly(run: Run, has_weights: bool, has_model: bool) -> list[str]:
+def released_exactly(run: Run) -> list[str]:
     """What this file reveals of protected data without noise, so that no epsilon covers it.
 
     Keys of the result, each with what it reveals. Publishing the file publishes these too.
-
-    Args:
-        has_weights: whether the file has a digest of the final state.
-        has_model: whether it has one of the released model.
     """
     exact = [
         "accuracy.best_by_validation: which round was best on validation nodes",
@@ -678,10 +641,8 @@ def released_exactly(run: Run, has_weights: bool, has_model: bool) -> list[str]:
     ]
     if not _scores_are_noised(run):
         exact.insert(0, f"rounds, accuracy: scores of every round, {_SCORED[run.evaluation]}")
-    if has_weights:
+    if run.state:
         exact.append("weights: a digest of the final state")
-    if has_model:
-        exact.append("released: a digest of the released model")
     exact.append("baselines: what owners score alone, made outside of the federation")
     return exact
 
@@ -694,24 +655,6 @@ def _scores_are_noised(run: Run) -> bool:
         run.evaluation == "in_band"
         and bool(scored)
         and all(Reader.SERVER in one.releases() for one in scored)
-    )
-
-
-def _of_all_runs(budget: Budget, ledger: Path) -> dict[str, Any]:
-    """What stands in a shared ledger, and what is guaranteed for runs planned one after the other."""
-    return {
-        "spent_by_all_runs": _by_all_runs(budget, ledger),
-        "spent_by_all_runs_is": "the cost of all charges, if all runs had been planned before the first",
-        "guaranteed_for_all_runs": budget.epsilon,
-        "guaranteed_for_all_runs_is": "the budget, by a filter, for runs that were planned by what earlier "
-        "ones released, where all of them keep to it",
-    }
-
-
-def noise_to_signal(run: Run) -> float | None:
-    """The noise that reaches the model over the signal, as the run was bound; None where there is none."""
-    return of_a_run(
-        Prepared(run.algorithm, run.federation, run.policy, RunOptions(rounds=len(run.history) or None))
     )
 
 
@@ -730,12 +673,6 @@ def plan_rows(run: Run) -> list[dict[str, Any]] | None:
     return [{**row, "epsilon": number(float(row["epsilon"] or 0))} for row in rows]
 
 
-def _by_all_runs(budget: Budget, ledger: Path) -> float | str:
-    """What a shared ledger's runs come to for the budget's unit and reader."""
-    spent_by_unit = spent(read_ledger(ledger), budget.delta, budget.holders, (budget.unit,))
-    return number(spent_by_unit[budget.unit][budget.against].epsilon)
-
-
 def mean_result(results: list[dict[str, Any]]) -> dict[str, Any]:
     """The result of several seeds: means, with the standard deviation and every seed's figures beside.
 
@@ -748,7 +685,7 @@ def mean_result(results: list[dict[str, Any]]) -> dict[str, Any]:
         if isinstance(value, float) and all(key in r["accuracy"] for r in results)
     ]
     scores = {key: [r["accuracy"][key] for r in results] for key in figures}
-    mean = {
+    return {
         **first,
         "seed": [r["seed"] for r in results],
         "seeds": [{key: r[key] for key in ("seed", "accuracy", "data", "weights")} for r in results],
@@ -758,7 +695,7 @@ def mean_result(results: list[dict[str, Any]]) -> dict[str, Any]:
             "best_by_validation": _mean_of(results, "best_by_validation"),
             "best_on_test": _mean_of(results, "best_on_test"),
         },
-        "evaluation": _evaluation_of_all([r["evaluation"] for r in results]),
+        "evaluation": evaluation_entry(first["evaluation"]["mode"], first["evaluation"]["every"], {}),
         "privacy": {unit: _largest([r["privacy"][unit] for r in results]) for unit in first["privacy"]},
         **{key: _dearest(results)[key] for key in ("budget", "plan")},
         "channels": [
@@ -773,19 +710,7 @@ def mean_result(results: list[dict[str, Any]]) -> dict[str, Any]:
         "bytes": {key: round(fmean([r["bytes"][key] for r in results])) for key in first["bytes"]},
         "seconds": round(sum(r["seconds"] for r in results), 3),
         "weights": [r["weights"] for r in results],
-        "released": [r.get("released") for r in results],
     }
-    return schema.checked(schema.RunResult, mean)
-
-
-def _evaluation_of_all(seeds: list[dict[str, Any]]) -> dict[str, Any]:
-    """Of several seeds: where scores are of samples, the interval holds every seed's."""
-    first = seeds[0]
-    if "sample" not in first:
-        return first
-    samples = [one["sample"] for one in seeds]
-    ends = {"low": min(one["low"] for one in samples), "high": max(one["high"] for one in samples)}
-    return evaluation_entry(first["mode"], first["every"], {"sample": {**samples[0], **ends}})
 
 
 def _size(epsilon: float | str | None) -> float:
@@ -887,7 +812,7 @@ def fresh_folder(out: Path, overwrite: bool) -> Path:
     Raises:
         BadInput: where it holds an earlier result and ``overwrite`` is false.
     """
-    earlier = [name for name in (*WRITTEN, "ledger.jsonl", "ledger.torn") if (out / name).exists()]
+    earlier = [name for name in (*WRITTEN, *LEDGERS) if (out / name).exists()]
     started = any((out / "checkpoint" / file).exists() for file in ("checkpoint.json", ASKED))
     if started and "result.json" not in earlier and not overwrite:
         raise BadInput(
@@ -898,22 +823,33 @@ def fresh_folder(out: Path, overwrite: bool) -> Path:
         raise BadInput(f"{out} already holds {earlier[0]}: {mend}")
     if out.exists() and not out.is_dir():
         raise BadInput(f"--out {out} is a file: give a folder")
-    old_folders = _stood_on(out) if earlier or overwrite or (out / "checkpoint").exists() else []
-    if any(name in WRITTEN for name in earlier):
-        earlier += [name for name in BESIDE if (out / name).exists()]
-    for name in earlier:
-        files.remove(out / name)
-    for folder in old_folders:
-        files.remove_folder(folder, out)
-        above = folder.parent
-        while above != out and above.is_dir() and not any(above.iterdir()):
-            above.rmdir()
-            above = above.parent
+    if overwrite:
+        for folder in _left_in(out):
+            files.remove_folder(folder, out)
+        for path in (*out.glob("runs/*/leak-*.json"), *(out / name for name in earlier)):
+            files.remove(path, out)
+        for name in BESIDE if set(earlier) & set(WRITTEN) else ():
+            files.remove(out / name)
+        for folder in (*out.glob("runs/*"), out / "runs"):
+            if folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir()):
+                folder.rmdir()
     try:
         files.private_folder(out)
     except OSError as error:
         raise BadInput(f"--out {out} cannot be made ({error.strerror}): give another folder") from None
     return out
+
+
+def _left_in(out: Path) -> list[Path]:
+    """The folders that earlier commands made in a folder of results. Everything else stays.
+
+    Below ``runs`` these are the parts of audits and comparisons, which have no page of their own.
+    """
+    found = [out / name for name in ("transcript", "checkpoint", "cells", "plots")]
+    found += [folder for folder in out.glob("seed-*") if folder.name.removeprefix("seed-").isdigit()]
+    found += [key.parent for key in out.glob("runs/*/seed-*/key.json")]
+    runs = (result.parent for result in out.glob("runs/*/result.json"))
+    return found + [folder for folder in runs if not (folder / "report.html").exists()]
 
 
 def dropped_charges(out: Path, ledger: Path | None = None) -> str:
@@ -924,27 +860,21 @@ def dropped_charges(out: Path, ledger: Path | None = None) -> str:
         ledger: the ledger that the new run is to share.
 
     Returns:
-        A warning that names the charges of runs with noise; nothing where there are none.
+        A warning that counts the charges of runs with noise; nothing where there are none.
 
     Raises:
         BadInput: where the ledger to share is one that would be removed.
     """
-    found = [
-        out / "ledger.jsonl",
-        *(path for folder in _stood_on(out) for path in folder.rglob("ledger.jsonl")),
-    ]
-    removed = {path: _noisy_charges(path) for path in found if files.size_of(path)}
+    below = (path for folder in _left_in(out) for path in folder.rglob(LEDGERS[0]))
+    removed = [path for path in (out / LEDGERS[0], *below) if files.size_of(path)]
     if ledger is not None and ledger.resolve() in {path.resolve() for path in removed}:
         raise BadInput(f"--ledger {ledger} is in --out {out}, which --overwrite clears: give another --out")
-    counts = {path: count for path, count in removed.items() if count}
+    counts = {path: count for path in removed if (count := _noisy_charges(path))}
     if not counts:
         return ""
-    several = len(counts) > 1
-    in_all = f" in {len(counts)} ledgers" if several else ""
     return (
-        f"--overwrite removes {sum(counts.values())} charges{in_all} of {out}, and they count as spent no "
-        f"more; --out OTHER --ledger {next(iter(counts))} would keep {'those of one' if several else 'them'} "
-        "counted"
+        f"--overwrite removes {sum(counts.values())} charges in {out}, and they count as spent no more; "
+        f"--out OTHER --ledger {next(iter(counts))} would keep those of one run counted"
     )
 
 
@@ -955,45 +885,6 @@ def _noisy_charges(path: Path) -> int:
     except BadInput:
         return len(files.read(path).splitlines())
     return sum(bool(charge.releases or charge.steps or charge.client == TORN) for charge in charges)
-
-
-def _stood_on(out: Path) -> list[Path]:
-    """The folders that an earlier result names as its own. Everything else stays.
-
-    A name from a file must be a plain name: a path that leads elsewhere is never removed.
-    """
-    folders = [out / "transcript", out / "checkpoint"]
-    folders += [out / "cells", out / "plots"]
-    with suppress(BadInput):  # a run that did not finish names its seeds there alone
-        if files.size_of(asked := out / "checkpoint" / ASKED) is not None:
-            begun_seeds = read_checked(asked, out).get("seeds")
-            if isinstance(begun_seeds, list) and len(begun_seeds) > 1:
-                folders += [out / f"seed-{seed}" for seed in begun_seeds if type(seed) is int]
-    for name in WRITTEN:
-        with suppress(BadInput):  # a file that cannot be read names no folders
-            old = schema.json_in(out / name, partial(files.read, out / name))
-            named = [str(one.get("name")) for one in _objects(old, "points")]
-            folders += [out / "runs" / place for place in named if _is_name(place)]
-            seeds = [one.get("seed") for one in _objects(old, "seeds")]
-            folders += [out / f"seed-{seed}" for seed in seeds if type(seed) is int]
-            audited = [str(one.get("folder") or "").partition("/") for one in _objects(old, "runs")]
-            folders += [
-                out / "runs" / place for above, _, place in audited if above == "runs" and _is_name(place)
-            ]
-    inside = out.resolve()
-    return [folder for folder in folders if inside in folder.resolve().parents]
-
-
-def _objects(value: Any, key: str) -> list[dict[str, Any]]:
-    rows = value.get(key) if isinstance(value, dict) else None
-    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-
-
-def _is_name(name: str) -> bool:
-    try:
-        return bool(files.base_name(name, "a result"))
-    except BadInput:
-        return False
 
 
 def check_can_start(experiment: Experiment, anyway: bool = True) -> None:
@@ -1025,18 +916,19 @@ def _channels(run: Run, delta: float) -> list[dict[str, Any]]:
         charges = [c for c in run.charges if c.channel == row["name"]]
         unit = charges[0].unit if charges else row["unit"]
         spendings = spent(charges, delta, run.federation.holders, (unit,))[unit] if charges else {}
-        by_reader = {reader: cost.epsilon for reader, cost in spendings.items()}
+        by_reader = {reader: number(cost.epsilon) for reader, cost in spendings.items()}
+        uploads = sum(s.recipient == SERVER and s.step == ANSWER for s in mine)
         rows.append(
             {
                 **row,
                 "bytes_up": sum(s.bytes for s in mine if s.recipient == SERVER),
                 "bytes_down": sum(s.bytes for s in mine if s.sender == SERVER),
                 "messages": len(mine),
-                "uploads": (uploads := sum(s.recipient == SERVER and s.step == ANSWER for s in mine)),
+                "uploads": uploads,
                 "read_singly": uploads if is_read_singly(run.policy[row["name"]]) else 0,
-                "epsilon": number(by_reader["server"]) if by_reader else None,
+                "epsilon": by_reader.get("server"),
                 "epsilon_unit": unit if by_reader else None,
-                "epsilon_by_reader": {reader: number(value) for reader, value in by_reader.items()},
+                "epsilon_by_reader": by_reader,
             }
         )
     return rows
@@ -1048,25 +940,14 @@ def is_read_singly(bound: Bound) -> bool:
     return to_server and (bound.carrier.gives.readable or bound.channel.reveal is Reveal.EACH)
 
 
-def _left_out(run: Run) -> list[dict[str, Any]]:
-    """Clients that sums went on without, and why: an invalid answer, a refusal, or a process that died."""
-    fields = ("round", "channel", "step", "client", "reason")
-    return [{field: getattr(note, field) for field in fields} for note in run.transcript.left_out]
-
-
-def _cut(run: Run) -> list[dict[str, Any]]:
-    """By exchange, how many of the uploads held values beyond what their protection carries; not whose."""
-    fields = ("round", "channel", "uploads", "of", "limit")
-    return [{field: getattr(note, field) for field in fields} for note in run.transcript.cut]
+def _noted(notes: Iterable[object], fields: str) -> list[dict[str, Any]]:
+    """Some fields of notes of a transcript."""
+    return [{field: getattr(note, field) for field in fields.split()} for note in notes]
 
 
 def _carriers(run: Run) -> list[dict[str, Any]]:
-    names = sorted({s.channel for s in run.transcript.sent if s.channel.startswith(CARRIER)})
-    return [
-        {
-            "name": name,
-            "bytes": sum(s.bytes for s in run.transcript.sent if s.channel == name),
-            "messages": sum(s.channel == name for s in run.transcript.sent),
-        }
-        for name in names
-    ]
+    sent: dict[str, list[int]] = {}
+    for one in run.transcript.sent:
+        if one.channel.startswith(CARRIER):
+            sent.setdefault(one.channel, []).append(one.bytes)
+    return [{"name": name, "bytes": sum(of), "messages": len(of)} for name, of in sorted(sent.items())]

@@ -7,7 +7,6 @@ import json
 import os
 import stat
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -337,16 +336,7 @@ class TestLoaders:
         ("name", "text"),
         [
             ("a.toml", "a = " + "[" * 5000),
-            ("a.yaml", "a: " + "[" * 5000),
-            ("a.yaml", "- " * 5000),
             ("a.toml", "algorithm = ['fedsage']"),
-            ("a.yaml", "algorithm: [fedsage]"),
-            ("a.yaml", "data: {a: 1}"),
-            ("a.yaml", "clients: 2020-13-45"),
-            ("a.yaml", "rounds: " + "9" * 5000),
-            ("a.yaml", "training: {1: 2}"),
-            ("a.yaml", "training: {a: !!set {x}}"),
-            ("a.yaml", "seed: 2020-01-01"),
             ("a.toml", "x" * 2**19),
         ],
     )
@@ -355,16 +345,8 @@ class TestLoaders:
         with pytest.raises(BadInput):
             load(tmp_path / name, {}, [])
 
-    @pytest.mark.parametrize("sign", ["[", "{"])
-    def test_brackets_in_brackets_take_no_time(self, sign: str, tmp_path: Path) -> None:
-        (tmp_path / "a.yaml").write_text("a: " + sign * 20_000)  # a minute, where a parser looks at them
-        before = time.process_time()
-        with pytest.raises(BadInput, match="brackets in each other"):
-            load(tmp_path / "a.yaml", {}, [])
-        assert time.process_time() - before < 5
-
     @pytest.mark.parametrize(
-        "text", ["a=" + "[" * 5000, "algorithm=[a]", "clients=2020-13-45", "data={a: 1}"]
+        "text", ["a=" + "[" * 5000, "algorithm=[1]", "clients=2020-13-45", "data={a = 1}"]
     )
     def test_an_assignment(self, text: str) -> None:
         with pytest.raises(BadInput):

@@ -25,7 +25,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-import yaml
 from hostile import damaged
 from recorded import Outcome, Say, called, in_copy
 from torch_geometric.data import Data
@@ -567,7 +566,6 @@ LOADERS: dict[str, Loader] = {
     "a silo's .pt": Loader(_silo_saved, _read_silo),
     **TABLE_LOADERS,
     "experiment.toml": _config(".toml", toml),
-    "experiment.yaml": _config(".yaml", lambda value: yaml.safe_dump(value).encode()),
     "ledger": Loader(_make_ledger, _read_ledger),
     "shelf": Loader(_make_shelf, _read_shelf),
     "checkpoint": Loader(_make_checkpoint, _read_checkpoint),
@@ -673,8 +671,6 @@ def _said(path: Path, raw: bytes) -> tuple[Any, Callable[[Any, Random], bytes]] 
             import tomllib
 
             return tomllib.loads(text), lambda value, rng: toml(value)
-        if path.suffix == ".yaml":
-            return yaml.safe_load(text), lambda value, rng: yaml.safe_dump(value).encode()
         if path.suffix == ".csv":
             sign = ";" if ";" in text else ","
             return [line.split(sign) for line in text.splitlines()], lambda value, rng: _cells(value, sign)

@@ -443,23 +443,6 @@ def test_algorithms_of_a_grid_have_data_of_their_own(tmp_path: Path):
     }
     own, _ = _experiments({**base, "algorithm": "fedsage,fairgraphfl", "data": None})
     assert [e.data for e in own] == ["cora", "proteins"]
-    named, _ = _experiments({**base, "algorithm": "fairgraphfl,fedsage", "data": "cora,mutag"})
-    assert [e.data for e in named] == ["mutag", "cora"]
-    settings = {
-        **base,
-        "algorithm": "fedsage,fedprox",
-        "data": None,
-        "assignments": ("training.mu=0.1",),
-    }
-    assert [("mu" in e.training) for e in _experiments(settings)[0]] == [False, True]
-    by_channel = tuple(f"protection.norm.{channel}=2" for channel in ("update", "feedback"))
-    norms = {**settings, "algorithm": "fedsage,fedsage+", "assignments": by_channel}
-    assert [list(e.protection["norm"]) for e in _experiments(norms)[0]] == [
-        ["update"],
-        ["update", "feedback"],
-    ]
-    with pytest.raises(BadInput, match="fairgraphfl learns from kind graph"):
-        _experiments({**base, "algorithm": "fedsage,fairgraphfl", "data": "cora,pubmed"})
 
 
 def test_canaries_cost_as_many_runs_as_they_take():

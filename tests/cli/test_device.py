@@ -94,7 +94,7 @@ def test_a_result_of_a_gpu_is_read_without_one(monkeypatch: pytest.MonkeyPatch) 
         assert call("run", *SMALL, *WIDTHS, *kept, "--device", "cuda", "--out", "out").exit_code == 0
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert call("report", "out").exit_code == 0
-    assert call("export", "out", "--to", "state_dict", "--out", "model.pt").exit_code == 0
+    assert call("export", "out", "--out", "model.pt").exit_code == 0
     audited = call("audit", "out", "--attack", "a4")
     assert audited.exit_code == 0, audited.output
 

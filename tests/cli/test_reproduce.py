@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.experiment import reproduce, results
-from secure_fedgraph.experiment.reproduce import Case, Cell, PaperTable, running
+from secure_fedgraph.experiment.reproduce import Case, Cell, PaperTable
 
 SMALL = {"dataset": {"nodes": 60, "features": 16}, "data": "synthetic-citation", "rounds": 2}
 NETWORK = {"hidden": [8], "fanout": [2]}
@@ -27,7 +27,7 @@ def table(monkeypatch: pytest.MonkeyPatch) -> str:
         Cell("broken", "small", 0.5, 0.1, "global", BROKEN),
         Cell("none", "large", 0.5, 0.1, why_not="no such data"),
     )
-    made = PaperTable("fedego-2", "a small one", "a paper", 2, "last", cells, 1, ("small",))
+    made = PaperTable("fedego-2", "a small one", "a paper", 2, "last", cells)
     monkeypatch.setitem(reproduce.TABLES, "fedego-2", made)
     return made.name
 
@@ -67,72 +67,10 @@ def test_what_is_installed_is_not_read_again_for_every_run(
     assert len(read) <= len(results.PACKAGES)
 
 
-@pytest.mark.parametrize(
-    ("change", "kept"), [({"evaluate_every": None}, True), ({"delta": 1e-6}, False)], ids=["new", "other"]
-)
-def test_a_new_setting_keeps_a_result_and_another_value_makes_it_again(
-    table: str, tmp_path: Path, change: dict[str, float | None], kept: bool
-) -> None:
-    called(table, "--seeds", "1", "--only", "fine", "--out", str(tmp_path))
-    path = tmp_path / "runs" / "fine" / "seed-0" / "result.json"
-    result = json.loads(path.read_text())
-    for key, value in change.items():
-        assert result["config"].pop(key) != value
-        if value is not None:  # else: made before there was such a setting
-            result["config"][key] = value
-    path.write_text(json.dumps(result))
-    looked = json.loads(called(table, "--finished", "--seeds", "1", "--out", str(tmp_path)).output)
-    assert looked["marks"].get("reached", 0) == kept
-    called(table, "--seeds", "1", "--only", "fine", "--out", str(tmp_path))
-    assert (json.loads(path.read_text()) == result) is kept
-
-
-@pytest.mark.parametrize(
-    "change", [{"versions": {"torch": "1.0"}}, {"config": {"unheard_of": 1}}, {"seed": 3}], ids=str
-)
-def test_a_result_of_other_settings_is_not_taken(
-    table: str, tmp_path: Path, change: dict[str, dict[str, object] | int]
-) -> None:
-    called(table, "--seeds", "1", "--only", "fine", "--out", str(tmp_path))
-    path = tmp_path / "runs" / "fine" / "seed-0" / "result.json"
-    result = json.loads(path.read_text())
-    for key, value in change.items():
-        result[key] = {**result[key], **value} if isinstance(value, dict) else value
-    path.write_text(json.dumps(result))
-    looked = called(table, "--finished", "--seeds", "1", "--out", str(tmp_path))
-    assert looked.exit_code == 0 and json.loads(looked.output)["marks"]["to run"] == 2
-
-
-def test_the_first_line_counts_what_is_left_what_is_finished_and_what_cannot_run(
-    table: str, tmp_path: Path
-) -> None:
-    def lead(*words: str) -> str:
-        said = CliRunner().invoke(main, ["reproduce", table, *words, "--out", str(tmp_path)]).output
-        return " ".join(said.split())
-
-    assert "3 runs, 1 cannot run" in lead("--seeds", "1")
-    assert "6 runs, 2 of them finished, 2 cannot run" in lead("--seeds", "2")
-    assert "rough: 2 seeds" in lead("--seeds", "2", "--quick", "--only", "broken")
-
-
-def test_rough_versions_are_marked_and_kept_apart(table: str, tmp_path: Path) -> None:
-    called(table, "--quick", "--only", "fine", "--out", str(tmp_path))
-    rough = json.loads((tmp_path / "fedego-2-quick-fine.json").read_text())
-    assert rough["rough"] is True
-    assert rough["cells"][0]["config"]["rounds"] == 1
-    assert not (tmp_path / "fedego-2-fine.json").exists()
-
-
-def test_what_is_finished_is_printed_and_nothing_runs(
-    table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def no_data(experiment: object) -> None:
-        raise AssertionError("dividing data takes minutes")
-
-    monkeypatch.setattr(running, "check_can_start", no_data)
+def test_what_is_finished_is_printed_and_nothing_runs(table: str, tmp_path: Path) -> None:
     looked = called(table, "--finished", "--out", str(tmp_path))
     assert looked.exit_code == 0, looked.output
-    assert json.loads(looked.output)["marks"]["to run"] == 2
+    assert json.loads(looked.output)["marks"]["to run"] == 3
     assert not (tmp_path / "runs").exists()
 
 
@@ -154,7 +92,11 @@ def test_words_that_are_wrong(words: tuple[str, ...], tmp_path: Path) -> None:
 def test_a_file_in_the_place_of_the_folder_is_refused_and_stays(tmp_path: Path) -> None:
     file = tmp_path / "tables"
     file.write_text("mine")
-    for also in ((), ("--finished",)):
-        for place in (file, file / "below"):
-            assert called("fedego-2", *also, "--out", str(place)).exit_code == 2
+    for place in (file, file / "below"):
+        assert called("fedego-2", "--out", str(place)).exit_code == 2
     assert file.read_text() == "mine"
+
+
+def test_the_first_line_counts_what_is_left(table: str, tmp_path: Path) -> None:
+    said = CliRunner().invoke(main, ["reproduce", table, "--seeds", "1", "--out", str(tmp_path)]).output
+    assert "3 of 3 runs are left" in " ".join(said.split())

@@ -9,8 +9,7 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from secure_fedgraph.cli import tables
-from secure_fedgraph.cli.screen import PlainConsole, Screen, plain_warnings
+from secure_fedgraph.cli.screen import Screen, plain_warnings
 from secure_fedgraph.protocol.courier import LeftOutWarning
 
 ODD = "a[/b][red]:smile:"
@@ -28,13 +27,6 @@ def test_a_result_is_printed_whatever_its_names(capsys: pytest.CaptureFixture[st
     printed = capsys.readouterr().out
     assert printed.count(ODD) == 5 and f"Report: o/{ODD}" in printed
     assert "\x1b" not in printed and "\x07" not in printed
-
-
-def test_a_list_is_printed_whatever_its_names(capsys: pytest.CaptureFixture[str]) -> None:
-    row = {"name": ODD, "summary": f"is {ODD}", "settings": [f"\x1b[2J{ODD}"], "package": "somebody"}
-    PlainConsole().print(tables.listing_table(ODD, [row]))
-    printed = capsys.readouterr().out
-    assert printed.count(ODD) == 4 and "\x1b" not in printed
 
 
 def test_notes_and_progress_too(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ import os
 import pty
 import re
 import select
-import shutil
 import subprocess
 import sys
 import time
@@ -106,14 +105,6 @@ def test_a_key_that_other_tools_have(assignment: str, meant: str) -> None:
 def test_a_word_of_another_tool_stands_for_names_of_ours_alone() -> None:
     assert nearest("lr", ["clip", "batch"]) is None
     assert not {name for name, others in SYNONYMS.items() if name in others}
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_prints_a_script_that_the_shell_takes(shell: str) -> None:
-    done = CliRunner().invoke(main.main, ["completion", shell])
-    assert done.exit_code == 0 and f"_SECURE_FEDGRAPH_COMPLETE={shell}_complete" in done.stdout
-    if (program := shutil.which(shell)) is not None:
-        subprocess.run([program, "-n"], input=done.stdout, text=True, check=True)
 
 
 def test_completion_completes() -> None:

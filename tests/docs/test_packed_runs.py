@@ -24,7 +24,7 @@ def test_an_unpacked_run_is_not_made_again(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(reproduced, "KEPT", tmp_path / "kept")
     monkeypatch.setattr(reproduced, "RUNS", tmp_path / "kept" / "runs.jsonl")
     cells = (Cell("fine", "small", 0.5, 0.5, "global", FINE),)
-    made = PaperTable("fedego-2", "a small one", "a paper", 1, "last", cells, 1, ("small",))
+    made = PaperTable("fedego-2", "a small one", "a paper", 1, "last", cells)
     monkeypatch.setitem(reproduce.TABLES, made.name, made)
 
     def marks(out: Path, *words: str) -> dict[str, int]:

@@ -26,7 +26,6 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     ("key", "value"),
     [
         ("experiment", {}),
-        ("experiment", SMALL.model_copy(update={"logging": "paper:x"})),
         ("out", 5),
         ("out", Path(__file__)),
         ("algorithms", "fedavg"),

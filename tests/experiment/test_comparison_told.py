@@ -1,4 +1,4 @@
-"""What a comparison says: leaks of single owners against a guess, what was spent, logs, time that is left."""
+"""What a comparison says: leaks of single owners against a guess, what was spent."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import io
 import json
 import math
 import re
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +17,10 @@ from rich.console import Console
 
 from secure_fedgraph.audits.grid import choices, grid
 from secure_fedgraph.audits.grid.cells import Audit
-from secure_fedgraph.cli import comparing, tables
+from secure_fedgraph.cli import tables
 from secure_fedgraph.cli.compare_attacks import Attacks, attacks_on
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.experiment.compare import pareto, points
-from secure_fedgraph.experiment.compare.eta import Job, Remaining
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.experiment.schema import CompareResult
 from secure_fedgraph.experiment.schema.score_verdict import RESIDUAL, SINGLE_OWNERS
@@ -100,8 +97,7 @@ def test_an_attack_that_reads_another_of_its_channels_runs():
         kind for kind in choices.choose(["mash"]) if kind.channel not in sent and sent & {*kind.also_reads}
     ]
     assert kinds
-    _, found = Attacks(tuple(kind.id for kind in kinds))._fitting(base.model_dump(mode="json"))
-    assert found == kinds
+    assert Attacks(tuple(kind.id for kind in kinds)).fitting(base) == kinds
     (point, *_) = points(base, ["fedego"], ["masked"], [])
     assert set(attacks_on([point], ["mash"]).attacks) >= {kind.id for kind in kinds}
 
@@ -176,103 +172,3 @@ def test_who_spends_nothing_and_is_better_leaves_no_star_to_who_spends():
 
     found = [row("alone", "inf", 0.0, 0.289), row("noised", 2.0, 2.0, 0.2), row("bare", "inf", "inf", 0.5)]
     assert pareto(found) == ["alone", "bare"]
-
-
-def test_runs_are_logged_each_under_its_own_name(tmp_path, monkeypatch):
-    (tmp_path / "mlflow.py").write_text(
-        "import json\n"
-        "def _note(name):\n"
-        "    def call(*args, **more):\n"
-        f"        with open({str(tmp_path / 'notes')!r}, 'a') as file:\n"
-        "            file.write(json.dumps([name, [str(a) for a in args], str(more)]) + chr(10))\n"
-        "    return call\n"
-        "NAMES = 'set_tracking_uri set_experiment start_run log_params log_metrics log_dict end_run'\n"
-        "for name in NAMES.split():\n"
-        "    globals()[name] = _note(name)\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "mlflow", raising=False)
-    try:
-        done = call(tmp_path / "out", "--log", "mlflow:here", "--seeds", "2")
-    finally:
-        sys.modules.pop("mlflow", None)
-    assert done.exit_code == 0, done.output
-    notes = [json.loads(line) for line in (tmp_path / "notes").read_text().splitlines()]
-    started = sorted(re.findall(r"'run_name': '(.*?)'", " ".join(n[2] for n in notes if n[0] == "start_run")))
-    assert started == sorted(f"{name}/seed-{seed}" for name in rows(tmp_path / "out") for seed in (0, 1))
-    assert sum("'step': 1" in n[2] for n in notes) == len(started)  # one round each
-    assert sum(n[0] == "log_dict" and "'accuracy'" in n[1][0] for n in notes) == len(started)
-    assert [n[1] for n in notes if n[0] == "end_run"] == [["FINISHED"]] * len(started)
-
-
-def test_a_log_whose_package_is_not_there_is_said_before_work(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "mlflow", None)
-    done = call(tmp_path / "out", "--log", "mlflow:here")
-    assert done.exit_code == 2 and "pip install 'secure-fedgraph[mlflow]'" in done.output
-    assert not (tmp_path / "out").exists()
-
-
-def jobs() -> list[Job]:
-    base = load(None, {"data": "synthetic-citation", "algorithm": "fedsage"}, ())
-    chosen = points(base, ["fedsage", "fedavg"], ["masked"], [])
-    return [Job(point, seed) for seed in (0, 1) for point in chosen]
-
-
-def test_time_that_is_left_follows_the_nearest_that_was_measured(monkeypatch):
-    clock = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    every = {job.name: job for job in jobs()}
-    sage, masked = every["fedsage-plaintext, seed 0"], every["fedsage-masked, seed 0"]
-    left = Remaining(workers=2)
-    assert left.left([sage]) is None and not left.knows([sage])
-    left.ended(sage, 10.0)
-    assert left.of(masked) == 10.0  # of its algorithm
-    left.ended(masked, 40.0)
-    assert left.of(every["fedsage-masked, seed 1"]) == 40.0  # of its point
-    assert left.of(every["fedavg-masked, seed 0"]) == 25.0  # of all
-    assert left.knows([sage]) and not left.knows([sage, every["fedavg-masked, seed 0"]])
-    left.started(every["fedsage-masked, seed 1"])
-    clock[0] += 30
-    waiting = [every["fedsage-plaintext, seed 1"], every["fedavg-masked, seed 0"]]
-    assert left.left(waiting) == 25.0  # 10 + 10 + 25 on two processes, and no run is split
-    assert Remaining(1, [(sage, 10.0)]).left(waiting) == 20.0
-
-
-def test_bytes_follow_the_nearest_run_that_ended_and_attacks_send_none():
-    every = {job.name: job for job in jobs()}
-    sage, masked = every["fedsage-plaintext, seed 0"], every["fedsage-masked, seed 0"]
-    known = Remaining(workers=1)
-    known.ended(sage, 1.0, (100, 10))
-    known.ended(masked, None, (200, 30))
-    known.ended(Job(sage.point, None), 1.0)
-    left = [every["fedsage-masked, seed 1"], every["fedavg-plaintext, seed 0"], Job(masked.point, None)]
-    assert known.traffic([]) == (300, 40)
-    assert known.traffic(left) == (300 + 200 + 150, 40 + 30 + 20)  # of its point; of all
-
-
-def test_a_run_in_the_clear_foretells_no_encrypted_one():
-    base = load(None, {"data": "synthetic-citation", "algorithm": "fedsage"}, ())
-    plain, encrypted = (Job(one, 0) for one in points(base, ["fedsage"], ["homomorphic"], [])[:2])
-    known = Remaining(workers=1)
-    known.ended(plain, 1.0, (100, 10))
-    assert known.knows([plain]) and not known.knows([plain, encrypted])
-
-
-def test_a_large_comparison_says_early_what_it_takes(tmp_path, monkeypatch):
-    monkeypatch.setattr(comparing, "LONG", 0.0)
-    done = call(tmp_path, "--seeds", "3", "--workers", "1")
-    assert done.exit_code == 0, done.output
-    said = r"(\d+) of 9 runs are left: about [\d.]+ (?:s|min \d+ s) on 1 process; "
-    size = r"([\d.]+) ([kM]?)B"
-    ((left, up, of_up, down, of_down),) = re.findall(
-        rf"{said}{size} up and {size} down in all runs, ", done.output
-    )
-    assert int(left) >= 6  # one of each of the two algorithms was enough
-    runs = [json.loads(path.read_text())["bytes"] for path in tmp_path.rglob("seed-*/result.json")]
-    assert len(runs) == 9
-    units = {"": 1, "k": 1e3, "M": 1e6}
-    for side, foreseen, unit in (("up", up, of_up), ("down", down, of_down)):
-        assert 0.25 < units[unit] * float(foreseen) / sum(sent[side] for sent in runs) < 4
-    assert "of memory for each process so far" in done.output
-    monkeypatch.setattr(comparing, "LONG", 30.0)
-    assert "are left" not in call(tmp_path / "other").output

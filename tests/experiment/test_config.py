@@ -26,20 +26,12 @@ hidden = [8, 4]
 [dataset]
 nodes = 90
 """
-YAML = """
-algorithm: fedprox
-clients: 5
-rounds: 7
-seed: 1
-training: {batch: 16, mu: 0.5, hidden: [8, 4]}
-dataset: {nodes: 90}
-"""
 
 
-@pytest.fixture(params=["toml", "yaml", "yml"])
-def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    file = tmp_path / f"experiment.{request.param}"
-    file.write_text(TOML if request.param == "toml" else YAML)
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "experiment.toml"
+    file.write_text(TOML)
     return file
 
 
@@ -107,7 +99,6 @@ def test_values_of_assignments_are_numbers_lists_or_text(assignment: str, value:
         ("transcript=some", "transcript = 'some'"),
         ("training=5", "training = 5"),
         ("rounds.deep=5", "rounds"),
-        ("training.batch=[8", r"--set training.batch=\[8: '\[8' is no value"),
         ("dataset.nodes=many", "dataset.nodes = 'many': give a whole number"),
         ("dataset.nodes=60.5", "dataset.nodes = 60.5: give a whole number"),
         ("dataset.homophily=high", "dataset.homophily = 'high': give a number"),
@@ -127,10 +118,7 @@ def test_a_value_cannot_become_a_table() -> None:
     ("name", "text", "words"),
     [
         ("a.toml", "rounds = ", "cannot be read"),
-        ("a.yaml", "a: [", "cannot be read"),
-        ("a.yaml", "- 1", "holds no named keys"),
-        ("a.yaml", "", "holds no named keys"),
-        ("a.yaml", "1: 2", "holds no named keys"),
+        ("a.yaml", "rounds: 1", "cannot be read as TOML"),
         ("a.toml", "algoritm = 'fedsage'", "unknown key 'algoritm': did you mean 'algorithm'?"),
         ("a.toml", "seed = 'one'", "seed = 'one'"),
     ],
@@ -170,14 +158,14 @@ def test_an_algorithm_that_cannot_be_made(changes: dict[str, Any], words: str) -
         ("local_dp", {}, "protection.norm and protection.multiplier: give --norm 1.0 --multiplier 1.0"),
         ("local_dp", {"norm": 1.0}, "needs protection.multiplier: give --multiplier 1.0"),
         ("central_dp", {"multiplier": 1.0}, "needs protection.norm: give --norm 1.0"),
-        ("local_dp", {"norm": "one", "multiplier": 1}, "protection.norm = 'one': give a number"),
+        ("local_dp", {"norm": "one", "multiplier": 1}, "norm .*give a number"),
         ("local_dp", {"norm": -1.0, "multiplier": 1}, "norm -1.0"),
         ("local_dp", {"norm": 1.0, "multiplier": 0}, "multiplier 0"),
         ("local_dp", {"norm": float("inf"), "multiplier": 1}, "norm inf"),
         ("masked", {"nrm": 1}, "unknown protection setting 'nrm': did you mean 'norm'?"),
         ("masked", {"quorum": 1}, "quorum 1"),
-        ("masked", {"quorum": 2.5}, "protection.quorum = 2.5: give a whole number"),
-        ("masked", {"limit": "high"}, "protection.limit = 'high'"),
+        ("masked", {"quorum": 2.5}, "quorum 2.5"),
+        ("masked", {"limit": "high"}, "limit .*give a number"),
         ("masked", {"relation": "zero-out"}, "unknown protection setting 'relation'"),
     ],
 )
@@ -207,7 +195,7 @@ def test_one_number_or_one_by_channel() -> None:
     with pytest.raises(BadInput, match="'hidden'"):
         policy.bind([Channel("hidden", Reveal.SUM)], ("a", "b"))
     for given in ({"update": "one"}, {"update": True}, [1.0]):
-        with pytest.raises(BadInput, match=r"protection.norm = .*: give a number, or one by channel"):
+        with pytest.raises(BadInput, match=r"norm.*give a number"):
             make_policy("local_dp", {"norm": given, "multiplier": 1.0})
     with pytest.raises(BadInput, match="multiplier 0"):
         make_policy("local_dp", {"norm": 1.0, "multiplier": {"update": 0}})
@@ -254,7 +242,7 @@ def test_a_ledger_that_no_file_can_be_is_refused_by_its_key() -> None:
 
 @pytest.mark.parametrize("value", [True, float("nan"), -1])
 def test_an_unknown_setting_of_noisy_steps_is_named_before_one_that_is_missing(value: object) -> None:
-    with pytest.raises(BadInput, match=r"unknown setting of noisy steps 'steps\.multiplier'"):
+    with pytest.raises(BadInput, match=r"unknown setting of steps 'steps\.multiplier'"):
         Experiment(steps={"multiplier": value}).make_policy()
 
 

@@ -130,10 +130,10 @@ def test_the_choice_reads_no_owners_data() -> None:
         ({"unit": "node", "epsilon": math.nan}, "epsilon = nan"),
         (
             {"unit": "edge", "epsilon": 4},
-            "unit 'edge': .*fedridge, .*fedsgd.* read no link .* 0 .*--unit node",
+            "unit 'edge': .*plan with --unit node",
         ),
-        ({"unit": "label", "epsilon": 4}, "unit 'label': .*give --unit node or --unit client"),
-        ({"unit": "graph", "epsilon": 4}, "unit 'graph': .*give --unit node"),
+        ({"unit": "label", "epsilon": 4}, "unit 'label': .*plan with --unit node.* or --unit client"),
+        ({"unit": "graph", "epsilon": 4}, "unit 'graph': .*plan with --unit node"),
         ({"unit": "node", "epsilon": 4, "data": "pubmd"}, "unknown dataset 'pubmd': did you mean 'pubmed'"),
         ({"unit": "node", "epsilon": 4, "clients": 500}, "owners is 500"),
         ({"unit": "node", "epsilon": 4, "partition": "vertical"}, "no algorithm covers it"),

@@ -21,6 +21,7 @@ from secure_fedgraph.experiment.results import (
     run_result,
     write_json,
 )
+from secure_fedgraph.experiment.schema import RunResult
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.privacy.spent import number
 
@@ -72,6 +73,7 @@ def test_the_keys_of_the_contract(plain: tuple[sfg.Run, dict[str, Any]]) -> None
             "epsilon",
             "excess",
         } <= row.keys()
+    assert result.keys() <= {field.alias or name for name, field in RunResult.model_fields.items()}
     assert [row["round"] for row in result["rounds"]] == [1, 2]
     assert all({"round", "loss", "accuracy"} <= row.keys() for row in result["rounds"])
 
@@ -276,20 +278,16 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
         fresh_folder(tmp_path / "out", False)
 
 
-def test_what_an_overwritten_result_names_as_its_own_goes_and_nothing_else(tmp_path: Path) -> None:
-    own = ("seed-0", "runs/plaintext-0-as-configured", "transcript")
-    others = ("seed-notes", "runs/precious", "seed-7")
-    for folder in own + others:
-        (tmp_path / folder).mkdir(parents=True)
-        (tmp_path / folder / "ledger.jsonl").write_text("{}\n")
-    outside = {"folder": f"../{tmp_path.name}-beside"}
-    (tmp_path.parent / f"{tmp_path.name}-beside").mkdir()
-    (tmp_path / "result.json").write_text(json.dumps({"seeds": [{"seed": 0}]}))
-    (tmp_path / "audit.json").write_text(json.dumps({"runs": [{"folder": own[1]}, outside]}))
+def test_what_an_earlier_command_made_goes_and_nothing_else(tmp_path: Path) -> None:
+    own = ("seed-0/ledger.jsonl", "runs/plaintext/result.json", "runs/a/seed-1/key.json", "transcript/x")
+    others = ("seed-notes/x", "runs/precious/x", "runs/another/result.json", "runs/another/report.html")
+    for name in (*own, *others):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("{}\n")
+    (tmp_path / "result.json").write_text("{}")
     fresh_folder(tmp_path, True)
-    assert not any((tmp_path / folder).exists() for folder in own)
-    assert all((tmp_path / folder / "ledger.jsonl").exists() for folder in others)
-    assert (tmp_path.parent / f"{tmp_path.name}-beside").exists()
+    assert not any((tmp_path / name).parent.exists() for name in own)
+    assert all((tmp_path / name).exists() for name in others)
 
 
 def test_what_is_released_without_noise_is_listed(plain):

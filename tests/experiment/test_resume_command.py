@@ -272,9 +272,6 @@ def note(out: Path, **config: object) -> None:
         ("ledger", "--ledger", "{}/victim.jsonl"),
         ("ledger", "--ledger", "{}/run/../victim.jsonl"),
         ("ledger", "--ledger", "{}/run/link/victim.jsonl"),
-        ("logging", "--log", "tensorboard:{}/boards"),
-        ("logging", "--log", "mlflow:http://localhost:1"),
-        ("logging", "--log", "mlflow:{}/run/inside"),
     ],
 )
 def test_a_folder_names_no_place_outside_of_it(key: str, option: str, place: str, tmp_path: Path) -> None:
@@ -285,16 +282,15 @@ def test_a_folder_names_no_place_outside_of_it(key: str, option: str, place: str
     refused = call("resume", tmp_path / "run")
     assert refused.exit_code == 2 and f"add {option} {place}" in refused.stderr, refused.stderr
     assert {one.name for one in tmp_path.iterdir()} == {"run"}
-    experiment, _, _ = begun(tmp_path / "run", **{key: Path(place) if key == "ledger" else place})
-    assert str(getattr(experiment, key)) == place
+    experiment, _, _ = begun(tmp_path / "run", ledger=Path(place))
+    assert str(experiment.ledger) == place
 
 
 def test_places_inside_need_no_option_and_what_was_not_noted_takes_none(tmp_path: Path) -> None:
     begin(tmp_path, Experiment(), [0], "run")
-    for option in ("--ledger", "--log"):
-        refused = call("resume", tmp_path, option, "tensorboard:there")
-        assert refused.exit_code == 2 and "was begun without: drop it" in refused.stderr
-    note(tmp_path, ledger=str(tmp_path / "mine.jsonl"), logging=f"tensorboard:{tmp_path / 'boards'}")
+    refused = call("resume", tmp_path, "--ledger", "there")
+    assert refused.exit_code == 2 and "was begun without: drop it" in refused.stderr
+    note(tmp_path, ledger=str(tmp_path / "mine.jsonl"))
     assert begun(tmp_path)[0].ledger == tmp_path / "mine.jsonl"
 
 

@@ -2,40 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
-from secure_fedgraph.experiment.pool import tried
+from secure_fedgraph.experiment.pool import Here
 
 
-class InThisProcess:
+class InThisProcess(Here):
     """As ``secure_fedgraph.experiment.pool.Pool``."""
 
     def __init__(self, workers: int) -> None:
-        self.ended: list[tuple[Any, Any]] = []
-        self.memory = 0
+        super().__init__()
 
     def __enter__(self) -> InThisProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
         pass
-
-    @property
-    def free(self) -> bool:
-        return not self.ended
-
-    @property
-    def working(self) -> bool:
-        return bool(self.ended)
-
-    def start(self, name: Any, work: Callable[..., Any], *arguments: Any) -> None:
-        self.ended.append((name, tried(work, *arguments)))
-
-    def finished(self, deadline: float | None = None) -> list[tuple[Any, Any]]:
-        return [self.ended.pop()]
 
 
 def at_once(patch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from parties import NAMES, Toy, session
 from rich.console import Console
 from small import GENERATORS
 
-from secure_fedgraph.cli.tables import _of_unit, run_tables
+from secure_fedgraph.cli.tables import run_tables
 from secure_fedgraph.core.accounting import epsilon as accounting
 from secure_fedgraph.core.accounting.events import DiscreteRelease, GaussianRelease
 from secure_fedgraph.core.channel import Channel, Reveal
@@ -25,7 +25,7 @@ from secure_fedgraph.core.spending.ledger import Charge
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.protect import protect
 from secure_fedgraph.experiment.results import execute, make_federation, run_result
-from secure_fedgraph.experiment.schema import ChannelReport, RunResult, as_read
+from secure_fedgraph.experiment.schema import RunResult, as_read
 from secure_fedgraph.policies import central_dp, distributed_dp, local_dp, masked, plaintext
 from secure_fedgraph.privacy.planning import check_first, plan, split
 from secure_fedgraph.privacy.spent import spent
@@ -223,18 +223,12 @@ class TestRuns:
         text = plain.export_text()
         (tmp_path / "result.json").write_text(json.dumps(told))
         page = write_report(tmp_path).read_text()
-        assert "noise, planned, for epsilon 8 of one node" in text
+        assert "how epsilon 8 of one node is split" in text
         for row in told["plan"]:
-            assert f"{row['multiplier']:.4g}" in text
+            assert f"{row['multiplier']:.4f}" in text
             assert f"{row['multiplier']:.4g}" in page
         assert "how the budget is split" in page
         assert "alone ε = " in page
-
-    def test_an_epsilon_of_another_unit_than_the_channels_says_so(self):
-        row = ChannelReport(name="hidden", reveal="sum", unit="node", epsilon=1.5, epsilon_unit="client")
-        assert _of_unit(row) == "1.5 (one client)"
-        assert _of_unit(row.model_copy(update={"epsilon_unit": "node"})) == "1.5"
-        assert _of_unit(row.model_copy(update={"epsilon": None})) == ""
 
     def test_without_a_budget_nothing_is_planned(self):
         asked = Experiment(**SMALL, policy="masked")

@@ -6,11 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 import secure_fedgraph as sfg
-from secure_fedgraph.cli import running
-from secure_fedgraph.cli.main import main
 from secure_fedgraph.running.outlook import Outlook
 
 DATA = sfg.federate("synthetic-citation", clients=3, seed=0, partition="random", nodes=120, features=16)
@@ -58,23 +55,3 @@ def test_a_resumed_run_foresees_what_is_left(tmp_path: Path) -> None:
     (said,), run = foreseen(sfg.FedSage(), "masked", 8, out=tmp_path, resume=True)
     assert said.rounds == 3  # rounds 4 and 5 were seen
     assert said.up == pytest.approx(run.transcript.traffic()["up"], rel=0.1)
-
-
-def test_long_work_is_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "LONG", 0.0)
-    small = "--algorithm fedsage --data synthetic-citation --rounds 3 --set dataset.nodes=120 --policy masked"
-    done = CliRunner().invoke(main, ["run", *small.split(), "--out", str(tmp_path / "run")])
-    assert done.exit_code == 0, done.output
-    assert "1 rounds are left" in done.stderr and "of memory so far" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("left", "seeds", "said"), [(29.0, 1, ""), (90.0, 1, "1 min 30 s"), (90.0, 3, "2 more")]
-)
-def test_short_work_is_not_announced(
-    left: float, seeds: int, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    screen = running.Screen({"quiet": False, "as_json": False, "debug": False})
-    running._foresee(screen, seeds, Outlook(left, 7, 10**6, 10**6, 10**9))
-    shown = capsys.readouterr().err
-    assert (said in shown) if said else not shown

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import click
 
+from secure_fedgraph.cli.screen import warn
 from secure_fedgraph.core.accounting.epsilon import check_delta
 from secure_fedgraph.core.accounting.events import Event, OccurringGaussian, SampledGaussian
 from secure_fedgraph.core.errors import BadInput
@@ -37,15 +38,13 @@ class Training:
     records: int | None
 
     def check(self) -> None:
+        """Refuses what is no such training."""
         check_delta(self.delta)
         if not 0 < self.rate <= 1:
-            raise BadInput(
-                f"--sampling-rate {self.rate:g} must lie in (0, 1]; 1 means that nothing is sampled"
-            )
-        if self.steps < 1:
-            raise BadInput(f"--steps {self.steps}: at least one step costs something")
-        if self.records is not None and self.records < 1:
-            raise BadInput(f"--records {self.records}: at least one")
+            raise BadInput(f"--sampling-rate {self.rate:g} must lie in (0, 1]; 1: nothing is sampled")
+        for option, value in (("steps", self.steps), ("records", self.records)):
+            if value is not None and value < 1:
+                raise BadInput(f"--{option} {value}: at least one")
         if self.unit in _SEVERAL and self.occurrences is None:
             raise BadInput(
                 f"--unit {self.unit}: removing it changes the gradients of several records; say of how many "
@@ -59,23 +58,10 @@ class Training:
             )
 
     def event(self, noise: float) -> Event:
+        """What it releases with so much noise."""
         if self.occurrences is None:
             return SampledGaussian(noise, self.rate, self.steps, self.relation)
         return OccurringGaussian(noise, self.rate, self.steps, self.occurrences)
-
-    def figures(self, noise: float, accountants: tuple[str, ...]) -> dict[str, float]:
-        if self.occurrences is None:
-            return budget_figures(noise, self.rate, self.steps, self.delta, self.relation, accountants)
-        return node_budget(noise, self.rate, self.steps, self.occurrences, self.delta)
-
-    def words(self, noise: float) -> list[str]:
-        each = "" if self.occurrences is None else f", which changes {self.occurrences} records at most"
-        return [
-            f"{self.steps} steps, Poisson sampling at rate {self.rate:g} by secret coins, noise of {noise:g} "
-            "times the clip on each sum",
-            f"for one {self.unit}{each}, against whoever sees every step",
-            f"relation {self.relation}, delta {self.delta:g}",
-        ]
 
 
 def budget(
@@ -89,7 +75,6 @@ def budget(
     asked.check()
     named = ACCOUNTANTS if accountant is None else accountant.split(",")
     accountants = tuple(check_accountant(name.strip()) for name in named)
-    delta, unit, relation = asked.delta, asked.unit, asked.relation
     if (noise_multiplier is None) == (epsilon is None):
         raise BadInput(
             "give --noise-multiplier for its epsilon, or --epsilon for the noise that it needs: one of them"
@@ -97,44 +82,43 @@ def budget(
     if accountants != ACCOUNTANTS and (epsilon is not None or asked.occurrences is not None):
         for_what = "--epsilon" if epsilon is not None else "--occurrences"
         raise BadInput(f"--accountant {accountant} would be ignored: with {for_what} the accountant is fixed")
-    if asked.records is not None and delta >= 1 / asked.records:
-        click.echo(
-            f"secure-fedgraph: warning: delta {delta:g} is not below 1/{asked.records}: even publishing one "
-            "record in the clear would meet it",
-            err=True,
+    if asked.records is not None and asked.delta >= 1 / asked.records:
+        warn(
+            f"delta {asked.delta:g} is not below 1/{asked.records}: even publishing one record in the clear "
+            "would meet it"
         )
-    described = {
-        "delta": delta,
-        "unit": unit,
-        "relation": relation,
-        "sampling_rate": asked.rate,
-        "steps": asked.steps,
-    }
+    result: dict[str, Any] = {"delta": asked.delta, "unit": asked.unit, "relation": asked.relation}
+    result |= {"sampling_rate": asked.rate, "steps": asked.steps}
     if noise_multiplier is None:
-        noise = noise_for(epsilon or 0.0, delta, lambda z: [asked.event(z)])
-        noise = _up(noise)
-        if as_json:
-            click.echo(json.dumps({"noise_multiplier": noise, **described}))
-        else:
-            click.echo("\n".join(asked.words(noise)))
-            click.echo(f"epsilon {epsilon:g} needs noise of {noise:g} times the clip")
-        return
-    if not (math.isfinite(noise_multiplier) and noise_multiplier > 0):
-        raise BadInput(
-            f"--noise-multiplier {noise_multiplier:g}: without noise epsilon is infinite; give more than 0"
-        )
-    figures = asked.figures(noise_multiplier, accountants)
-    if as_json:
-        rounded = {name: "inf" if math.isinf(value) else _up(value) for name, value in figures.items()}
-        click.echo(json.dumps({"epsilon": rounded, **described}))
+        noise = _up(noise_for(epsilon or 0.0, asked.delta, lambda z: [asked.event(z)]))
+        lines = [f"epsilon {epsilon:g} needs noise of {noise:g} times the clip"]
+        result = {"noise_multiplier": noise, **result}
     else:
-        click.echo("\n".join(asked.words(noise_multiplier)))
-        _print(figures)
-
-
-def _print(figures: Mapping[str, float]) -> None:
-    for name, value in figures.items():
-        click.echo(f"  epsilon {_up(value):<9g} {name.upper() if len(name) == 3 else name}")
+        noise, rate, steps = noise_multiplier, asked.rate, asked.steps
+        if not (math.isfinite(noise) and noise > 0):
+            raise BadInput(
+                f"--noise-multiplier {noise:g}: without noise epsilon is infinite; give more than 0"
+            )
+        if asked.occurrences is None:
+            found = budget_figures(noise, rate, steps, asked.delta, asked.relation, accountants)
+        else:
+            found = node_budget(noise, rate, steps, asked.occurrences, asked.delta)
+        figures = {name: _up(value) for name, value in found.items()}
+        lines = [
+            f"  epsilon {value:<9g} {name.upper() if len(name) == 3 else name}"
+            for name, value in figures.items()
+        ]
+        result = {"epsilon": {k: "inf" if math.isinf(v) else v for k, v in figures.items()}, **result}
+    if as_json:
+        click.echo(json.dumps(result))
+        return
+    each = "" if asked.occurrences is None else f", which changes {asked.occurrences} records at most"
+    click.echo(
+        f"{asked.steps} steps, Poisson sampling at rate {asked.rate:g} by secret coins, noise of {noise:g} "
+        f"times the clip on each sum\nfor one {asked.unit}{each}, against whoever sees every step\n"
+        f"relation {asked.relation}, delta {asked.delta:g}"
+    )
+    click.echo("\n".join(lines))
 
 
 def _up(value: float) -> float:

@@ -120,35 +120,33 @@ def _recommended(choice: Choice, assignments: Sequence[str]) -> list[str]:
 
 def _remarks(choice: Choice) -> list[str]:
     """What the columns mean, and why some algorithms have no row."""
-    left_out = [one for one in choice.candidates if one.noise_to_signal is None]
     return [
         "Noise is in multiples of what one unit moves. Noise-to-signal is how long the noise on the opened "
         f"sums is over how long their signal can be at most; above {NO_LEARNING:g} nothing is recommended.",
-        *(f"{one.algorithm} is not compared: {one.why}." for one in left_out),
+        *(
+            f"{one.algorithm} is not compared: {one.why}."
+            for one in choice.candidates
+            if one.noise_to_signal is None
+        ),
     ]
 
 
 def _described(choice: Choice) -> dict[str, Any]:
     """The choice as JSON."""
-    asked = choice.experiment
+    asked = choice.experiment.model_dump(mode="json")
+    rows = {
+        one: {key: value for key, value in vars(one).items() if key != "runs_as"} for one in choice.candidates
+    }
     return {
-        "data": asked.data,
-        "clients": asked.clients,
-        "partition": asked.partition,
-        "unit": str(asked.unit),
-        "epsilon": asked.epsilon,
-        "delta": asked.delta,
-        "against": str(asked.against),
-        "chosen": _row(choice.least) if choice.learns else None,
+        **{
+            key: asked[key] for key in ("data", "clients", "partition", "unit", "epsilon", "delta", "against")
+        },
+        "chosen": rows[choice.least] if choice.learns else None,
         "recommended": choice.least.algorithm if choice.learns else choice.alone,
         "why": choice.least.why if choice.learns else choice.no_learning,
         "no_learning_above": NO_LEARNING,
-        "candidates": [_row(one) for one in choice.candidates],
+        "candidates": list(rows.values()),
     }
-
-
-def _row(one: Candidate) -> dict[str, Any]:
-    return {key: value for key, value in vars(one).items() if key != "runs_as"}
 
 
 def _short(number: float | None) -> str:

@@ -52,7 +52,7 @@ Examples:
     metavar="N",
     help="Put about N canaries into runs of their own under each noised policy: a lower bound on epsilon.",
 )
-@options(*OF_RUNS)
+@options(*OF_RUNS, "verbose")
 @work("auditing")
 def audit() -> None:
     """Measure what an adversary learns, attack by attack and policy by policy."""

@@ -16,7 +16,7 @@ Examples:
 
 @click.command(epilog=EXAMPLES)
 @options("as_json", "debug", debug={"hidden": True})
-@work("doctor.looking", quietly=True)
+@work("doctoring", quietly=True)
 def doctor() -> None:
     """Look at packages, data, cores, memory and folders; status 1 where a run would fail.
 

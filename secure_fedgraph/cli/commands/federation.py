@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from secure_fedgraph.cli.options import known, option, options, work
+from secure_fedgraph.cli.options import option, options, work
 
 INIT_EXAMPLES = """
 \b
@@ -35,7 +35,7 @@ def federation() -> None:
 @options(
     *("algorithm", "policy", "rounds", "norm", "multiplier", "epsilon", "unit", "against", "delta", "seed"),
     *("allow_plaintext", "assignments"),
-    algorithm={"callback": known("algorithms"), "help": "An algorithm's name; see 'list algorithms'."},
+    algorithm={"help": "An algorithm's name; see 'list algorithms'."},
     seed={"help": "Of sampling and initialisation."},
     allow_plaintext={"help": "As for 'run'."},
     assignments={"help": "Any other key of an experiment."},

@@ -39,7 +39,6 @@ POLICIES = ("distributed_dp", "local_dp", "central_dp")
     delta={"help": "The failure probability (1e-5)."},
     policy={
         "type": click.Choice(POLICIES),
-        "callback": None,
         "help": "Where noise is added; by default distributed_dp, or in the clients' steps where that is "
         "less.",
     },

@@ -10,10 +10,8 @@ from secure_fedgraph.cli.options import options, work
 
 EXPORT_EXAMPLES = """
 \b
-Examples:
-  secure-fedgraph export runs/masked --to state_dict --out model.pt
-  secure-fedgraph export runs/masked --to torchscript --out model.ts
-  secure-fedgraph export runs/masked --to onnx --out model.onnx
+Example:
+  secure-fedgraph export runs/masked --out model.pt
 """
 PREDICT_EXAMPLES = """
 \b
@@ -26,14 +24,10 @@ Examples:
 
 @click.command(epilog=EXPORT_EXAMPLES)
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option(
-    "--to", "form", type=click.Choice(["state_dict", "torchscript", "onnx"]), default="state_dict",
-    show_default=True, help="Plain tensors by name, or a program that torch alone runs, or any ONNX runtime.",
-)  # fmt: skip
 @options(
     *("out", "algorithm", "ledger", "overwrite", "as_json", "debug"),
     out={"required": True, "help": "The file to write."},
-    algorithm={"callback": None, "help": "Your own algorithm as module:Class, where the run is of one."},
+    algorithm={"help": "Your own algorithm as module:Class, where the run is of one."},
     ledger={"help": "The ledger that the run shared with others."},
     overwrite={"help": "Replace earlier files."},
 )
@@ -57,7 +51,7 @@ def export() -> None:
 )  # fmt: skip
 @options(
     *("algorithm", "overwrite", "as_json", "debug"),
-    algorithm={"callback": None, "help": "Your own algorithm as module:Class, where the model is of one."},
+    algorithm={"help": "Your own algorithm as module:Class, where the model is of one."},
     overwrite={"help": "Replace an earlier file."},
 )
 @work("predicting.predicting")

@@ -6,29 +6,22 @@ from pathlib import Path
 
 import click
 
-from secure_fedgraph.cli.names import check_names
 from secure_fedgraph.cli.options import options, work
 
 EXAMPLES = """
 \b
 Examples:
   secure-fedgraph list tables
-  secure-fedgraph reproduce fedsage-2 --quick
+  secure-fedgraph reproduce fedsage-2 --seeds 1
   secure-fedgraph reproduce fedego-2 --only fedego --only fedavg --seeds 2
 """
 
 
-def _known(context: click.Context, argument: click.Argument, value: str) -> str:
-    check_names("tables", value)
-    return value.lower()
-
-
 @click.command(epilog=EXAMPLES)
-@click.argument("table", callback=_known)
+@click.argument("table")
 @click.option(
     "--seeds", type=click.IntRange(1, 1000), help="Seeds 0 to N - 1; the paper's number by default."
 )
-@click.option("--quick", is_flag=True, help="A rough version: one seed, few rounds, small columns.")
 @click.option("--only", multiple=True, metavar="WORD", help="Cells whose row or column holds it; repeatable.")
 @click.option("--finished", is_flag=True, help="Print what earlier calls finished, and run nothing.")
 @options(

@@ -3,59 +3,45 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
-from pydantic import JsonValue
 
-from secure_fedgraph.arguments import unknown_name
-from secure_fedgraph.cli import names, tables
 from secure_fedgraph.cli.options import options
-from secure_fedgraph.cli.screen import PlainConsole, to_a_pipe, warn
-from secure_fedgraph.core.errors import BadInput
-
-SAYS_WHAT_IT_IS = ("id", "name", "summary", "target", "family", "paper", "package")
-"""Of a list's entries: what ``--about`` looks into."""
+from secure_fedgraph.cli.screen import to_a_pipe, visible, warn
 
 
 @click.command(
     "list",
-    epilog="\b\nExamples:\n  secure-fedgraph list policies --json\n"
-    "  secure-fedgraph list attacks --about labels",
+    epilog="\b\nExamples:\n  secure-fedgraph list policies --json\n  secure-fedgraph list fedsage",
 )
-@click.argument("what", type=str)
-@click.option(
-    "--about", "words", multiple=True, metavar="WORD", help="Only what is about this word; repeatable."
-)
-@options(
-    *("verbose", "as_json", "debug"),
-    verbose={"help": "All that is known of each."},
-    as_json={"help": "One JSON object on stdout."},
-    debug={"hidden": True},
-)
-def list_names(what: str, words: tuple[str, ...], verbose: bool, as_json: bool) -> None:
-    """Print what works today: algorithms, policies, attacks, datasets or tables."""
+@click.argument("what", metavar="KIND|NAME")
+@options("as_json", "debug", as_json={"help": "One JSON object on stdout."}, debug={"hidden": True})
+def list_names(what: str, as_json: bool) -> None:
+    """Print what works today: algorithms, policies, attacks, datasets or tables; or all of one name."""
+    from secure_fedgraph.cli import listing
+
     what = what.lower()
-    if what not in names.KINDS:
-        raise unknown_name("list", what, names.KINDS)
-    rows = [row for row in names.listed(what, warn) if _is_about(row, words)]
-    if not rows:
-        raise BadInput(f"--about {' '.join(words)}: none of the {what} is about it: leave it out to see all")
-    if as_json:
-        click.echo(json.dumps({what: rows}, indent=1))
-        return
+    if what in listing.KINDS:
+        made: dict[str, Any] = {what: listing.listed(what)}
+        registry = listing.REGISTRIES.get(what)
+        for sentence in () if registry is None else registry.left_out:
+            warn(sentence)
+    else:
+        made = listing.of_name(what)
     with to_a_pipe():
-        if verbose:
-            PlainConsole().print(tables.listing_table(what, rows))
+        if as_json:
+            click.echo(json.dumps(made, indent=1))
+        elif what in made:
+            names = {str(next(iter(row.values()))): str(row["summary"]) for row in made[what]}
+            width = max(map(len, names), default=0)
+            for name, summary in names.items():
+                click.echo(visible(f"{name:{width}}  {summary}".replace("\n", " ")))
         else:
-            click.echo("\n".join(tables.listing_lines(rows)))
-
-
-def _is_about(row: Mapping[str, JsonValue], words: Sequence[str]) -> bool:
-    """Whether what a row says of itself has every word, in whatever case and number."""
-    text = json.dumps({key: row[key] for key in SAYS_WHAT_IT_IS if key in row}).lower()
-    return all(word.lower().removesuffix("s") in text for word in words)
+            for key, value in made.items():
+                told = ", ".join(map(str, value)) if isinstance(value, list | dict) else str(value)
+                click.echo(visible(f"{key}: {told}"))
 
 
 @click.command(epilog="\b\nExample:\n  secure-fedgraph report runs/masked")

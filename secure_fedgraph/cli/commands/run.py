@@ -30,14 +30,13 @@ def run() -> None:
 @click.command(epilog="\b\nExample:\n  secure-fedgraph resume runs/masked")
 @click.argument("folder", type=click.Path(path_type=Path))
 @options(
-    *("epsilon", "ledger", "device", "logging", "algorithm", "data", "silos", "quiet", "verbose", "as_json"),
+    *("epsilon", "ledger", "device", "algorithm", "data", "silos", "quiet", "verbose", "as_json"),
     "debug",
     epsilon={"help": "A larger budget; a round that is done again is paid again."},
     ledger={"help": "The ledger that the run shares, where it was begun with one."},
     device={"help": "Where it goes on, cpu or cuda; as it was begun by default."},
-    logging={"help": "The log that the run was begun with."},
-    algorithm={"callback": None, "help": "Your own algorithm as module:Class, where the run is of one."},
-    data={"callback": None, "metavar": "PLACE", "help": "Your own data, where the run is of them."},
+    algorithm={"help": "Your own algorithm as module:Class, where the run is of one."},
+    data={"metavar": "PLACE", "help": "Your own data, where the run is of them."},
 )
 @work("running")
 def resume() -> None:

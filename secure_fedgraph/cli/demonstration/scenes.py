@@ -97,16 +97,6 @@ def _with_words(row: np.ndarray, features: Mapping[str, np.ndarray]) -> tuple[st
     return "", 0, []
 
 
-def price(name: str, run: Run, epsilon: float | str, everybody: str, own: str) -> dict[str, Any]:
-    """What a model scores: on everybody's test nodes, and on each owner's own."""
-    return {
-        "name": name,
-        "epsilon": epsilon,
-        "everybody": run.accuracy[everybody],
-        "own": run.accuracy[own],
-    }
-
-
 def prices(values: Mapping[str, Any], federation: Federation) -> list[dict[str, Any]]:
     """Accuracy under the budget, beside owners by themselves and beside no privacy.
 
@@ -120,9 +110,12 @@ def prices(values: Mapping[str, Any], federation: Federation) -> list[dict[str, 
     free = execute(load(None, {**ridge, "policy": "masked"}, ()), None, federation=federation)
     spent = private.privacy("node")["epsilon"]
     return [
-        price("every owner alone", private, 0.0, "own_global", "own"),  # nothing leaves
-        price("together, under the budget", private, spent, "global", "personal"),
-        price("together, without noise", free, "inf", "global", "local"),
+        {"name": name, "epsilon": epsilon, "everybody": run.accuracy[everybody], "own": run.accuracy[own]}
+        for name, run, epsilon, everybody, own in (
+            ("every owner alone", private, 0.0, "own_global", "own"),  # nothing leaves
+            ("together, under the budget", private, spent, "global", "personal"),
+            ("together, without noise", free, "inf", "global", "local"),
+        )
     ]
 
 

@@ -12,7 +12,7 @@ from secure_fedgraph.cli.options import command_line
 from secure_fedgraph.cli.screen import Screen, plain_warnings
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.experiment.results import fresh_folder, make_federation, write_json
-from secure_fedgraph.experiment.schema import DemoResult, as_read, checked
+from secure_fedgraph.experiment.schema import DemoResult, as_read
 from secure_fedgraph.federation import Federation
 from secure_fedgraph.report.page import write_report
 from secure_fedgraph.report.sections.demo_page import sentence
@@ -28,7 +28,7 @@ def demo(out: Path, data: str, seed: int, overwrite: bool, **flags: Any) -> None
     with screen.bar("reading the data", STEPS) as advance, plain_warnings():
         result = shown(data, seed, screen.note, advance)
     result |= {"command": command_line(), "seconds": round(time.perf_counter() - started, 1)}
-    write_json(out / "demo.json", checked(DemoResult, result))
+    write_json(out / "demo.json", result)
     page = write_report(out)
     screen.say(f"{sentence(as_read(DemoResult, result))}\nReport: {page}", result)
 

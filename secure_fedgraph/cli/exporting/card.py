@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -18,9 +17,8 @@ LONGEST = 500
 def card(
     run: RunResult,
     audit: AuditResult | None,
-    form: str,
     file: str,
-    unchecked: Sequence[str] = (),
+    unchecked: str = "",
     tables: TableSchema | None = None,
 ) -> str:
     """The card as Markdown, by the template ``card.md.j2``.
@@ -28,9 +26,8 @@ def card(
     Args:
         run: the run's result.
         audit: of the same folder, where there is one.
-        form: what was exported: ``state_dict``, ``torchscript`` or ``onnx``.
         file: the name of the exported file.
-        unchecked: what was compared with nothing, each with the reason.
+        unchecked: what was compared with nothing, and why.
         tables: what the columns of tables mean that the model learned from.
     """
     markdown = Environment(  # no HTML: words are escaped as Markdown, one by one
@@ -45,7 +42,6 @@ def card(
     return markdown.get_template("card.md.j2").render(
         run=run,
         audit=audit,
-        form=form,
         file=file,
         unchecked=unchecked,
         tables=tables,

@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import click
-from torch import nn
 
 from secure_fedgraph.cli.exporting.card import card
-from secure_fedgraph.cli.exporting.model import as_state_dict, as_torchscript, of_run, rebuilt
-from secure_fedgraph.cli.exporting.onnx_file import as_onnx
+from secure_fedgraph.cli.exporting.model import as_state_dict, of_run, rebuilt
 from secure_fedgraph.cli.screen import visible, warn
 from secure_fedgraph.core import files
 from secure_fedgraph.core.errors import BadInput
-from secure_fedgraph.experiment import released
-from secure_fedgraph.experiment.released import Released
 from secure_fedgraph.experiment.results import read_json
 from secure_fedgraph.experiment.schema import AuditResult, RunResult, as_read
 from secure_fedgraph.storage import manifest
 
 CARD = ".card.md"
 """After the name of the exported file: its card's."""
-FORMS: Mapping[str, Callable[[nn.Module, Released], bytes]] = {"torchscript": as_torchscript, "onnx": as_onnx}
-"""Programs of ``forward(x, edge_index)``."""
 
 
 def export(
     folder: Path,
-    form: str,
     out: Path,
     algorithm: str | None,
     ledger: Path | None,
@@ -38,18 +30,14 @@ def export(
 ) -> None:
     """Writes the released model of a finished run, and its card beside it.
 
-    Where the folder, its ledger or the model could not be checked, a warning and the card say so.
+    Where the folder or its ledger could not be checked, a warning and the card say so.
 
     Raises:
-        BadInput: where the folder holds no finished run with a model, something stands in the way, or the
-            model cannot be had in this form.
+        BadInput: where the folder holds no finished run with a model, or something stands in the
+            way.
     """
     run, name, kept = of_run(folder, algorithm)
-    unchecked = []
-    if what := manifest.unchecked(folder, ledger):
-        unchecked.append(what)
-    if not isinstance(run.released, str):
-        unchecked.append(f"the model may be another run's: result.json names no digest of {released.NAME}")
+    unchecked = manifest.unchecked(folder, ledger)
     beside = out.with_name(out.name + CARD)
     for path in (out, beside):
         if path.is_dir() or (path.exists() and not overwrite):
@@ -58,10 +46,10 @@ def export(
     if not out.parent.is_dir():
         raise BadInput(f"--out {out}: {out.parent} is no folder; make it first")
     model = rebuilt(name, kept)
-    content = as_state_dict(model) if form == "state_dict" else FORMS[form](model, kept)
-    text = card(run, _audit(folder, run), form, out.name, unchecked, kept.tables)
-    for one in unchecked:
-        warn(f"{out.name} and its card: {one}")
+    content = as_state_dict(model)
+    text = card(run, _audit(folder, run), out.name, unchecked, kept.tables)
+    if unchecked:
+        warn(f"{out.name} and its card: {unchecked}")
     try:
         files.write(out, [content], private=False)
         files.write(beside, [text.encode(errors="backslashreplace")], private=False)
@@ -71,7 +59,7 @@ def export(
         raise BadInput(f"--out {str(out)[:200]}: it cannot be written ({why}); give another") from None
     if as_json:
         parameters = sum(value.numel() for value in model.state_dict().values())
-        said = {"schema": "secure-fedgraph/export/1", "to": form, "file": str(out), "card": str(beside)}
+        said = {"schema": "secure-fedgraph/export/1", "file": str(out), "card": str(beside)}
         click.echo(json.dumps({**said, "parameters": parameters, "bytes": len(content)}))
     else:
         click.echo(visible(f"Model: {out}\nCard: {beside}"))

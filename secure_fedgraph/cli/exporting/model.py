@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,19 +12,12 @@ from torch import Tensor, nn
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms.plugins import algorithm_named, check_own_name
-from secure_fedgraph.core import files
 from secure_fedgraph.core.errors import BadInput, HostileMessage
-from secure_fedgraph.experiment.released import NAME, Released, read
+from secure_fedgraph.experiment.released import Released, read
 from secure_fedgraph.experiment.results import read_json
 from secure_fedgraph.experiment.schema import RunResult, as_read
-from secure_fedgraph.graph.kinds import GraphDataset
-from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.finite import is_finite
 from secure_fedgraph.models.parameters import load
-
-SIZES = ((7, 12), (23, 61), (5, 0))
-"""Nodes and links of the graphs on which a converted model has to answer as the model does."""
-CLOSE = 1e-5
 
 
 def of_run(folder: Path, algorithm: str | None) -> tuple[RunResult, str, Released]:
@@ -42,27 +34,53 @@ def of_run(folder: Path, algorithm: str | None) -> tuple[RunResult, str, Release
     check_own_name(name, algorithm, folder)
     if not isinstance(name, str):
         raise BadInput(f"{folder / 'result.json'} names no algorithm: put a copy back")
-    digest = run.released if isinstance(run.released, str) else None
-    none = digest is None and "released" in run.model_fields_set
-    if none and files.size_of(folder / NAME) is not None:
-        raise BadInput(
-            f"{folder / 'result.json'} says that the run released no model, and {NAME} lies beside it: put "
-            "copies of both back that are of one run"
-        )
-    return run, name, read(folder, name, digest)
+    return run, name, read(folder, name)
 
 
 def rebuilt(name: str, released: Released) -> nn.Module:
     """The model with its released weights, ready to predict.
-
-    It is first built without memory, and shapes are compared: a file cannot ask for a model of any size.
 
     Args:
         name: the algorithm's.
         released: as its run left it.
 
     Raises:
-        BadInput: where settings, schema and weights do not fit each other.
+        BadInput: where settings, schema and weights do not fit each other, or the algorithm has no module.
+    """
+    algorithm = _built(name, released)
+    build: Callable[..., nn.Module] | None = getattr(algorithm, "model", None)
+    if build is None:
+        raise BadInput(
+            f"what {name} releases is no torch module: score tables with 'secure-fedgraph predict'"
+        )
+    model = build(released.schema)
+    try:
+        load(model, released.state)
+    except HostileMessage as error:
+        raise BadInput(f"the released weights cannot be used: {error}") from None
+    return model.eval()
+
+
+def fitting(name: str, released: Released) -> Algorithm:
+    """The algorithm of a released model, which predicts with it.
+
+    Args:
+        name: the algorithm's.
+        released: as its run left it.
+
+    Raises:
+        BadInput: where settings, schema and weights do not fit each other, or a weight is not finite.
+    """
+    algorithm = _built(name, released)
+    if not all(is_finite(value) for value in released.state.values() if isinstance(value, Tensor)):
+        raise BadInput(f"the released weights of {name} are not finite: put a copy back")
+    return algorithm
+
+
+def _built(name: str, released: Released) -> Algorithm:
+    """The algorithm by the released settings, whose model is first built without memory, to compare shapes.
+
+    A file cannot ask for a model of any size.
     """
     deepest = max(map(_depth, released.settings.items()), default=0)
     if deepest > len(released.state):  # every layer has weights; memory for layers is taken even without any
@@ -73,54 +91,15 @@ def rebuilt(name: str, released: Released) -> nn.Module:
     try:
         algorithm = algorithm_named(name)(**released.settings)
         build: Callable[..., nn.Module] | None = getattr(algorithm, "model", None)
-        if build is None:
-            raise BadInput(
-                f"what {name} releases is no torch module: score tables with 'secure-fedgraph predict'"
-            )
         with torch.device("meta"):
-            expected = build(released.schema).state_dict()
+            if build is not None:
+                expected: Mapping[str, Any] = build(released.schema).state_dict()
+            else:
+                expected = algorithm.released(algorithm.init(released.schema, 0)) or {}
     except BadInput:
         raise
     except Exception as error:  # a schema that no data have
         raise BadInput(f"the released model cannot be built ({type(error).__name__})") from None
-    _check_shapes(name, expected, released)
-    model = build(released.schema)
-    try:
-        load(model, released.state)
-    except HostileMessage as error:
-        raise BadInput(f"the released weights cannot be used: {error}") from None
-    return model.eval()
-
-
-def fitting(name: str, released: Released) -> Algorithm:
-    """The algorithm of a released model, which predicts with it; checked as :func:`rebuilt` does.
-
-    Args:
-        name: the algorithm's.
-        released: as its run left it.
-
-    Raises:
-        BadInput: where settings, schema and weights do not fit each other.
-    """
-    kind = algorithm_named(name)
-    if callable(getattr(kind, "model", None)):
-        rebuilt(name, released)
-        return kind(**released.settings)
-    try:
-        algorithm = kind(**released.settings)
-        with torch.device("meta"):
-            expected = algorithm.released(algorithm.init(released.schema, 0)) or {}
-    except BadInput:
-        raise
-    except Exception as error:  # a schema that no data have
-        raise BadInput(f"the released model cannot be built ({type(error).__name__})") from None
-    _check_shapes(name, expected, released)
-    if not all(is_finite(value) for value in released.state.values() if isinstance(value, Tensor)):
-        raise BadInput(f"the released weights of {name} are not finite: put a copy back")
-    return algorithm
-
-
-def _check_shapes(name: str, expected: Mapping[str, Any], released: Released) -> None:
     wanted, given = (
         {key: getattr(value, "shape", torch.Size()) for key, value in one.items()}
         for one in (expected, released.state)
@@ -128,6 +107,7 @@ def _check_shapes(name: str, expected: Mapping[str, Any], released: Released) ->
     if wanted != given:
         odd = sorted(key for key in wanted.keys() | given.keys() if wanted.get(key) != given.get(key))
         raise BadInput(f"the released weights do not fit the model of {name}: {odd[:3]} differ")
+    return algorithm
 
 
 def _depth(setting: tuple[str, object]) -> int:
@@ -145,56 +125,3 @@ def as_state_dict(model: nn.Module) -> bytes:
     file = io.BytesIO()
     torch.save({key: value.detach().clone() for key, value in model.state_dict().items()}, file)
     return file.getvalue()
-
-
-def as_torchscript(model: nn.Module, released: Released) -> bytes:
-    """TorchScript of ``forward(x, edge_index)``; ``torch.jit.load`` reads it without this package.
-
-    Guarantees:
-        - on graphs of other sizes than it was traced on, without links too, it answers as the model does.
-
-    Raises:
-        BadInput: where the model is of another form, or cannot be traced so that this holds.
-    """
-    check_reads_nodes(released.schema, "torchscript")
-    graphs = graphs_of_other_sizes(released.schema)
-    try:
-        with warnings.catch_warnings(), torch.no_grad():
-            warnings.simplefilter("ignore")  # of torch: that TorchScript is old, that traces have constants
-            traced = torch.jit.trace(model, graphs[0], check_trace=False)
-            file = io.BytesIO()
-            torch.jit.save(traced, file)
-            again = torch.jit.load(io.BytesIO(file.getvalue()))
-            for graph in graphs:
-                if not torch.allclose(again(*graph), model(*graph), atol=CLOSE, rtol=CLOSE):
-                    raise ValueError("its answers differ from the model's")
-    except Exception as error:  # tracing calls the model, whatever it is
-        why = (str(error).strip().splitlines() or [""])[-1][:160]
-        raise BadInput(
-            f"this model is no TorchScript that answers the same on graphs of other sizes ({why}): export "
-            "--to state_dict"
-        ) from None
-    return file.getvalue()
-
-
-def check_reads_nodes(schema: Schema, form: str) -> None:
-    """Refuses models that are no ``forward(x, edge_index)``.
-
-    Raises:
-        BadInput: naming what the model reads.
-    """
-    if schema.kind != GraphDataset.kind or schema.edge_fields:
-        raise BadInput(
-            f"--to {form} is for models of nodes, forward(x, edge_index), and this one reads whole "
-            "graphs or values of links: export --to state_dict"
-        )
-
-
-def graphs_of_other_sizes(schema: Schema) -> list[tuple[Tensor, Tensor]]:
-    """Graphs on which a converted model has to answer as the model does; it is converted on the first."""
-    return [_graph(nodes, links, schema.features) for nodes, links in SIZES]
-
-
-def _graph(nodes: int, links: int, features: int) -> tuple[Tensor, Tensor]:
-    draw = torch.Generator().manual_seed(nodes)
-    return torch.randn(nodes, features, generator=draw), torch.randint(0, nodes, (2, links), generator=draw)

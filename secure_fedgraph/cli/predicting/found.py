@@ -20,6 +20,7 @@ from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.graph.silos.reading import saved_weights
 from secure_fedgraph.graph.tables.schema import NAME as SCHEMA
 from secure_fedgraph.graph.tables.schema import TableSchema, read_schema
+from secure_fedgraph.storage import manifest
 
 
 @dataclass(frozen=True)
@@ -57,54 +58,39 @@ def found(place: Path, algorithm: str | None, schema: Path | None) -> Found:
         schema: a file that the user named.
 
     Raises:
-        BadInput: where there is no model, where it is damaged or of another run, and for schemas of tables
-            that differ.
+        BadInput: where there is no model, where it is damaged or of another run, and for a schema of tables
+            that is another than the model's.
     """
-    if (place / "result.json").is_file():
-        return _of_run(place, algorithm, schema)
     folder = place if place.is_dir() else place.parent
-    if (folder / MODEL).is_file() and (place.is_dir() or place.name == MODEL):
-        return _of_silo(folder, schema)
-    if place.is_dir():
+    names, threshold = tuple[str, ...](), None
+    if (place / "result.json").is_file():
+        manifest.unchecked(place)
+        run, name, kept = of_run(place, algorithm)
+        noted, names = run.metrics.get("threshold"), tuple(run.data.class_names)
+        threshold = None if noted is None else noted.value
+    elif (folder / MODEL).is_file() and (place.is_dir() or place.name == MODEL):
+        name, kept, names = _of_silo(folder)
+    elif place.is_dir():
         raise BadInput(
             f"{place} holds no finished run: give a folder with result.json and {released.NAME}, a model's "
             "file, or a silo's folder of one run"
         )
-    kept = released.read_file(place)
-    if not kept.algorithm:
-        raise BadInput(f"{place} does not say which algorithm it is of: give the folder of its run")
-    check_own_name(kept.algorithm, algorithm, folder)
-    tables = _agreed(
-        kept.schema, {str(place): kept.tables, **_read(folder / SCHEMA, needed=False), **_read(schema)}
-    )
-    return _ready(kept, kept.algorithm, tables)
+    else:
+        kept = released.read_file(place)
+        name = kept.algorithm
+        if not name:
+            raise BadInput(f"{place} does not say which algorithm it is of: give the folder of its run")
+        check_own_name(name, algorithm, folder)
+    tables = _tables(kept, schema or (folder / SCHEMA if kept.tables is None else None), place)
+    classes = tables.class_names if tables is not None else names
+    if kept.schema.task == Task.NUMBER:
+        classes = ()
+    elif len(classes) != kept.schema.classes:
+        classes = tuple(str(number) for number in range(kept.schema.classes))
+    return Found(fitting(name, kept), kept.state, kept.schema, tables, classes, threshold)
 
 
-def _of_run(folder: Path, algorithm: str | None, schema: Path | None) -> Found:
-    run, name, kept = of_run(folder, algorithm)
-    if kept.algorithm and kept.algorithm != name:
-        raise BadInput(
-            f"{folder / released.NAME} is of {kept.algorithm[:60]!r}, and the result beside it of "
-            f"{name[:60]!r}: put copies of both back that are of one run"
-        )
-    beside = _read(folder / SCHEMA, needed=False)
-    tables = _agreed(kept.schema, {str(folder / released.NAME): kept.tables, **beside, **_read(schema)})
-    noted = (run.data.model_extra or {}).get("tables")
-    if tables is not None and isinstance(noted, str) and noted != tables.digest:
-        raise BadInput(
-            f"{folder / 'result.json'} is of tables by another schema (digest {noted[:16]}…, and "
-            f"{tables.digest[:16]}… is here): put the run's {SCHEMA} back"
-        )
-    threshold, names = run.metrics.get("threshold"), tuple(run.data.class_names)
-    if tables is not None and names and names != tables.class_names:
-        raise BadInput(
-            f"{folder / 'result.json'} names classes {', '.join(names)[:80]!r}, and the schema "
-            f"{', '.join(tables.class_names)[:80]!r}: put copies of both back that are of one run"
-        )
-    return _ready(kept, name, tables, names, None if threshold is None else threshold.value)
-
-
-def _of_silo(folder: Path, schema: Path | None) -> Found:
+def _of_silo(folder: Path) -> tuple[str, Released, tuple[str, ...]]:
     """A silo's model: what it was built for stands in the federation's file that the silo approved."""
     if folder.parent.name != RUNS:
         raise BadInput(f"{folder / MODEL} lies in no folder of a silo's run: give my-silo/{RUNS}/DIGEST")
@@ -115,55 +101,27 @@ def _of_silo(folder: Path, schema: Path | None) -> Found:
             f"({approved.digest[:16]}…): give the folder of that run"
         )
     terms, held = terms_in(approved), approved.federation.data
-    algorithm = terms.prepared.algorithm
-    name = terms.experiment.algorithm
-    tables = _agreed(held.schema_of_data, {str(folder / MODEL): approved.federation.tables, **_read(schema)})
-    kept = Released(
-        algorithm.settings.model_dump(mode="json"),
-        held.schema_of_data,
-        saved_weights(folder / MODEL),
-        name,
-    )
-    return _ready(kept, name, tables, held.class_names)
+    settings = terms.prepared.algorithm.settings.model_dump(mode="json")
+    name, state = terms.experiment.algorithm, saved_weights(folder / MODEL)
+    kept = Released(settings, held.schema_of_data, state, name, approved.federation.tables)
+    return name, kept, held.class_names
 
 
-def _read(path: Path | None, needed: bool = True) -> dict[str, TableSchema | None]:
-    if path is None or (not needed and files.size_of(path) is None):
-        return {}
-    return {str(path): read_schema(path)}
-
-
-def _agreed(schema: Schema, said: Mapping[str, TableSchema | None]) -> TableSchema | None:
-    """The one schema of tables that all of them are, and that makes what the model reads."""
-    given = {where: one for where, one in said.items() if one is not None}
-    if not given:
+def _tables(kept: Released, path: Path | None, place: Path) -> TableSchema | None:
+    """The schema of tables that the model holds, or the one at a path, which makes what the model reads."""
+    there = path is not None and (path.name != SCHEMA or files.size_of(path) is not None)
+    named = read_schema(path) if path is not None and there else None
+    tables = kept.tables or named
+    if tables is None:
         return None
-    (first, tables), *others = given.items()
-    for where, other in others:
-        if other.digest != tables.digest:
-            raise BadInput(
-                f"{where} is another schema than that of {first} (digests {other.digest[:16]}… and "
-                f"{tables.digest[:16]}…): give the one that the model learned by"
-            )
-    if len(tables.feature_names) != schema.features or tables.task != schema.task:
+    if named is not None and named.digest != tables.digest:
         raise BadInput(
-            f"{first}: the schema makes {len(tables.feature_names)} features for task {tables.task.value!r}, "
-            f"and the model reads {schema.features} for {str(schema.task)!r}: give the schema that it "
-            "learned by"
+            f"{path} is another schema than that of {place}: give the one that the model learned by"
+        )
+    if len(tables.feature_names) != kept.schema.features or tables.task != kept.schema.task:
+        raise BadInput(
+            f"{place}: the schema makes {len(tables.feature_names)} features for task {tables.task.value!r}, "
+            f"and the model reads {kept.schema.features} for {str(kept.schema.task)!r}: give the schema that "
+            "it learned by"
         )
     return tables
-
-
-def _ready(
-    kept: Released,
-    name: str,
-    tables: TableSchema | None,
-    names: tuple[str, ...] = (),
-    threshold: float | None = None,
-) -> Found:
-    classes = tables.class_names if tables is not None else names
-    if kept.schema.task == Task.NUMBER:
-        classes = ()
-    elif len(classes) != kept.schema.classes:
-        classes = tuple(str(number) for number in range(kept.schema.classes))
-    return Found(fitting(name, kept), kept.state, kept.schema, tables, classes, threshold)

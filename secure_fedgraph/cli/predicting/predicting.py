@@ -7,9 +7,9 @@ import io
 import json
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import click
 import torch
@@ -84,7 +84,20 @@ def predict(
     for note in notes:
         warn(note)
     if as_json:
-        click.echo(json.dumps(_summary(out, of, data, scores, named, least, notes)))
+        told = {
+            "schema": "secure-fedgraph/predict/1",
+            "file": str(out),
+            "algorithm": of.algorithm.name,
+            "task": str(of.schema.task),
+            "rows": len(scores),
+            "links": data.edge_index.shape[1] if isinstance(data, Data) else None,
+            "classes": list(of.classes),
+            "predicted": dict(Counter(named)) if of.schema.task == Task.CLASSES else None,
+            "threshold": least,
+            "tables": None if of.tables is None else of.tables.digest,
+            "notes": list(notes),
+        }
+        click.echo(json.dumps(told))
     else:
         click.echo(visible(f"{len(scores):,} rows: {out}"))
 
@@ -94,24 +107,15 @@ def _least(given: str | None, of: Found) -> float | None:
     if given is None:
         return None
     two = of.schema.task == Task.CLASSES and len(of.classes) == 2
-    if not two and (given == BEST or of.schema.task != Task.LABELS):
-        raise BadInput(
-            f"--threshold {given[:40]}: this model has {len(of.classes)} outputs for {of.schema.task}, and a "
-            "threshold is for two classes, or a number for labels; leave it out"
-        )
-    if given == BEST:
-        if of.threshold is None:
-            raise BadInput(
-                f"--threshold {BEST}: no result.json with metrics.threshold stands beside this model: give a "
-                "number"
-            )
-        return of.threshold
-    try:
+    least = of.threshold if given == BEST else None
+    with suppress(ValueError):
         least = float(given)
-    except ValueError:
-        least = -1.0
-    if not 0 <= least <= 1:
-        raise BadInput(f"--threshold {given[:40]}: give a number from 0 to 1, or {BEST!r}")
+    fits = two or (of.schema.task == Task.LABELS and given != BEST)
+    if not fits or least is None or not 0 <= least <= 1:
+        raise BadInput(
+            f"--threshold {given[:40]}: give a number from 0 to 1 for two classes or for labels, or {BEST!r} "
+            "for two classes of a run whose result.json has metrics.threshold"
+        )
     return least
 
 
@@ -198,29 +202,3 @@ def _rows(ids: Sequence[str], named: Sequence[str], scores: Tensor, of: Found) -
     rows.writerow(["id", "prediction", *(visible(f"score_{name}") for name in of.classes)])
     rows.writerows(zip(map(visible, ids), map(visible, named), *many, strict=True))
     return text.getvalue().encode()
-
-
-def _summary(
-    out: Path,
-    of: Found,
-    data: OwnData,
-    scores: Tensor,
-    named: Sequence[str],
-    least: float | None,
-    notes: Sequence[str],
-) -> dict[str, Any]:
-    classes = of.schema.task == Task.CLASSES
-    links = data.edge_index.shape[1] if isinstance(data, Data) else None
-    return {
-        "schema": "secure-fedgraph/predict/1",
-        "file": str(out),
-        "algorithm": of.algorithm.name,
-        "task": str(of.schema.task),
-        "rows": len(scores),
-        "links": links,
-        "classes": list(of.classes),
-        "predicted": dict(Counter(named)) if classes else None,
-        "threshold": least,
-        "tables": None if of.tables is None else of.tables.digest,
-        "notes": list(notes),
-    }

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from secure_fedgraph.core import files
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment.compare.points import Point
 from secure_fedgraph.experiment.compare.runs import KEY
@@ -14,8 +12,7 @@ from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import read_json
 
 OTHERS = {"audit.json": "an audit", "result.json": "a run", "cells": "an audit that did not finish"}
-WRITTEN = ("compare.csv", "compare.parquet", "report.html")
-ELSEWHERE = ("algorithm", "policy", "epsilon", "seed", "logging")
+ELSEWHERE = ("algorithm", "policy", "epsilon", "seed")
 """Keys of the configuration that points and seeds set, or that change no run."""
 
 
@@ -38,38 +35,15 @@ def check_folder(out: Path, base: Experiment, chosen: Sequence[Point], seeds: Se
             )
     if not (out / "compare.json").exists():
         return
-    differs = _first_difference(read_json(out / "compare.json", "compare"), base, chosen, seeds)
-    if differs:
+    earlier, now = read_json(out / "compare.json", "compare"), base.model_dump(mode="json")
+    before = earlier.get("config") or {}
+    keys = [k for k in {**before, **now} if k not in ELSEWHERE and before.get(k) != now.get(k)]
+    names = [row.get("name") for row in earlier.get("points") or ()]
+    left = [name for name in names if name not in {point.name for point in chosen}]
+    left += [f"seed {seed}" for seed in earlier.get("seeds") or () if seed not in seeds]
+    if keys or left:
+        differs = f"its {keys[0]} is another" if keys else f"its {left[0]} would be left out"
         raise BadInput(
             f"{out} already holds compare.json of another comparison ({differs}): give another --out, or "
             "--overwrite"
         )
-
-
-def _first_difference(
-    earlier: Mapping[str, Any], base: Experiment, chosen: Sequence[Point], seeds: Sequence[int]
-) -> str:
-    before, now = earlier.get("config") or {}, base.model_dump(mode="json")
-    for key in (k for k in {**before, **now} if k not in ELSEWHERE):
-        if before.get(key) != now.get(key):
-            return f"its {key} is {str(before.get(key))[:60]} and would be {str(now.get(key))[:60]}"
-    left_out = [row.get("name") for row in earlier.get("points") or ()]
-    left_out = [name for name in left_out if name not in {point.name for point in chosen}]
-    if left_out:
-        return f"its {left_out[0]} would be left out"
-    gone = [seed for seed in earlier.get("seeds") or () if seed not in seeds]
-    return f"its seed {gone[0]} would be left out" if gone else ""
-
-
-def forget(out: Path) -> None:
-    """Takes away what earlier comparisons wrote. Whatever else lies there, also below ``runs/``, stays."""
-    for note in out.glob(f"runs/*/seed-*/{KEY}"):
-        files.remove_folder(note.parent, out)
-    for leak in out.glob("runs/*/leak-*.json"):
-        files.remove(leak, out)
-    for folder in (*out.glob("runs/*"), out / "runs"):
-        if folder.is_dir() and not any(folder.iterdir()):
-            folder.rmdir()
-    if (out / "compare.json").exists():
-        for name in WRITTEN:
-            files.remove(out / name)

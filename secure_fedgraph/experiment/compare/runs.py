@@ -26,7 +26,6 @@ from secure_fedgraph.experiment.results import (
     versions,
     write_json,
 )
-from secure_fedgraph.experiment.run_logs import logged
 from secure_fedgraph.experiment.schema.run import RunResult
 
 KEY, RESULT, REFUSED = "key.json", "result.json", "refused.json"
@@ -39,7 +38,7 @@ NEEDED = {"config", "accuracy", "privacy", "metric", "bytes", "seconds"}
 def run_key(experiment: Experiment) -> str:
     """A digest of everything that decides a run: its configuration with the seed, the code, and versions."""
     decides = {
-        "config": experiment.model_dump(mode="json", exclude={"logging"}),
+        "config": experiment.model_dump(mode="json"),
         "training": experiment.make_algorithm().settings.model_dump(mode="json"),
         "algorithm": of_code(algorithm_named(experiment.algorithm)),
         "of_others": [of_code(function) for function in experiment.of_others],
@@ -64,21 +63,13 @@ def kept(folder: Path, key: str) -> dict[str, Any] | None:
     root = _root(folder)
     if (readable(folder / KEY, root) or {}).get("key") != key:
         return None
-    refused, result = readable(folder / REFUSED, root), readable(folder / RESULT, root)
-    if result is not None and _is_whole(result):
-        return result
-    return refused if refused is not None and isinstance(refused.get("reason"), str) else None
-
-
-def _is_whole(result: dict[str, Any]) -> bool:
-    """Whether all that a row is made of is there and of its type; a result that is damaged is made again."""
-    if not set(result) >= NEEDED or "reason" in result or not result["privacy"]:
-        return False
-    try:
-        scores = RunResult.model_validate(result).accuracy.named()
-    except (ValidationError, OverflowError):
-        return False
-    return any(isinstance(one, float) for one in scores.values())
+    result = readable(folder / RESULT, root) or readable(folder / REFUSED, root)
+    with suppress(ValidationError, OverflowError):  # what is damaged is made again
+        if result is not None and isinstance(result.get("reason"), str):
+            return result
+        if result is not None and RunResult.model_validate(result).privacy and result.keys() >= NEEDED:
+            return result
+    return None
 
 
 def _root(folder: Path) -> Path:
@@ -121,27 +112,24 @@ def run_point(config: dict[str, Any], folder: Path, key: str | None = None) -> f
     checkpoint_every = experiment.checkpoint_every if shared else EVERY
     kind = algorithm_named(experiment.algorithm)
     # a comparison shows the last round's score, and every owner's own model scores all test data
-    alone = kind.alone == kind.name and experiment.logging is None
+    alone = kind.alone == kind.name
     evaluate_every = experiment.rounds or kind.rounds if alone else experiment.evaluate_every
     changed = {"checkpoint_every": checkpoint_every, "evaluate_every": evaluate_every}
     if one_go or (readable(folder / KEY, _root(folder)) or {}).get("key") != key:
         files.remove_folder(folder, _root(folder))
     write_json(folder / KEY, {"key": key}, _root(folder))
-    name, checked = f"{folder.parent.name}/{folder.name}", list[str]()
+    checked = list[str]()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what is left in plaintext is a column of the table
         try:
-            with logged(experiment, name) as log:
-                run = execute(
-                    experiment.model_copy(update=changed),
-                    None if one_go and experiment.transcript != "full" else folder,
-                    on_round=log.round,
-                    checkpoints=not one_go,
-                    on_form=checked.append,  # after all checks, before the first message
-                    on_start=lambda: begin(folder, experiment, [experiment.seed], "compare"),
-                )
-                result = run_result(run, experiment)
-                log.result(result)
+            run = execute(
+                experiment.model_copy(update=changed),
+                None if one_go and experiment.transcript != "full" else folder,
+                checkpoints=not one_go,
+                on_form=checked.append,  # after all checks, before the first message
+                on_start=lambda: begin(folder, experiment, [experiment.seed], "compare"),
+            )
+            result = run_result(run, experiment)
         except Refused as error:
             if checked:  # it has sent something: that it stopped there is no protection
                 raise

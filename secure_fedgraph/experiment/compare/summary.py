@@ -6,9 +6,10 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
-from typing import Any, Protocol
+from typing import Any
 
 from secure_fedgraph.experiment.compare.points import Point
+from secure_fedgraph.experiment.pool import Failed
 from secure_fedgraph.experiment.schema.compare import NOT_WORTH, UNDECIDED, WORTH
 from secure_fedgraph.experiment.schema.larger_units import why_larger
 from secure_fedgraph.loading import postponed
@@ -17,24 +18,10 @@ stats = postponed("scipy.stats")
 RAN, REFUSED, FAILED = "ran", "refused", "failed"
 
 
-class Failure(Protocol):
-    """Why a run, or attacks, did not finish: a reason, and the error's class where there was one."""
-
-    @property
-    def reason(self) -> str:
-        """One sentence."""
-        ...
-
-    @property
-    def kind(self) -> str:
-        """The error's class; empty where a process died."""
-        ...
-
-
 def row_of(
     point: Point,
     outcomes: Mapping[int, Mapping[str, Any]],
-    failed: Mapping[int, Failure],
+    failed: Mapping[int, Failed],
     leaks: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """A point's means over seeds, or why there are none.
@@ -92,7 +79,7 @@ def row_of(
         "bytes": round(fmean(r["bytes"]["up"] for r in results)),
         "seconds": round(fmean(r["seconds"] for r in results), 1),
         **_left_out(outcomes),
-        **{"leak": {}, "leaks": {}, **(leaks or {})},
+        **{key: (leaks or {}).get(key, {}) for key in ("leak", "leaks")},
     }
 
 
@@ -167,8 +154,6 @@ BESIDE = {"personal": "own", "personal_global": "own_global"}
 """Scores of personal models -> the scores of the same models without what was released."""
 OF_OWNERS = {*BESIDE, *BESIDE.values()}
 """Scores of models that owners keep to themselves."""
-TOLD_OF_REFERENCE = ("name", "algorithm", "spent", "seeds", "bytes", "seconds")
-"""What a row tells of its budget's reference besides scores."""
 IN_WORDS = {
     "global": "accuracy on all test data",
     "local": "accuracy on owners' own test data",
@@ -214,41 +199,24 @@ def _gain(key: str, pairs: Sequence[tuple[float | None, float | None]]) -> dict[
     return {"mean": fmean(differences), "interval": _interval(differences), "seeds": [above, of]}
 
 
-def beside_links(row: Mapping[str, Any], reference: Mapping[str, Any] | None, reason: str) -> dict[str, Any]:
-    """What the same budget is worth where nothing reads a link, and what links add to it, seed by seed.
+def beside_links(reference: Mapping[str, Any] | str) -> dict[str, Any]:
+    """What the same budget is worth where nothing reads a link.
 
     Args:
-        row: of a point with a budget.
-        reference: the row of the same budget without a graph; None where there is none.
-        reason: why there is none.
+        reference: the row of the same budget without a graph, or why there is none.
 
     Returns:
         ``without_graph``: the reference's scores, or the ``reason`` why it has none. Personal models are left
-        out: they read their owner's links. ``over_without_graph``: as ``over_alone`` of :func:`gains`.
+        out: they read their owner's links.
     """
-    if reference is None:
-        return {"without_graph": {"reason": reason}}
-    if reference["outcome"] != RAN:
-        why = {key: reference[key] for key in ("reason", "class") if key in reference}
-        return {"without_graph": {"name": reference["name"], "algorithm": reference["algorithm"], **why}}
-    shared = [key for key in reference["accuracy"] if key not in OF_OWNERS]
-    told: dict[str, Any] = {key: reference[key] for key in TOLD_OF_REFERENCE}
-    for by_score in ("accuracy", "std", "interval"):
-        told[by_score] = {key: reference[by_score][key] for key in shared}
-    told["each"] = [
-        {"seed": one["seed"], "accuracy": {key: one["accuracy"].get(key) for key in shared}}
-        for one in reference["each"]
-    ]
-    if row["outcome"] != RAN:
-        return {"without_graph": told}
-    others = {one["seed"]: one["accuracy"] for one in told["each"]}
-    both = [(one["accuracy"], others[one["seed"]]) for one in row["each"] if one["seed"] in others]
-    by_measure = {
-        key: gain
-        for key in shared
-        if (gain := _gain(key, [(mine.get(key), other.get(key)) for mine, other in both])) is not None
-    }
-    return {"without_graph": told, "over_without_graph": by_measure}
+    if isinstance(reference, str):
+        return {"without_graph": {"reason": reference}}
+    keys = ("name", "algorithm", "spent", "seeds", "reason", "class")
+    told = {key: reference[key] for key in keys if key in reference}
+    if reference["outcome"] == RAN:
+        scores = reference["accuracy"].items()
+        told["accuracy"] = {key: value for key, value in scores if key not in OF_OWNERS}
+    return {"without_graph": told}
 
 
 def _worth(by_measure: Mapping[str, Mapping[str, Any]]) -> str:

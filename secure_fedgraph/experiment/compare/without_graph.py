@@ -3,41 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from secure_fedgraph.algorithms.plugins import algorithm_named
 from secure_fedgraph.core.errors import BadInput, Refused
+from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.experiment.compare.points import NOISED, WITHOUT_GRAPH, Point
 from secure_fedgraph.experiment.config import Experiment
 
 LINKLESS = "fedridge"
 """The algorithm that keeps a budget without links, in the place of one that cannot do without them."""
-WHY_NONE = {
-    "client": (
-        "without links, noise is for one node, and a client has many: no algorithm that reads no link keeps "
-        "a budget for a whole client"
-    ),
-    "edge": "what reads no link has epsilon 0 for a link, whatever its noise: it spends no such budget",
-}
-"""Units of which no budget is spent without links, and why."""
 
 
-@dataclass(frozen=True)
-class Reference:
-    """What a private point is measured against: its budget, without a graph.
+def references(chosen: Iterable[Point]) -> dict[str, Point | str]:
+    """Name of a point -> its budget without a graph, or why there is none.
 
-    Args:
-        point: the same policy, unit and epsilon, where nothing reads a link; None where there is none.
-        reason: why there is none.
+    Every point with a budget that classifies nodes has one.
     """
-
-    point: Point | None
-    reason: str = ""
-
-
-def references(chosen: Iterable[Point]) -> dict[str, Reference]:
-    """Name of a point -> its reference, for every point with a budget that classifies nodes."""
     found = {}
     for point in chosen:
         if point.kind == NOISED:
@@ -47,34 +29,29 @@ def references(chosen: Iterable[Point]) -> dict[str, Reference]:
     return found
 
 
-def added(chosen: Iterable[Point], beside: Mapping[str, Reference]) -> list[Point]:
+def added(chosen: Iterable[Point], beside: Mapping[str, Point | str]) -> list[Point]:
     """The references that are no points of the comparison themselves, each once: they are run besides."""
     names = {point.name for point in chosen}
-    points = {one.point.name: one.point for one in beside.values() if one.point is not None}
+    points = {one.name: one for one in beside.values() if isinstance(one, Point)}
     return [point for name, point in points.items() if name not in names]
 
 
-def _reference(point: Point, given: Experiment) -> Reference:
-    if given.unit in WHY_NONE:
-        return Reference(None, WHY_NONE[given.unit])
+def _reference(point: Point, given: Experiment) -> Point | str:
     own = algorithm_named(point.algorithm).without_links is not None
     name = point.algorithm if own else LINKLESS
     made = _without_links(given, name)
-    if made.trains_under_noise:
-        return Reference(
-            None,
-            f"under policy {given.policy} noisy training steps keep this budget, and {name} takes none; "
-            "under distributed_dp it keeps one without links",
+    if given.unit in (Unit.CLIENT, Unit.EDGE) or made.trains_under_noise:
+        return (
+            f"without links {name} keeps no budget of one {given.unit} under policy {given.policy}; it does "
+            "for a node, under distributed_dp"
         )
     try:
         made.make_algorithm()
         made.make_policy()
     except (BadInput, Refused) as error:
-        return Reference(None, f"{name} without links: {error}")
+        return f"{name} without links: {error}"
     config = made.model_dump(mode="json")
-    if config == point.config:
-        return Reference(point)
-    return Reference(Point(WITHOUT_GRAPH, name, made.policy, made.epsilon, config))
+    return point if config == point.config else Point(WITHOUT_GRAPH, name, made.policy, made.epsilon, config)
 
 
 def _without_links(given: Experiment, name: str) -> Experiment:
@@ -82,19 +59,17 @@ def _without_links(given: Experiment, name: str) -> Experiment:
     kind = algorithm_named(name)
     channels = kind.channel_names()
     training = {key: value for key, value in given.training.items() if key in kind.Settings.model_fields}
+    protection = {key: _of(channels, value) for key, value in given.protection.items()}
     changed: dict[str, Any] = {
         "algorithm": name,
         "training": {**training, **(kind.without_links or {})},
         "budget": _of(channels, given.budget),
-        "protection": {
-            key: kept
-            for key, value in given.protection.items()
-            if (kept := _of(channels, value) if isinstance(value, Mapping) else value) != {}
-        },
+        "protection": {key: kept for key, kept in protection.items() if kept != {}},
         "steps": {},
     }
     return given.model_copy(update=changed)
 
 
-def _of(channels: Iterable[str], by_channel: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in by_channel.items() if name in channels}
+def _of(channels: Iterable[str], value: Any) -> Any:
+    """Of values by channel, those of these channels."""
+    return {k: one for k, one in value.items() if k in channels} if isinstance(value, Mapping) else value

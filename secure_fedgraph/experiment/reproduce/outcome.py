@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 from typing import Any, Literal
 
 from secure_fedgraph.algorithms.fairgraphfl.fairness import correlation
-from secure_fedgraph.experiment.reproduce.tables import Case, Cell, PaperTable, Selection
+from secure_fedgraph.experiment.reproduce.tables import Cell, PaperTable, Selection
 
 SELECTIONS: tuple[Selection, ...] = ("last", "best_by_validation", "best_on_test")
 LOWER_IS_BETTER = ("mae",)
@@ -107,13 +107,10 @@ def _outcome(cell: Cell, selection: Selection, results: Results, failures: Mappi
         if score is not None:
             scores[one] = score
     seconds = fmean(float(result["seconds"]) for result in mine.values()) if mine else None
-    if selection not in scores and cell.measure != "fairness":
-        why = failures.get(cell.case.name, "")
-        return Outcome(cell, scores, "failed" if why else "to run", why, seconds)
-    score = scores.get(selection) or scores.get("last")
-    if score is None:
-        return Outcome(cell, scores, "to run", "", seconds)
-    return Outcome(cell, scores, _mark(cell, score.mean), "", seconds)
+    found = scores.get("last" if cell.measure == "fairness" else selection)
+    why = failures.get(cell.case.name, "") if found is None else ""
+    mark: Mark = ("failed" if why else "to run") if found is None else _mark(cell, found.mean)
+    return Outcome(cell, scores, mark, why, seconds)
 
 
 def _mark(cell: Cell, ours: float) -> Mark:
@@ -146,8 +143,3 @@ def _fairness(alone: Mapping[str, Any] | None, together: Mapping[str, Any]) -> f
         return math.nan
     first, second = (result["rounds"][-1]["owners"] for result in (alone, together))
     return correlation(list(first.values()), [second[name] for name in first])
-
-
-def wanted(table: PaperTable, seeds: Sequence[int]) -> list[tuple[Case, int]]:
-    """The runs of a table: one seed of everything first, for an early look at all of it."""
-    return [(case, seed) for seed in seeds for case in table.cases]

@@ -74,8 +74,6 @@ class PaperTable:
         seeds: how many the paper has, or the anchors ask for.
         selection: which round counts.
         cells: row by row.
-        quick_rounds: rounds of a rough version, with one seed.
-        quick_columns: the columns of a rough version.
     """
 
     name: str
@@ -84,8 +82,6 @@ class PaperTable:
     seeds: int
     selection: Selection
     cells: tuple[Cell, ...]
-    quick_rounds: int
-    quick_columns: tuple[str, ...]
 
     @property
     def cases(self) -> tuple[Case, ...]:
@@ -102,11 +98,6 @@ class PaperTable:
     def columns(self) -> tuple[str, ...]:
         """Column names, in order."""
         return tuple(dict.fromkeys(cell.column for cell in self.cells))
-
-    def quick(self) -> PaperTable:
-        """A rough version: one seed, few rounds, the columns that are small."""
-        cells = tuple(self._rough(cell) for cell in self.cells if cell.column in self.quick_columns)
-        return replace(self, seeds=1, cells=cells)
 
     def only(self, words: tuple[str, ...]) -> PaperTable:
         """The cells whose row or column holds one of the words; all where there are none.
@@ -126,12 +117,3 @@ class PaperTable:
                 )
             chosen |= holding
         return replace(self, cells=tuple(self.cells[i] for i in sorted(chosen)))
-
-    def _rough(self, cell: Cell) -> Cell:
-        def shorter(case: Case | None) -> Case | None:
-            if case is None:
-                return None
-            rounds = min(int(case.config.get("rounds", self.quick_rounds)), self.quick_rounds)
-            return Case(f"{case.name} quick {rounds}", {**case.config, "rounds": rounds}, case.minutes / 10)
-
-        return replace(cell, case=shorter(cell.case), alone=shorter(cell.alone))

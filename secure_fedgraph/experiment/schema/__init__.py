@@ -1,16 +1,14 @@
 """The files that commands write, as models: of runs, audits, comparisons and the demo, and the ledger.
 
-One place decides which keys a file has and of which type. Writers are held to it (:func:`checked`), readers
-get an error that names key, value and mend (:func:`read`), and other programs get a JSON Schema
-(``secure-fedgraph schema result``). Nothing here needs torch.
+One place decides which keys a file has and of which type. Readers get an error that names key, value and mend
+(:func:`read`), and other programs get a JSON Schema (``secure-fedgraph schema result``). Nothing here needs
+torch.
 """
 
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Callable, Mapping
-from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,7 +20,7 @@ from secure_fedgraph.core.text import printable
 from secure_fedgraph.experiment.schema.audit import AuditResult as AuditResult
 from secure_fedgraph.experiment.schema.compare import CompareResult as CompareResult
 from secure_fedgraph.experiment.schema.demo import DemoResult as DemoResult
-from secure_fedgraph.experiment.schema.part import Part, departures
+from secure_fedgraph.experiment.schema.part import Part
 from secure_fedgraph.experiment.schema.run import ChannelReport as ChannelReport
 from secure_fedgraph.experiment.schema.run import RunResult as RunResult
 
@@ -42,13 +40,9 @@ FILES: Mapping[str, type[BaseModel]] = {
 }
 """A file's name without its ending -> the model of it, or of one line of it."""
 SHOWN = 5
-"""How many faults of a written object are named."""
+"""How many missing keys are named."""
 
 Model = TypeVar("Model", bound=Part)
-
-
-class SchemaWarning(UserWarning):
-    """A file that this package writes departs from its model. It is written all the same."""
 
 
 def read(model: type[Model], value: object, path: Path) -> Model:
@@ -123,29 +117,9 @@ def as_read(model: type[Model], value: Mapping[str, Any]) -> Model:
     return model.model_validate(json.loads(json.dumps(value)))
 
 
-def checked(model: type[Part], value: Mapping[str, Any]) -> dict[str, Any]:
-    """What is about to be written, unchanged, after a check that it has the declared keys and no other.
-
-    Warns:
-        SchemaWarning: of an object that departs from its model: declare the key, or mend the writer. It
-            is written all the same: it may have taken hours to measure.
-    """
-    try:
-        faults = list(islice(departures(as_read(model, value)), SHOWN))
-    except ValidationError as error:
-        faults = [f"'{'.'.join(map(str, one['loc']))}': {one['msg']}" for one in error.errors()[:SHOWN]]
-    if faults:
-        where = f"{model.__name__} in secure_fedgraph/experiment/schema"
-        warnings.warn(f"{where}: {', '.join(faults)}", SchemaWarning, stacklevel=2)
-    return dict(value)
-
-
 def json_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """The JSON Schema of what is written: keys that are always there are required."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **model.model_json_schema(mode="serialization", by_alias=True),
-    }
+    """The JSON Schema of a file."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **model.model_json_schema()}
 
 
 def _place(loc: tuple[int | str, ...]) -> str:

@@ -23,7 +23,6 @@ from secure_fedgraph.experiment.schema.settings import Config
 class CellSettings(Part):
     """Whom an attack is about, and in which variant of the run; further keys are settings that affect it."""
 
-    takes_any_key = True
     __pydantic_extra__: dict[str, JsonValue] = Field(init=False)
 
     aim: str = ""
@@ -47,8 +46,6 @@ class CellClaim(Part):
 
 class Cell(Part):
     """One attack by one adversary on one run."""
-
-    sometimes = ("title", "subject", "details", "messages")
 
     algorithm: str = ""
     policy: str
@@ -92,8 +89,6 @@ class Cell(Part):
 class NotRun(Part):
     """A cell that was not run, or canaries that were not (they are no attack)."""
 
-    sometimes = ("title", "subject")
-
     algorithm: str = ""
     policy: str
     seed: int = 0
@@ -120,8 +115,6 @@ class Neighbourhood(Part):
 class Target(Part):
     """True against guessed values of one owner, or of several together."""
 
-    sometimes = ("graph",)
-
     owner: str
     true: JsonValue
     guess: JsonValue
@@ -131,8 +124,6 @@ class Target(Part):
 
 class Reconstruction(Part):
     """What one attack wrote down."""
-
-    sometimes = ("subject",)
 
     algorithm: str = ""
     policy: str
@@ -163,13 +154,9 @@ class Conformance(Part):
     findings: list[str] = []
     reason: str = ""
 
-    sometimes = ("reason",)
-
 
 class Empirical(Part):
     """One noise, measured on worst-case neighbours; without figures where it was not audited."""
-
-    sometimes = ("claim", "delta", "lower", "ceiling", "trials", "method", "confidence")
 
     algorithm: str = ""
     policy: str
@@ -210,8 +197,6 @@ class Estimate(Part):
 class AuditedRun(Part):
     """A run that was attacked."""
 
-    sometimes = ("folder", "algorithm")
-
     variant: str
     algorithm: str = ""
     policy: str
@@ -221,8 +206,6 @@ class AuditedRun(Part):
 
 class AuditResult(Part):
     """``audit.json``."""
-
-    sometimes = ("configs",)
 
     written_as: Literal["secure-fedgraph/audit/1"] = Field(alias="schema")
     command: str = ""

@@ -43,8 +43,6 @@ class Leak(Part):
 class Gain(Part):
     """How much better a point is than local training: the mean over seeds, and its 95 % interval."""
 
-    sometimes = ("seeds",)
-
     mean: float
     interval: list[float] | None
     seeds: list[Count] = []
@@ -54,31 +52,16 @@ class Gain(Part):
 class WithoutGraph(Part):
     """The same budget where nothing reads a link: its scores, means over seeds, or why it has none."""
 
-    sometimes = (
-        *("name", "algorithm", "spent", "accuracy", "std", "interval", "each", "seeds", "bytes", "seconds"),
-        *("reason", "class"),
-    )
-
     name: str = ""
     """Of the point; its runs lie below ``runs/`` as those of others."""
     algorithm: str = ""
     spent: Epsilon = "inf"
     accuracy: Scores = Scores()
-    std: Scores = Scores()
-    interval: dict[str, list[float] | None] = {}
-    each: list[EachSeed] = []
     seeds: Count = 0
-    bytes: Count = 0
-    seconds: Seconds = 0.0
     reason: str = ""
     error: str = Field("", alias="class")
     """The error's class, where its run failed."""
 
-
-_OF_RUNS = (
-    *("spent", "accountant", "computational", "units", "larger_units", "form", "measure"),
-    *("metrics", "accuracy", "std", "interval", "each", "bytes", "seconds", "leak", "leaks"),
-)
 
 MEASURED = ("spent", "accuracy", "seeds", "bytes", "seconds")
 """What is known of every point that ran."""
@@ -86,12 +69,6 @@ MEASURED = ("spent", "accuracy", "seeds", "bytes", "seconds")
 
 class Point(Part):
     """One algorithm under one policy and one budget: means over seeds, or why there are none."""
-
-    sometimes = (
-        *(*_OF_RUNS, "reason", "class", "over_alone", "leak_failed", "worth", "commonest_class"),
-        *("left_out", "alone"),
-        *("without_graph", "over_without_graph"),
-    )
 
     name: str
     kind: str
@@ -133,8 +110,6 @@ class Point(Part):
     """Whether the budget is worth spending, in a sentence."""
     without_graph: WithoutGraph | None = None
     """Of a budget for classes of nodes: the same where nothing reads a link."""
-    over_without_graph: dict[str, Gain] = {}
-    """How much better the point is than that: what links are worth at this budget."""
     commonest_class: float | None = None
     """What always answering the commonest class of the test data would score."""
     alone: dict[str, float] = {}

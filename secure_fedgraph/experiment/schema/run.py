@@ -25,8 +25,6 @@ from secure_fedgraph.experiment.schema.settings import Config
 class Accuracy(Scores):
     """The last round's scores; beside them the best ones, which are never mixed with them."""
 
-    sometimes = ("best_by_validation", "best_on_test", "std")
-
     best_by_validation: Scores | None = None
     """The scores of the round that was best on validation nodes, and which ``round`` that was."""
     best_on_test: Scores | None = None
@@ -38,10 +36,7 @@ class Accuracy(Scores):
 class PartitionFacts(Part):
     """How data were split among owners. Further keys are the partition's own."""
 
-    takes_any_key = True
     __pydantic_extra__: dict[str, JsonValue] = Field(init=False)
-    sometimes = ("name", "owners", "holders", "nodes", "links", "missing_links", "graphs", "sizes")
-
     name: str = ""
     owners: Count | None = None
     holders: Count | None = None
@@ -61,10 +56,7 @@ class PartitionFacts(Part):
 class DataFacts(Part):
     """Which data, from where, and how they were split among owners. Further keys are the data set's own."""
 
-    takes_any_key = True
     __pydantic_extra__: dict[str, JsonValue] = Field(init=False)
-    sometimes = ("nodes", "features", "classes", "feature_names", "class_names")
-
     data: str = ""
     source: str = ""
     digest: str = ""
@@ -90,8 +82,6 @@ class TestSample(Part):
 
 class Evaluation(Part):
     """Who scored the model, and what that means for the guarantee."""
-
-    sometimes = ("sample",)
 
     mode: str = ""
     note: str = ""
@@ -126,13 +116,6 @@ class Claim(Part):
 class BudgetReport(Part):
     """The budget that was asked for, and what is spent of it."""
 
-    sometimes = (
-        "spent_by_all_runs",
-        "spent_by_all_runs_is",
-        "guaranteed_for_all_runs",
-        "guaranteed_for_all_runs_is",
-    )
-
     epsilon: Annotated[float, Field(ge=0)]
     delta: Delta
     unit: UnitName
@@ -143,9 +126,9 @@ class BudgetReport(Part):
     planned: bool = False
     spent: Epsilon = "inf"
     spent_by_all_runs: Epsilon | None = None
-    spent_by_all_runs_is: str = ""
+    """The cost of all charges of a shared ledger, if all runs had been planned before the first."""
     guaranteed_for_all_runs: Annotated[float, Field(ge=0)] | None = None
-    guaranteed_for_all_runs_is: str = ""
+    """The budget, by a filter, for runs planned by what earlier ones released, where all keep to it."""
 
 
 class PlanRow(Part):
@@ -194,8 +177,6 @@ class CarrierReport(Part):
 class LeftOut(Part):
     """A client that a sum went on without."""
 
-    sometimes = ("seed",)
-
     seed: int | None = None
     """Of the run, where the result is of several."""
     round: int
@@ -208,8 +189,6 @@ class LeftOut(Part):
 class Cut(Part):
     """Uploads of one exchange that held more than their protection carries."""
 
-    sometimes = ("seed",)
-
     seed: int | None = None
     """Of the run, where the result is of several."""
     round: int
@@ -221,9 +200,6 @@ class Cut(Part):
 
 class MetricReport(Part):
     """One metric of the last round."""
-
-    takes_any_key = False
-    sometimes = ("local", "std")
 
     value: float = Field(alias="global")
     """Over all test items together."""
@@ -283,8 +259,6 @@ That is where all records of a class, or all updates, point the same way; of rea
 class RunResult(Part):
     """``result.json``."""
 
-    sometimes = ("left_out", "cut", "findings", "seeds", "metrics", "headline", "baselines")
-
     written_as: Literal["secure-fedgraph/run/1"] = Field(alias="schema")
     command: str = ""
     config: Config
@@ -319,8 +293,6 @@ class RunResult(Part):
     cut: list[Cut] = []
     seconds: Seconds | None = None
     weights: str | list[str | None] | None = None
-    released: str | list[str | None] | None = None
-    """Digest of ``released.model``; None where the run releases no single model."""
     """SHA-256 of the final state."""
     notes: JsonTable = {}
     rounds: list[RoundReport] = []

@@ -118,8 +118,6 @@ class Keys(BaseModel):
     """The share of each cohort that a simulation keeps from answering, where the policy survives it."""
     checkpoint_every: int = Field(1, ge=0)
     """That many rounds, for ``resume``; 0 never."""
-    logging: str | None = None
-    """Also to mlflow:URI or tensorboard:FOLDER."""
     training: dict[str, Any] = {}
     """The algorithm's settings, e.g. ``training.batch``."""
     protection: dict[str, Any] = {}
@@ -151,8 +149,6 @@ class Keys(BaseModel):
 
 class _Recorded(Part, Keys):
     """An experiment as it was run. An older file may lack keys, and names are not looked up."""
-
-    takes_any_key = True
 
     @model_validator(mode="before")
     @classmethod

@@ -84,7 +84,7 @@ def test_a_shared_ledger_is_compared_where_it_is_named(sharing: Path, tmp_path: 
     assert "--ledger" in {row["check"]: row.get("reason", "") for row in audit.conformance}["composed"]
     _, audit = audit_folder(run, READ_BY_NONE, ledger=ledger)
     assert {row["check"]: row["outcome"] for row in audit.conformance}["composed"] == PASSED
-    out = ["--to", "state_dict", "--out", str(tmp_path / "model.pt"), "--overwrite"]
+    out = ["--out", str(tmp_path / "model.pt"), "--overwrite"]
     commands = [["report", str(run)], ["export", str(run), *out]]
     for command in commands:
         assert "--ledger" in CliRunner().invoke(main, command).stderr
@@ -103,21 +103,8 @@ def test_the_model_of_another_run_is_neither_audited_nor_exported(folder: Path, 
     (folder / "released.model").write_bytes((other / "released.model").read_bytes())
     with pytest.raises(BadInput, match=r"released\.model is not as its run left it"):
         audit_folder(folder, READ_BY_NONE)
-    asked = ["export", str(folder), "--to", "state_dict", "--out", str(tmp_path / "model.pt")]
+    asked = ["export", str(folder), "--out", str(tmp_path / "model.pt")]
     assert CliRunner().invoke(main, asked).exit_code == 2
-    manifest.write(folder)
-    assert "is not the model of the result" in CliRunner().invoke(main, asked).stderr
-
-
-def test_a_model_that_the_result_does_not_name_is_not_passed_off_as_its_own(
-    folder: Path, tmp_path: Path
-) -> None:
-    asked = ["export", str(folder), "--to", "state_dict", "--out", str(tmp_path / "model.pt")]
-    change(folder, lambda v: v.update(released=None))
-    assert CliRunner().invoke(main, asked).exit_code == 2
-    change(folder, lambda v: v.pop("released"))
-    assert "may be another run's" in CliRunner().invoke(main, asked).stderr
-    assert "Not checked: the model may be" in (tmp_path / "model.pt.card.md").read_text()
 
 
 def test_of_several_seeds_one_is_audited(folder: Path) -> None:

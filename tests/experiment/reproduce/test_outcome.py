@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from secure_fedgraph.experiment.reproduce.outcome import Score, counts, outcomes, share_reached, wanted
+from secure_fedgraph.experiment.reproduce.outcome import Score, counts, outcomes, share_reached
 from secure_fedgraph.experiment.reproduce.tables import Case, Cell, PaperTable
 
 CASE, ALONE = Case("one", {"algorithm": "fedavg"}), Case("alone", {"algorithm": "local"})
 
 
 def table(*cells: Cell, selection: Any = "last") -> PaperTable:
-    return PaperTable("t-1", "a table", "a paper", 2, selection, cells, 1, ("column",))
+    return PaperTable("t-1", "a table", "a paper", 2, selection, cells)
 
 
 def result(value: float, best: float | None = None, owners: dict[str, float] | None = None) -> dict[str, Any]:
@@ -86,12 +86,3 @@ def test_fairness_is_a_correlation_with_the_agents_by_themselves() -> None:
     assert found.mark == "reached"
     (unknown,) = outcomes(asked, {"one": same["one"]}, {})
     assert unknown.mark == "to run"
-
-
-def test_one_seed_of_everything_comes_first() -> None:
-    asked = table(
-        Cell("a", "column", 0.8, 0.1, "global", CASE), Cell("b", "column", 0.8, 0.1, "fairness", CASE, ALONE)
-    )
-    assert [(case.name, seed) for case, seed in wanted(asked, (0, 1))] == [
-        ("one", 0), ("alone", 0), ("one", 1), ("alone", 1),
-    ]  # fmt: skip

@@ -27,18 +27,8 @@ def test_every_case_makes_its_algorithm_on_data_that_there_are(name: str) -> Non
 def test_cases_of_one_name_are_one_experiment_in_all_tables() -> None:
     seen: dict[str, Case] = {}
     for table in TABLES.values():
-        for case in (*table.cases, *table.quick().cases):
+        for case in table.cases:
             assert seen.setdefault(case.folder, case).config == case.config
-
-
-@pytest.mark.parametrize("name", sorted(TABLES))
-def test_a_rough_version_is_a_part_with_one_seed_and_few_rounds(name: str) -> None:
-    whole, rough = TABLES[name], TABLES[name].quick()
-    assert rough.seeds == 1
-    assert rough.cells
-    assert {*rough.columns} == {*whole.quick_columns}
-    assert all(case.config["rounds"] <= whole.quick_rounds for case in rough.cases)
-    assert not {case.folder for case in rough.cases} & {case.folder for case in whole.cases}
 
 
 def test_owners_alone_are_scored_on_everybodys_test_nodes() -> None:

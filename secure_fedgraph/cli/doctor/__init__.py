@@ -1,1 +1,0 @@
-"""What ``doctor`` looks at: packages, data, processors, memory and folders, all without torch."""
