@@ -21,7 +21,7 @@ from secure_fedgraph.graph.data.canonical import content_digest
 from secure_fedgraph.graph.data.datasets import available, load
 from secure_fedgraph.graph.data.rawfiles import RAW
 from secure_fedgraph.graph.kinds import GraphDataset
-from secure_fedgraph.graph.partition.partition import partition
+from secure_fedgraph.graph.partition.partition import louvain
 from secure_fedgraph.graph.sample.links import undirected_links
 
 CORA = "d861d78c590ca70e0b22f3bcd9e42878a5d7c7b57f3ab87bec85804fe4ca867c"
@@ -308,7 +308,7 @@ def test_louvain_owners_of_cora_are_those_of_the_fedsage_paper(
 ) -> None:
     monkeypatch.setenv(sources.VARIABLE, DATA)
     graph: Data = load("cora").graph
-    made = [partition("louvain", graph, owners, seed) for seed in (0, 1, 2)]
+    made = [louvain(graph, owners, seed) for seed in (0, 1, 2)]
     missing = sum(each.missing_links for each in made) / 3
     assert missing == pytest.approx(published, rel=0.15)
     for each in made:
