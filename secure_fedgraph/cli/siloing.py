@@ -40,7 +40,7 @@ from secure_fedgraph.deployment.terms import terms_in
 from secure_fedgraph.graph.data.own_graph import words_of
 from secure_fedgraph.graph.silos.alone import declared_by
 from secure_fedgraph.graph.silos.reading import tables_at
-from secure_fedgraph.graph.tables.drafting import described, doubts, draft, gives_away, look_alike
+from secure_fedgraph.graph.tables.drafting import described, doubts, draft, look_alike
 from secure_fedgraph.graph.tables.encoding import Fit
 from secure_fedgraph.graph.tables.schema import read_schema, write_schema
 from secure_fedgraph.privacy.spent import number
@@ -68,9 +68,7 @@ def describe(
     write_schema(schema, out)
     for line in described(schema):
         click.echo(line)
-    click.echo(f"{out}: read it, mend it, then show it to the others: whoever has it learns")
-    for line in gives_away(schema):
-        click.echo(f"  {line}")
+    click.echo(f"{out}: read it, mend it, then show it to the others: whoever has it learns all of this")
 
 
 def _check_tables(place: Path, schema: str, as_json: bool) -> None:

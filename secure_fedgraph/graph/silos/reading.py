@@ -30,7 +30,7 @@ from secure_fedgraph.graph.silos.agreement import check_names
 from secure_fedgraph.graph.silos.folders import EDGES, FEATURES, GRAPH, NODES, files_in
 from secure_fedgraph.graph.silos.given import OwnData
 from secure_fedgraph.graph.silos.places import FUNCTION
-from secure_fedgraph.graph.tables.agreeing import agreed_schema
+from secure_fedgraph.graph.tables.drafting import agreed_schema
 from secure_fedgraph.graph.tables.encoding import Fit
 from secure_fedgraph.graph.tables.owned import OwnGraph, OwnTables, graph_of, read_tables
 from secure_fedgraph.graph.tables.reading import MOST

@@ -99,11 +99,11 @@ class LabelContent:
     Args:
         words: the different ones, sorted as numbers where all are.
         number: whether it is a number to be learned: not all whole, or more than :data:`FEW` different ones.
-        values: of a number, for its range.
+        values: of numbers, for their range.
     """
 
     words: tuple[str, ...]
-    number: bool
+    number: bool = False
     values: np.ndarray = field(default_factory=lambda: np.zeros(0), repr=False, compare=False)
 
 
@@ -114,12 +114,12 @@ def label_content_of(table: Table, name: str) -> LabelContent:
         BadInput: for numbers that may mean two things.
     """
     column = table.columns[name]
+    words = in_order(cells.words(table, name).drop_null().unique().to_pylist())
     read = None if pa.types.is_boolean(column.type) else cells.numbers(table, name)
-    if read is not None and not read.absent:
-        given = np.unique(read.values[~np.isnan(read.values)])
-        if len(given) > FEW or (given != np.round(given)).any():
-            return LabelContent((), True, read.values)
-    return LabelContent(in_order(cells.words(table, name).drop_null().unique().to_pylist()), False)
+    if read is None or read.absent:
+        return LabelContent(words)
+    given = np.unique(read.values[~np.isnan(read.values)])
+    return LabelContent(words, len(given) > FEW or bool((given != np.round(given)).any()), read.values)
 
 
 def in_order(words: list[str] | tuple[str, ...]) -> tuple[str, ...]:
@@ -133,15 +133,6 @@ def in_order(words: list[str] | tuple[str, ...]) -> tuple[str, ...]:
         return tuple(sorted(different, key=lambda one: (float(one), one)))
     except ValueError:
         return tuple(different)
-
-
-def looks_like_a_label(table: Table) -> list[str]:
-    """The columns with 2 to 20 different values."""
-    found = []
-    for name, column in table.columns.items():
-        if 2 <= len(column.drop_null().unique()) <= FEW:
-            found.append(name)
-    return found
 
 
 NEGATIVE = ("no", "false", "n", "f", "nein", "0", "-1", "negative", "none", "ok", "normal", "legit", "benign")
