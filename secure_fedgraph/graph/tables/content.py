@@ -60,12 +60,10 @@ def content_of(table: Table, name: str) -> Content:
     if gone == len(column):
         return Content(NOTHING, empty=gone)
     if pa.types.is_boolean(column.type):
-        said = cells.yes_no(table, name)
-        assert said is not None  # any boolean is
-        return Content(YES_NO, ("False", "True"), gone, said.values)
-    if (dated := cells.days(table, name)) is not None:
+        return Content(YES_NO, ("False", "True"), gone, cells.yes_no(table, name).values)
+    if (dated := cells.days(table, name)).fits:
         return Content(DATE, empty=int(np.isnan(dated.values).sum()), values=dated.values)
-    if not _is_code(column) and (read := cells.numbers(table, name)) is not None:
+    if not _is_code(column) and (read := cells.numbers(table, name)).fits:
         given = read.values[~np.isnan(read.values)]
         if (np.abs(given) >= LONG).any():
             return Content(CODES, empty=len(column) - len(given))
@@ -74,7 +72,7 @@ def content_of(table: Table, name: str) -> Content:
     words = cells.words(table, name)
     different = words.drop_null().unique()
     yes_or_no = cells.yes_no(table, name)
-    if yes_or_no is not None:
+    if yes_or_no.fits:
         empty = int(np.isnan(yes_or_no.values).sum())
         return Content(YES_NO, tuple(sorted(different.to_pylist())), empty, yes_or_no.values)
     rows = len(column) - gone
@@ -116,7 +114,7 @@ def label_content_of(table: Table, name: str) -> LabelContent:
     column = table.columns[name]
     words = in_order(cells.words(table, name).drop_null().unique().to_pylist())
     read = None if pa.types.is_boolean(column.type) else cells.numbers(table, name)
-    if read is None or read.absent:
+    if read is None or not read.fits or read.absent:
         return LabelContent(words)
     given = np.unique(read.values[~np.isnan(read.values)])
     return LabelContent(words, len(given) > FEW or bool((given != np.round(given)).any()), read.values)
