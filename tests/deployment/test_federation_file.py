@@ -201,7 +201,7 @@ def test_a_certificate_is_for_the_host_of_the_file(
 def test_data_that_cannot_be_read_are_named_by_the_option_that_was_typed(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"^--data: '.*nowhere' is no file$"):
         data_at("bank-a", str(tmp_path / "nowhere"))
-    with pytest.raises(BadInput, match=r"^--data a,b,c: give a folder"):
+    with pytest.raises(BadInput, match=r"^--data: 'a,b,c': give a folder"):
         data_at("bank-a", "a,b,c")
 
 

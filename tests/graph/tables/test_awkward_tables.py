@@ -48,7 +48,7 @@ def read(folder: Path, nodes: bytes, edges: bytes | None, asked: TableSchema, na
     if edges is not None:
         paths.append(folder / "edges.csv")
         paths[1].write_bytes(edges)
-    return graph_of(read_tables("--silo bank", paths), asked)
+    return graph_of(read_tables("--silo bank: ", paths), asked)
 
 
 PLAIN = "id,age,ok\n1,20,yes\n2,40,no\n"
@@ -185,11 +185,11 @@ def test_types_of_arrow(case: str, suffix: str, tmp_path: Path) -> None:
             writer.write_table(table)
     label = Label(columns=("ok",), classes=("False", "True"))
     also: tuple[Column, ...] = (AGE, IgnoredColumn(name="list"))
-    ignoring = graph_of(read_tables("--silo bank", [path]), schema(*also, label=label))
+    ignoring = graph_of(read_tables("--silo bank: ", [path]), schema(*also, label=label))
     assert ignoring.notes == () and ignoring.data.x.shape == (2, 3)
     with pytest.raises(BadInput, match="'list' is of type list"):
-        graph_of(read_tables("--silo bank", [path]), schema(NumberColumn(name="list"), label=label))
-    made = graph_of(read_tables("--silo bank", [path]), schema(label=label))
+        graph_of(read_tables("--silo bank: ", [path]), schema(NumberColumn(name="list"), label=label))
+    made = graph_of(read_tables("--silo bank: ", [path]), schema(label=label))
     assert made.data.x[0].tolist() == pytest.approx([1, -0.6, 0]) and made.data.y.tolist() == [1, 0]
     assert made.ids == ("1", "2") and any("'list' is not in the schema" in note for note in made.notes)
 
