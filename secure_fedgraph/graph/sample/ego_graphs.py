@@ -11,10 +11,10 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.graph.colours import mix
 from secure_fedgraph.graph.sample.trees import MISSING, NeighbourTable
 
 SLOTS = ("sampled", "stable")
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def level_sizes(fanout: Sequence[int]) -> tuple[int, ...]:
@@ -115,7 +115,7 @@ def levels(rows: Tensor, fanout: Sequence[int]) -> list[Tensor]:
 def _mixed(edge_index: Tensor, key: int) -> np.ndarray:
     """A number for each link that follows from its two ends and the key."""
     source, target = edge_index.numpy().astype(np.uint64)
-    return _mix(_mix(_mix(np.full_like(source, key)) ^ target) ^ source)
+    return mix(mix(mix(np.full_like(source, key)) ^ target) ^ source)
 
 
 def _stable_slots(edge_index: Tensor, nodes: int, fanout: int, mixed: np.ndarray) -> Tensor:
@@ -128,11 +128,3 @@ def _stable_slots(edge_index: Tensor, nodes: int, fanout: int, mixed: np.ndarray
     table = np.full((nodes + 1) * fanout, MISSING, dtype=np.int64)
     table[cell[winners].astype(np.int64)] = source[winners].astype(np.int64)
     return torch.from_numpy(table.reshape(nodes + 1, fanout))
-
-
-def _mix(value: np.ndarray) -> np.ndarray:
-    """The finaliser of splitmix64: a bijection on 64 bits that scatters neighbouring values."""
-    value = value + _GOLDEN
-    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(value ^ (value >> np.uint64(31)))
