@@ -96,8 +96,11 @@ def huge() -> np.ndarray:
         ({"node_labels": np.array([{}] * 12, dtype=object)}, "Object arrays cannot be loaded"),
         ({"edges": np.array([[0, -3]])}, "edge_index names node -3, but nodes run from 0 to 11"),
         ({"edges": np.array([[0, 12]])}, "edge_index names node 12, but nodes run from 0 to 11"),
-        ({"node_labels": np.full(12, np.nan)}, "y has type torch.float64; give integer class labels"),
-        ({"node_features": np.full((12, 5), np.inf, np.float32)}, "60 features are not finite"),
+        (
+            {"node_labels": np.full(12, np.nan)},
+            "y has type torch.float64 and shape (12,); give one integer class label",
+        ),
+        ({"node_features": np.full((12, 5), np.inf, np.float32)}, "x[0, 0] is inf"),
         ({"node_features": None}, "node_features is not a file in the archive"),
         ({"node_features": huge()}, "cannot be read"),
     ],
