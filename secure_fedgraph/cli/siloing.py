@@ -31,7 +31,7 @@ from secure_fedgraph.deployment.federation_file import (
     write_card,
 )
 from secure_fedgraph.deployment.flower.releases import check_flower
-from secure_fedgraph.deployment.own_data import data_at, fits_at, naming_data, own_part
+from secure_fedgraph.deployment.own_data import data_at, fits_at, own_part
 from secure_fedgraph.deployment.resident import Resident
 from secure_fedgraph.deployment.silo_folder import CARD, SCORES, Keys, SiloFolder, check_name
 from secure_fedgraph.deployment.spending import spending_rows
@@ -39,9 +39,10 @@ from secure_fedgraph.deployment.staying import Staying
 from secure_fedgraph.deployment.terms import terms_in
 from secure_fedgraph.graph.data.own_graph import words_of
 from secure_fedgraph.graph.silos.alone import declared_by
-from secure_fedgraph.graph.silos.reading import tables_at
-from secure_fedgraph.graph.tables.drafting import described, doubts, draft, gives_away, look_alike
+from secure_fedgraph.graph.silos.reading import data_at as data_in
+from secure_fedgraph.graph.tables.drafting import described, doubts, draft, look_alike
 from secure_fedgraph.graph.tables.encoding import Fit
+from secure_fedgraph.graph.tables.owned import OwnTables
 from secure_fedgraph.graph.tables.schema import read_schema, write_schema
 from secure_fedgraph.privacy.spent import number
 
@@ -57,9 +58,10 @@ def describe(
     """Draft schema.toml from one owner's tables, and print what it gives away."""
     if os.path.lexists(out):
         raise BadInput(f"{out} is there already, and may have been mended by hand: give another --out")
-    with naming_data(option=""):
-        tables = tables_at("data", place)
-        schema = draft(tables.nodes, tables.links, label=label, task=task, positive=positive, ident=ident)
+    tables = data_in(place)
+    if not isinstance(tables, OwnTables):
+        raise BadInput(f"{place[:200]} holds no table: give a folder, NODES.csv or NODES.csv,EDGES.csv")
+    schema = draft(tables.nodes, tables.links, label=label, task=task, positive=positive, ident=ident)
     said = [*tables.nodes.notes, *doubts(tables.nodes, schema.columns)]
     if tables.links is not None and schema.links is not None:
         said += [*tables.links.notes, *doubts(tables.links, schema.links.columns)]
@@ -68,9 +70,7 @@ def describe(
     write_schema(schema, out)
     for line in described(schema):
         click.echo(line)
-    click.echo(f"{out}: read it, mend it, then show it to the others: whoever has it learns")
-    for line in gives_away(schema):
-        click.echo(f"  {line}")
+    click.echo(f"{out}: read it, mend it, then show it to the others: whoever has it learns all of this")
 
 
 def _check_tables(place: Path, schema: str, as_json: bool) -> None:

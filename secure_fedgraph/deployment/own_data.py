@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from torch_geometric.data import Data
@@ -20,7 +18,7 @@ from secure_fedgraph.graph.data.own_graph import DataWarning, words_of
 from secure_fedgraph.graph.silos.aligned import AlignedTable, aligned
 from secure_fedgraph.graph.silos.alone import owned
 from secure_fedgraph.graph.silos.given import OwnData
-from secure_fedgraph.graph.silos.reading import read_silo, silo_read
+from secure_fedgraph.graph.silos.reading import DATA, read_places
 from secure_fedgraph.graph.silos.rows import in_numbers_of
 from secure_fedgraph.graph.tables.encoding import Fit
 from secure_fedgraph.graph.tables.schema import TableSchema
@@ -82,17 +80,21 @@ def own_part(terms: Terms, name: str, place: str, home: SiloFolder | None = None
 
 
 def data_at(name: str, place: str, rows: str | None = None, schema: TableSchema | None = None) -> OwnData:
-    """As :func:`~secure_fedgraph.graph.silos.reading.read_silo`, for the option ``--data``.
+    """A silo's data, as the option ``--data`` names them.
 
     Raises:
-        BadInput: naming the option as it was typed, the file, the column and the row.
+        BadInput: as :func:`~secure_fedgraph.graph.silos.reading.read_places`.
+
+    Warns:
+        DataWarning: counts and names what was repaired or left out.
     """
-    with naming_data(name):
-        return read_silo(name, place, rows, schema)
+    read = read_places({name: place}, rows, schema, alone=True, option=DATA)
+    read.say()
+    return read.data[name]
 
 
 def fits_at(
-    name: str, place: str, rows: str | None, schema: TableSchema, option: str = "--data"
+    name: str, place: str, rows: str | None, schema: TableSchema, option: str = DATA
 ) -> tuple[tuple[Fit, ...], tuple[str, ...]]:
     """How a silo's tables fit a schema: a line a column, and notes on what is repaired or left out.
 
@@ -101,20 +103,8 @@ def fits_at(
     Raises:
         BadInput: for tables that do not fit, with file, row and column.
     """
-    with naming_data(name, option):
-        read = silo_read(name, place, rows, schema)
+    read = read_places({name: place}, rows, schema, alone=True, option=option)
     return read.fits.get(name, ()), tuple(note.removeprefix(f"{name}: ") for note in read.notes)
-
-
-@contextmanager
-def naming_data(name: str = "data", option: str = "--data") -> Iterator[None]:
-    """In it, errors name this option in place of ``--silo``; none where the place is an argument."""
-    try:
-        yield
-    except BadInput as error:
-        text = str(error).replace(f"--silo {name}=", f"{option} ".lstrip(), 1)
-        text = text.replace(f"--silo {name}: ", f"{option}: " if option else "", 1)
-        raise BadInput(text) from error.__cause__
 
 
 def keep_alignment(home: SiloFolder, approved: Approved, alignment: Alignment) -> Path:

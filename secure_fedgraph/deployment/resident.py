@@ -40,7 +40,6 @@ from secure_fedgraph.deployment.letters import (
 from secure_fedgraph.deployment.silo_folder import LEDGER, MEMORY, MODEL, SCORES, Keys, SiloFolder
 from secure_fedgraph.deployment.terms import Terms
 from secure_fedgraph.graph.data.store import digest_of_data
-from secure_fedgraph.graph.mapped import check_unchanged
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.graph.silos.aligned import AlignedTable, digest_of_training_rows
 from secure_fedgraph.storage.party_store import LABEL, PartyStore
@@ -196,7 +195,6 @@ class Resident:
         else:
             train = self._checked_rows(self._data, _mask(asked.get("train")))
             graph, common = self._data.graph(train), digest_of_training_rows(train.numpy())
-        check_unchanged(graph.get("x"))
         made = self._made(run, int(after), graph, common)
         if made.answered > after:
             raise Refused(

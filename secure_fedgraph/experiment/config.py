@@ -35,7 +35,7 @@ from secure_fedgraph.graph.partition.result import owner_names
 from secure_fedgraph.graph.silos.agreement import check_names
 from secure_fedgraph.graph.silos.folders import GRAPH
 from secure_fedgraph.graph.silos.places import check_loadable, is_place, published
-from secure_fedgraph.graph.silos.reading import digest_of_places, is_function, one_read, silos_read
+from secure_fedgraph.graph.silos.reading import DATA, digest_of_places, is_function, read_places
 from secure_fedgraph.graph.tables.schema import TableSchema, read_schema
 from secure_fedgraph.privacy.broadcasts import BroadcastLimits
 from secure_fedgraph.privacy.dp_sgd import RECORDS, PrivateSteps, check_on_cpu
@@ -207,7 +207,7 @@ class Experiment(Keys):
         """The kind of the data, as ``graph.kinds`` has it; empty where nothing has that name."""
         if not self.silos:
             return kind_of(self.data)
-        first = next(iter(silos_read(self.silos, self.rows, self.given_schema).data.values()))
+        first = next(iter(read_places(self.silos, self.rows, self.given_schema).data.values()))
         return GraphDataset.kind if isinstance(first, Data) else GraphSetDataset.kind
 
     @property
@@ -230,8 +230,10 @@ class Experiment(Keys):
     def used_schema(self) -> TableSchema | None:
         """The given schema, or what owners declare about their tables; None where no data are in tables."""
         if self.silos:
-            return silos_read(self.silos, self.rows, self.given_schema).schema
-        return one_read(self.data, self.given_schema).schema if self.own_data else None
+            return read_places(self.silos, self.rows, self.given_schema).schema
+        if not self.own_data:
+            return None
+        return read_places({"data": self.data}, None, self.given_schema, option=DATA).schema
 
     @property
     def own_data(self) -> bool:
@@ -504,7 +506,7 @@ def kind_of(data: str) -> str:
         return KINDS.get(data, "")
     several = data.endswith(".pt") or is_function(data) or os.path.isfile(os.path.join(data, GRAPH))
     with suppress(BadInput):
-        if several and not isinstance(one_read(data).data["data"], Data):
+        if several and not isinstance(read_places({"data": data}, option=DATA).data["data"], Data):
             return GraphSetDataset.kind
     return GraphDataset.kind
 

@@ -17,6 +17,7 @@ from secure_fedgraph.graph.schema import OF_LINKS, Schema, Task
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 """Types of features and of answers; torch computes almost nothing on others, such as float8 and uint64."""
+_KINDS = (*FLOATS, *WHOLE, torch.bool)
 MASKS = ("train_mask", "val_mask", "test_mask")
 """Which nodes (or links, or graphs) are which, booleans ``[N]``."""
 MOST_CLASSES = 100
@@ -77,6 +78,29 @@ def is_plain(value: object) -> TypeGuard[Tensor]:
         and not (value.is_nested or value.is_meta or value.is_quantized)
         and value.layout is torch.strided
     )
+
+
+def tensor_of(
+    value: object, place: str, kinds: Sequence[torch.dtype], shape: Sequence[int | None] | None, give: str
+) -> Tensor:
+    """A plain tensor of one of these types and of this shape, where None is any length.
+
+    Raises:
+        BadInput: for anything else, with what to give.
+    """
+    if not isinstance(value, Tensor):
+        has = f"is of type {type(value).__name__}" if value is not None else "is missing"
+    elif not is_plain(value):
+        has = f"is no plain tensor of numbers ({value.layout})"
+    else:
+        has = f"has type {value.dtype} and shape {tuple(value.shape)}"
+        fits = shape is None or len(shape) == value.dim()
+        fits = fits and all(
+            want in (None, size) for want, size in zip(shape or (), value.shape, strict=False)
+        )
+        if fits and value.dtype in kinds:
+            return value
+    raise BadInput(f"{place} {has}; give {give}")
 
 
 def answered(y: Tensor) -> Tensor:
@@ -185,7 +209,8 @@ def target_of(data: Data, rows: int, name: str, task: str | None = None, of: str
             f"{name}: the graph has no tensor 'y'; give x, edge_index and y (in NetworkX an attribute y of "
             "nodes, a number), or task='links'."
         )
-    y = _plain(y, "y", name)
+    given = tensor_of(y, f"{name}: y", _KINDS, None, "integer class labels, or numbers in float32")
+    y = given.detach().to("cpu", copy=True)
     if y.dim() == 2 and y.shape[1] == 1:
         y = y.squeeze(1)
         notes.append(f"y [{MANY[of]}, 1] became [{MANY[of]}]")
@@ -280,16 +305,6 @@ def positive_said(data: Data, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value not in (0, 1):
         raise BadInput(f"{name}: positive = {str(value)[:40]!r}: give 0 or 1, of two classes")
     return value
-
-
-def _plain(y: Tensor, key: str, name: str) -> Tensor:
-    if y.is_nested or y.is_meta or y.is_quantized:
-        raise BadInput(f"{name}: {key} is a nested tensor or has no numbers; give a plain tensor.")
-    if y.layout is not torch.strided:
-        raise BadInput(f"{name}: {key} is {y.layout}; convert it with {key}.to_dense().")
-    if y.dtype not in (*FLOATS, *WHOLE, torch.bool):
-        raise BadInput(f"{name}: {key} has type {y.dtype}; give integer class labels, or numbers in float32.")
-    return y.detach().to("cpu", copy=True)
 
 
 def _are_classes(y: Tensor) -> bool:
@@ -404,7 +419,7 @@ def _of_links(data: Data, nodes: int, name: str, task: Task) -> tuple[Any, ...]:
         return None, Target(task, 2), notes
     if not isinstance(label, Tensor):
         raise BadInput(f"{name}: task = {str(task)!r} needs edge_label, a class for each link: give it")
-    label = _plain(label, "edge_label", name)
+    label = tensor_of(label, f"{name}: edge_label", _KINDS, None, "integer class labels").detach().cpu()
     if label.dim() == 2 and label.shape[1] == 1:
         label = label.squeeze(1)
     if ends is None and label.shape == data.edge_index.shape[1:]:

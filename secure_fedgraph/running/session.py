@@ -14,7 +14,6 @@ from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.message import ANSWER
 from secure_fedgraph.core.spending.ledger import Charge, Ledger, check_mark, read_ledger
 from secure_fedgraph.evaluation import in_band
-from secure_fedgraph.graph.mapped import check_unchanged
 from secure_fedgraph.graph.placing import CPU
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.protocol import Transcript
@@ -107,11 +106,8 @@ class Session:
         """The server's view of one round, with its cohort.
 
         Raises:
-            BadInput: for a cohort that is not of these clients, and where a file of features that is mapped
-                changed since it was opened: before anything of the round is charged or sent.
+            BadInput: for a cohort that is not of these clients.
         """
-        for graph in self.prepared.federation.owners.values():
-            check_unchanged(graph.get("x"))
         names = self.prepared.federation.names
         cohort = self.options.sampler(number, names, sub_seed(self.options.seed, "cohort"))
         strangers = sorted({str(name) for name in cohort} - set(names))

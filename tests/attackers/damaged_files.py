@@ -53,8 +53,9 @@ from secure_fedgraph.graph.data import datasets, store
 from secure_fedgraph.graph.data.own_graph import DataWarning
 from secure_fedgraph.graph.data.rawfiles import RAW
 from secure_fedgraph.graph.silos.given import silos_of
-from secure_fedgraph.graph.silos.reading import read_silo, tables_at
-from secure_fedgraph.graph.tables.drafting import draft, gives_away
+from secure_fedgraph.graph.silos.reading import data_at, read_silo
+from secure_fedgraph.graph.tables.drafting import described, draft
+from secure_fedgraph.graph.tables.owned import OwnTables
 from secure_fedgraph.graph.tables.schema import TableSchema, parsed, read_schema, schema_text
 from secure_fedgraph.policies import plaintext
 from secure_fedgraph.privacy.spent import spent
@@ -520,9 +521,10 @@ def _read_agreed(folder: Path) -> None:
 
 
 def _draft(folder: Path) -> None:
-    tables = tables_at("a", str(folder))
+    tables = data_at(str(folder))
+    assert isinstance(tables, OwnTables)
     schema = draft(tables.nodes, tables.links)
-    gives_away(schema), parsed(schema_text(schema), "again")
+    described(schema), parsed(schema_text(schema), "again")
 
 
 def _make_schema(folder: Path) -> None:

@@ -58,7 +58,7 @@ def banks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def schema() -> Path:
     done = call("silo", "describe", "bank-a/", "--label", "good", "--out", "schema.toml")
     assert done.exit_code == 0, done.output
-    assert "the range of age" in done.output and "2 words of use: car, home" in done.output
+    assert "age: number" in done.output and "category of 2 words: car, home" in done.output
     return Path("schema.toml")
 
 

@@ -11,22 +11,45 @@ from dataclasses import replace
 
 import pytest
 import small
-from stand_in import stand_in
+import torch
+from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.core.message import CARRIER, Message
 from secure_fedgraph.core.upload import Layout
+from secure_fedgraph.graph.sample.links import EDGE_FIELDS
 from secure_fedgraph.protocol.transcript import REFEREE, SERVER, everything
 
 ROWS_MAY_DIFFER = {("fairgraphfl", channel) for channel in ("motifs", "prototypes", "prototype_sums")}
 """One row a motif: those that an agent has, which ``motifs`` declares, or all that were read there."""
 
 
+def changed(graph: Data) -> Data:
+    """Other features, classes, links and ratings, and another split, between as many nodes and items."""
+    made = graph.clone()
+    if "x" in graph:
+        made.x = graph.x.roll(1, 0) * (torch.arange(len(graph.x)) % 3 > 0)[:, None]
+    if "y" in graph:
+        top = max(int(graph.y.max()), 1)  # of classes there is one less
+        made.y = (
+            graph.y.roll(1, 0) if graph.y.is_floating_point() else graph.y.where(graph.y < 1, graph.y % top)
+        )
+    if "rating" in graph:
+        made.rating = graph.rating.roll(1)
+    elif "pairs" not in graph:
+        kept = graph.edge_index.sum(0) % 3 > 0
+        for key in ("edge_index", *(key for key in EDGE_FIELDS if key in graph)):
+            made[key] = graph[key][..., kept] if key == "edge_index" else graph[key][kept]
+    moved = graph.train_mask & (torch.arange(len(graph.train_mask)) % 4 == 0)
+    made.train_mask, made.val_mask = graph.train_mask & ~moved, graph.val_mask | moved
+    return made
+
+
 def sent(name: str, variant: int) -> dict[tuple[str, str], set[Layout]]:
-    """(client, channel) -> layouts of what the algorithm sends on made-up data of the same public facts."""
+    """(client, channel) -> layouts of what the algorithm sends, on data and on others of the same public facts."""
     real = small.federation(name)
-    owners = {owner: stand_in(graph, real.schema, variant) for owner, graph in real.owners.items()}
+    owners = {owner: changed(graph) if variant else graph for owner, graph in real.owners.items()}
     federation = replace(real, owners=owners)
     run = sfg.train(
         small.algorithm(name), federation, "plaintext", rounds=2, keep=everything, evaluation="at_home"

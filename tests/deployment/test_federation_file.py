@@ -139,9 +139,9 @@ def other(**fields: Any) -> Data:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (bank(1, features=5), "features is 5 in bank-a's data and 4"),
-        (bank(1, classes=4), "labels up to 3"),
-        (other(edge_weight=bank(1).edge_index[0].float()), "edge_weight is True"),
+        (bank(1, features=5), "features is 5 at bank-a's data and 4 at the federation's file"),
+        (bank(1, classes=4), "4 classes or answers, and the federation's file has"),
+        (other(edge_weight=bank(1).edge_index[0].float()), "edge_weight is True at bank-a's data"),
         (other(class_names=["no", "yes"]), "names its classes"),
         ([bank(1)], "a list of graphs"),
     ],
@@ -150,7 +150,7 @@ def test_data_that_do_not_fit_the_file_are_refused(
     tmp_path: Path, data: Any, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     silos = federation_of(tmp_path, banks(2), algorithm="fedavg", policy="plaintext", rounds=1)
-    monkeypatch.setattr("secure_fedgraph.deployment.own_data.read_silo", lambda *_: data)
+    monkeypatch.setattr("secure_fedgraph.deployment.own_data.data_at", lambda *_: data)
     with pytest.raises(BadInput) as refused:
         own_part(terms_in(silos.approved), "bank-a", "anywhere")
     assert said in str(refused.value)
@@ -201,7 +201,7 @@ def test_a_certificate_is_for_the_host_of_the_file(
 def test_data_that_cannot_be_read_are_named_by_the_option_that_was_typed(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"^--data: '.*nowhere' is no file$"):
         data_at("bank-a", str(tmp_path / "nowhere"))
-    with pytest.raises(BadInput, match=r"^--data a,b,c: give a folder"):
+    with pytest.raises(BadInput, match=r"^--data: 'a,b,c': give a folder"):
         data_at("bank-a", "a,b,c")
 
 

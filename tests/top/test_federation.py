@@ -167,27 +167,20 @@ def put(place: Any, value: Any) -> Any:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (spoiled(x=put((7, 2), float("nan"))), r"not finite, the first at node 7, column 2 \(nan\)"),
-        (spoiled(x=put((7, 2), float("-inf"))), r"node 7, column 2 \(-inf\)"),
-        (spoiled(x=lambda x: x.to(torch.complex64)), "convert it with x.float"),
+        (spoiled(x=put((7, 2), float("nan"))), r"x\[7, 2\] is nan"),
+        (spoiled(x=put((7, 2), float("-inf"))), r"x\[7, 2\] is -inf"),
+        (spoiled(x=lambda x: x.to(torch.complex64)), "x.float"),
         (spoiled(y=put(5, -2)), "node 5 has label -2"),
         (spoiled(y=lambda y: y.to(torch.complex64)), "integer class labels"),
         (spoiled(y=lambda y: y[:-1]), "one label per node"),
         (spoiled(edge_index=put((0, 0), 60)), "names node 60, but nodes run from 0 to 59"),
-        (spoiled(edge_index=lambda e: e.T), "edge_index has shape"),
-        (Data(x=torch.ones(3, 2)), "no tensor 'edge_index'"),
+        (spoiled(edge_index=lambda e: e.T), r"edge_index has type torch.int64 and shape"),
+        (Data(x=torch.ones(3, 2)), "edge_index is missing"),
     ],
 )
 def test_a_graph_that_cannot_be_used_is_refused(data: Data, words: str) -> None:
     with pytest.raises(BadInput, match=words):
         sfg.federate(data, clients=3, partition="random")
-
-
-def test_labels_beyond_the_classes_of_a_data_set_are_refused() -> None:
-    from secure_fedgraph.graph.data.checks import check_graph
-
-    with pytest.raises(BadInput, match=r"label 2, but there are 2 classes \(0 to 1\)"):
-        check_graph(graph(), "mine", classes=2)
 
 
 @pytest.mark.parametrize(

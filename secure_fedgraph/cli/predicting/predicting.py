@@ -32,7 +32,6 @@ from secure_fedgraph.running.predicting import predicted
 
 BEST = "best"
 """As a threshold: the one that the run chose on validation nodes."""
-_OWNER = "NODES"
 
 
 def predict(
@@ -129,11 +128,7 @@ def _data(of: Found, nodes: str, edges: str | None) -> tuple[OwnData, list[str],
     else:
         if edges:
             raise BadInput(f"{edges[:200]}: links beside {nodes[:200]}, which has its own: leave one out")
-        try:
-            own = data_at(_OWNER, nodes)
-        except BadInput as error:
-            said = str(error).replace(f"--silo {_OWNER}={nodes}", nodes[:200])
-            raise BadInput(said.replace(f"--silo {_OWNER}: ", "")) from None
+        own = data_at(nodes)
     if not isinstance(own, OwnTables):
         return own, [], []
     if of.tables is None:

@@ -11,7 +11,16 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.core.errors import BadInput
-from secure_fedgraph.graph.answers import Target, answered, answers_of, check_varied, is_plain, target_of
+from secure_fedgraph.graph.answers import (
+    FLOATS,
+    WHOLE,
+    Target,
+    answered,
+    answers_of,
+    check_varied,
+    target_of,
+    tensor_of,
+)
 from secure_fedgraph.graph.conversions import plain, plain_masks
 from secure_fedgraph.graph.data.canonical import content_digest
 from secure_fedgraph.graph.data.checks import check_inputs
@@ -187,16 +196,11 @@ def _each_link_once(graph: Data, name: str) -> Iterator[str]:
 
 
 def _edge_field(name: str, key: str, value: object, edges: int) -> Tensor:
-    shapes = "[edges]" if key == "edge_weight" else "[edges] or [edges, columns]"
-    if not isinstance(value, Tensor):
-        raise BadInput(f"{name}: {key} is of type {type(value).__name__}; give a tensor {shapes}")
-    if not is_plain(value):
-        raise BadInput(f"{name}: {key} has type {value.dtype} and is no plain tensor; give {shapes}")
-    if value.dim() not in ((1,) if key == "edge_weight" else (1, 2)) or value.shape[0] != edges:
-        raise BadInput(f"{name}: {key} has shape {tuple(value.shape)} for {edges} edges; give {shapes}")
-    if value.is_complex():
-        raise BadInput(f"{name}: {key} has type {value.dtype}; give real numbers")
-    numbers = _copied(value, torch.float32)
+    wide = isinstance(value, Tensor) and value.dim() == 2 and key == "edge_attr"
+    shape = (edges, None) if wide else (edges,)
+    give = f"real numbers [{edges}]" + (" or [edges, columns]" if key == "edge_attr" else "")
+    kinds = (*FLOATS, *WHOLE, torch.bool)
+    numbers = _copied(tensor_of(value, f"{name}: {key}", kinds, shape, give), torch.float32)
     if not bool(torch.isfinite(numbers).all()):
         row = int((~torch.isfinite(numbers)).nonzero()[0, 0])
         raise BadInput(f"{name}: {key} is not finite, first at edge {row}; replace or drop it")
@@ -206,7 +210,13 @@ def _edge_field(name: str, key: str, value: object, edges: int) -> Tensor:
 def _masked(graph: Data, data: Data, name: str, seed: int, needs: tuple[str, ...]) -> list[str]:
     """Sets the graph's three masks; returns notes on nodes that were left out and on derived masks."""
     nodes, labelled = len(graph.y), answered(graph.y)
-    given = {key: _mask(name, key, data[key], nodes) for key in MASKS if data.get(key) is not None}
+    given = {
+        key: _copied(
+            tensor_of(data[key], f"{name}: {key}", (torch.bool,), (nodes,), f"booleans [{nodes}]"), torch.bool
+        )
+        for key in MASKS
+        if data.get(key) is not None
+    }
     for first, second in combinations(given, 2):
         both = given[first] & given[second]
         if bool(both.any()):
@@ -245,35 +255,12 @@ def _masked(graph: Data, data: Data, name: str, seed: int, needs: tuple[str, ...
 
 def _derived(rest: Tensor, y: Tensor, missing: list[str], seed: int) -> dict[str, Tensor]:
     """The missing masks: all labelled nodes that are in no given mask, divided class by class."""
-    shares = {
-        ("train_mask",): (1.0, 0.0),
-        ("val_mask",): (1.0, 0.0),
-        ("test_mask",): (1.0, 0.0),
-        ("train_mask", "val_mask"): (0.75, 0.25),
-        ("train_mask", "test_mask"): (0.75, 0.25),
-        ("val_mask", "test_mask"): (0.5, 0.5),
-    }
     if not missing:
         return {}
-    first, second = shares[tuple(missing)]
+    first = 1.0 if len(missing) == 1 else 0.75 if "train_mask" in missing else 0.5
+    second = 1 - first
     parts = stratified(answers_of(y, rest), sub_seed(seed, "missing masks"), first, second)
     return dict(zip(missing, parts, strict=False))
-
-
-def _mask(name: str, key: str, value: object, nodes: int) -> Tensor:
-    if not isinstance(value, Tensor):
-        raise BadInput(f"{name}: {key} is of type {type(value).__name__}; give booleans [{nodes}]")
-    if value.is_nested or value.is_meta:
-        raise BadInput(f"{name}: {key} is no plain tensor; give booleans [{nodes}]")
-    if value.shape != (nodes,):
-        raise BadInput(
-            f"{name}: {key} has shape {tuple(value.shape)} for {nodes} nodes; give booleans [{nodes}]"
-        )
-    if value.layout is not torch.strided:
-        raise BadInput(f"{name}: {key} is {value.layout}; convert it with {key}.to_dense()")
-    if value.dtype != torch.bool:
-        raise BadInput(f"{name}: {key} has type {value.dtype}; convert it with {key}.bool()")
-    return _copied(value, torch.bool)
 
 
 def words_of(data: Data, key: str, name: str) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ def arrays_in(path: Path, who: str) -> Data:
         path: of a file with ``node_features [N, F]``, ``node_labels [N]``, ``edges [links, 2]``, each link
             once or in both directions, and perhaps ``train_masks``, ``val_masks`` and ``test_masks [splits,
             N]``; or with arrays that are called as the fields of a PyG ``Data``.
-        who: whose it is, for messages.
+        who: whose it is, before messages, such as ``--silo bank-a: ``.
 
     Returns:
         The arrays as tensors; every link of ``edges`` in both directions.
@@ -36,7 +36,7 @@ def arrays_in(path: Path, who: str) -> Data:
     Raises:
         BadInput: for a file that is no such one, naming the array.
     """
-    name = f"{who}: {path.name}"
+    name = f"{who}{path.name}"
     arrays: dict[str, Any] = {}
     try:
         with zipfile.ZipFile(path) as packed:

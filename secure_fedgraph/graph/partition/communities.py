@@ -7,8 +7,9 @@ of size, and move single nodes until every owner has a few of each class.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import suppress
 from importlib import metadata
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,17 +20,23 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.answers import answers_of, has_classes
-from secure_fedgraph.graph.partition.kept import WORTH_KEEPING, kept_or_made, key_of
+from secure_fedgraph.graph.data.sources import cache_folder
+from secure_fedgraph.graph.data.store import Tables, digest_of, load_or_read
 from secure_fedgraph.graph.sample.links import undirected_links
 from secure_fedgraph.loading import postponed
 
 if TYPE_CHECKING:
     import networkx as nx
+    from scipy import sparse
 else:
-    nx = postponed("networkx")
+    nx, sparse = postponed("networkx"), postponed("scipy.sparse")
 Nodes = NDArray[np.int64]
 PER_CLASS = 2
 """Nodes of each class that every owner gets, if the graph has enough."""
+VERSION = 1
+"""Of this search; a partition that another one made is made again."""
+WORTH_KEEPING = 2_000
+"""Links of the smallest graph whose partition is kept: below, making it takes no longer than reading it."""
 MOST_LINKS = 2_000_000
 """Links of the largest graph whose communities networkx looks for: it takes minutes and gigabytes there."""
 
@@ -39,9 +46,9 @@ def assign(
     owners: int,
     seed: int,
     delta: float = 20,
-    inside: str = "arbitrary",
     restarts: int | None = None,
     classes: bool = True,
+    compiled: bool = False,
 ) -> Tensor:
     """The owner of every node.
 
@@ -51,60 +58,61 @@ def assign(
         seed: of Louvain and of the order inside a community that is cut.
         delta: how far an owner's size may stray from N/M, in nodes; at most a quarter of N/M is used,
             which only matters below 80 nodes per owner.
-        inside: order in which a too large community is cut: ``arbitrary`` (seeded, as in the paper) or
-            ``nearby`` (breadth first, so that fewer links are lost than the paper reports).
-        restarts: runs of Louvain; the run whose owners lose the fewest links is used. By default 3 up to
-            100,000 links and 1 above. A single run varies widely between seeds.
+        restarts: runs of Louvain; the run whose owners lose the fewest links is used, for a single run varies
+            widely between seeds. By default 3 up to 100,000 links (compiled: 1,000,000) and 1 above.
         classes: whether to make sure that every owner has 2 labelled nodes of each class; training nodes,
             where the graph has a ``train_mask``.
+        compiled: whether scikit-network searches, which takes graphs of any size. Nodes without a link are
+            one community then.
 
     Returns:
         ``[N]`` owners, 0 to M - 1; every owner has at least one node.
+
+    References:
+        Blondel et al., Fast unfolding of communities in large networks, 2008.
     """
-    links = undirected_links(graph.edge_index)
-    runs = (3 if links.shape[1] <= 100_000 else 1) if restarts is None else restarts
-    check_settings(delta, inside, runs)
-    if links.shape[1] > MOST_LINKS:
+    links, nodes = undirected_links(graph.edge_index), int(graph.num_nodes or 0)
+    many = links.shape[1] > (1_000_000 if compiled else 100_000)
+    runs = (1 if many else 3) if restarts is None else restarts
+    if delta < 0 or runs < 1:
+        raise BadInput(f"delta is {delta} and restarts is {runs}; give 0 or more nodes and 1 or more runs.")
+    if links.shape[1] > MOST_LINKS and not compiled:
         raise BadInput(
             f"partition louvain: the graph has {links.shape[1]:,} links, and this search in Python is for "
             f"{MOST_LINKS:,} at most: use partition louvain_compiled, or random"
         )
-    nodes = int(graph.num_nodes or 0)
-    known = known_labels(graph) if classes else np.full(nodes, -1, dtype=np.int64)
+    known = _known_labels(graph) if classes else np.full(nodes, -1, dtype=np.int64)
 
-    def make() -> Nodes:
-        owner_of = _owners_along(links.numpy(), nodes, owners, seed, delta, inside, runs)
-        return repair(owner_of, known, links.numpy(), owners) if classes else owner_of
+    def make() -> Tables:
+        slack = min(float(delta), nodes / owners / 4)
+        size = max(1, int(nodes / owners - slack))
+        rng = np.random.default_rng(seed)
+        search = _by_scikit_network if compiled else _by_networkx
+        pairs = links.numpy()
+        made = [
+            fill(
+                [one[at : at + size] for one in found for at in range(0, len(one), size)],
+                nodes,
+                owners,
+                slack,
+            )
+            for found in search(pairs, nodes, runs, rng)
+        ]
+        owner_of = min(made, key=lambda owner: int((owner[pairs[0]] != owner[pairs[1]]).sum()))
+        return {"owner": repair(owner_of, known, pairs, owners) if classes else owner_of}
 
     if links.shape[1] < WORTH_KEEPING:
-        return torch.from_numpy(make())
-    settings = {
-        "rule": "louvain",
-        "owners": owners,
-        "seed": seed,
-        "delta": float(delta),
-        "inside": inside,
-        "runs": runs,
-        "classes": classes,
-        "networkx": metadata.version("networkx"),
-    }
-    key = key_of(links, known, settings, (Path(__file__),))
-    return torch.from_numpy(kept_or_made(key, nodes, owners, make))
+        return torch.from_numpy(make()["owner"])
+    library = "scikit-network" if compiled else "networkx"
+    settings = [VERSION, library, metadata.version(library), owners, seed, float(delta), runs, classes]
+    key = digest_of({"settings": np.array([repr(settings)]), "links": links.numpy(), "known": known})
+    folder = cache_folder() / "partitions"
+    with suppress(OSError):  # they say which node is whose: nobody else reads them
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return torch.from_numpy(load_or_read(folder / f"{key}.npz", make)[0]["owner"])
 
 
-def check_settings(delta: float, inside: str, runs: int = 1) -> None:
-    """Refuses settings of a partition along communities that are out of range.
-
-    Raises:
-        BadInput: naming them.
-    """
-    if delta < 0 or runs < 1:
-        raise BadInput(f"delta is {delta} and restarts is {runs}; give 0 or more nodes and 1 or more runs.")
-    if inside not in ("arbitrary", "nearby"):
-        raise BadInput(f"inside is {inside!r}; give 'arbitrary' or 'nearby'.")
-
-
-def known_labels(graph: Data) -> Nodes:
+def _known_labels(graph: Data) -> Nodes:
     """``[N]`` the classes that owners learn from: of training nodes, where the graph has a ``train_mask``.
 
     Where nodes have no class, but numbers or several labels, all are -1.
@@ -116,34 +124,37 @@ def known_labels(graph: Data) -> Nodes:
     return labels
 
 
-def _owners_along(
-    links: Nodes, nodes: int, owners: int, seed: int, delta: float, inside: str, runs: int
-) -> Nodes:
-    """The owners of the run of Louvain that loses the fewest links."""
-    slack = min(float(delta), nodes / owners / 4)
+def _by_networkx(links: Nodes, nodes: int, runs: int, rng: np.random.Generator) -> Iterator[list[Nodes]]:
+    """The communities of each run, nodes in random order."""
     whole = nx.Graph()
     whole.add_nodes_from(range(nodes))
     whole.add_edges_from(links.T.tolist())
-    rng = np.random.default_rng(seed)
-    assignments = []
-    for run_seed in rng.integers(2**31, size=runs).tolist():
-        pieces: list[Nodes] = []
-        for community in nx.community.louvain_communities(whole, seed=run_seed):
-            members = rng.permutation(np.array(sorted(community), dtype=np.int64))
-            if inside == "nearby":
-                members = _breadth_first(whole.subgraph(members.tolist()), members)
-            size = max(1, int(nodes / owners - slack))
-            pieces += [members[start : start + size] for start in range(0, len(members), size)]
-        assignments.append(fill(pieces, nodes, owners, slack))
-    return min(assignments, key=lambda owner: int((owner[links[0]] != owner[links[1]]).sum()))
+    for seed in rng.integers(2**31, size=runs).tolist():
+        found = nx.community.louvain_communities(whole, seed=seed)
+        yield [rng.permutation(np.array(sorted(one), dtype=np.int64)) for one in found]
 
 
-def _breadth_first(part: nx.Graph, roots: Nodes) -> Nodes:
-    order: dict[int, None] = {}
-    for root in roots.tolist():
-        if root not in order:
-            order.update(dict.fromkeys([root, *(child for _, child in nx.bfs_edges(part, root))]))
-    return np.fromiter(order, dtype=np.int64)
+def _by_scikit_network(
+    links: Nodes, nodes: int, runs: int, rng: np.random.Generator
+) -> Iterator[list[Nodes]]:
+    """The same by compiled code; not by its Leiden, which draws from C's ``rand()`` whatever the seed is."""
+    from sknetwork.clustering import Louvain  # takes a second to import, and few commands hand a graph out
+
+    ends = np.concatenate([links, links[::-1]], axis=1).astype(np.int32)
+    once = np.ones(ends.shape[1], dtype=np.float32)
+    adjacency = sparse.csr_matrix((once, (ends[0], ends[1])), shape=(nodes, nodes))
+    linked = np.flatnonzero(np.diff(adjacency.indptr))
+    for _ in range(runs):
+        label = np.zeros(nodes, dtype=np.int64)
+        if len(linked):
+            state = int(rng.integers(2**31))
+            search = Louvain(
+                shuffle_nodes=True, random_state=state, return_probs=False, return_aggregate=False
+            )
+            label[linked] = 1 + search.fit_predict(adjacency[linked][:, linked])
+        order = rng.permutation(nodes)
+        order = order[np.argsort(label[order], kind="stable")]
+        yield np.split(order, np.cumsum(np.bincount(label))[:-1])
 
 
 def fill(pieces: list[Nodes], nodes: int, owners: int, slack: float) -> Nodes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from secure_fedgraph.arguments import unknown_name
 from secure_fedgraph.core.errors import BadInput
-from secure_fedgraph.graph.partition import compiled
 from secure_fedgraph.graph.partition.communities import assign
 from secure_fedgraph.graph.sample.links import edge_values, undirected_links
 
@@ -23,14 +20,12 @@ class NodeAssignment:
     """Nodes handed out to owners; every node belongs to exactly one.
 
     Attributes:
-        name: of the rule that made it.
         parts: per owner the node indices, ascending.
         missing_links: number of undirected links between two owners, over all owners; no owner sees these.
         sizes: nodes per owner.
         inner_links: undirected links inside each owner; with ``missing_links`` they add up to all links.
     """
 
-    name: str
     parts: tuple[Tensor, ...]
     missing_links: int
     sizes: tuple[int, ...]
@@ -51,12 +46,11 @@ class NodeAssignment:
         }
 
 
-def from_assignment(name: str, graph: Data, owner_of: Tensor, owners: int) -> NodeAssignment:
+def from_assignment(graph: Data, owner_of: Tensor, owners: int) -> NodeAssignment:
     """The ``NodeAssignment`` in which node ``v`` belongs to owner ``owner_of[v]``."""
     low, high = owner_of[undirected_links(graph.edge_index)]
     inner = torch.bincount(low[low == high], minlength=owners)
     return NodeAssignment(
-        name=name,
         parts=tuple((owner_of == owner).nonzero().flatten() for owner in range(owners)),
         missing_links=int((low != high).sum()),
         sizes=tuple(torch.bincount(owner_of, minlength=owners).tolist()),
@@ -101,46 +95,23 @@ def random_parts(graph: Data, owners: int, seed: int) -> NodeAssignment:
     order = np.random.default_rng(seed).permutation(_check(graph, owners))
     owner_of = np.empty(len(order), dtype=np.int64)
     owner_of[order] = np.arange(len(order)) % owners
-    return from_assignment("random", graph, torch.from_numpy(owner_of), owners)
+    return from_assignment(graph, torch.from_numpy(owner_of), owners)
 
 
 def louvain(graph: Data, owners: int, seed: int, **settings: Any) -> NodeAssignment:
-    """Owners of similar size along the communities of the graph; ``communities.assign`` has the settings."""
-    _check(graph, owners)
-    return from_assignment("louvain", graph, assign(graph, owners, seed, **settings), owners)
-
-
-def louvain_compiled(graph: Data, owners: int, seed: int, **settings: Any) -> NodeAssignment:
-    """The same along communities that compiled code finds; ``compiled.assign`` has the settings."""
-    _check(graph, owners)
-    return from_assignment(
-        "louvain_compiled", graph, compiled.assign(graph, owners, seed, **settings), owners
-    )
-
-
-PARTITIONS: dict[str, Callable[..., NodeAssignment]] = {
-    "louvain": louvain,
-    "louvain_compiled": louvain_compiled,
-    "random": random_parts,
-}
-
-
-def partition(name: str, graph: Data, owners: int, seed: int, **settings: Any) -> NodeAssignment:
-    """Partition a graph by the rule of that name.
+    """Owners of similar size along the communities of the graph.
 
     Args:
-        name: a key of ``PARTITIONS``.
         graph: with ``edge_index`` and ``y``.
         owners: number of owners, from 1 to the number of nodes.
         seed: the same seed gives the same parts.
-        settings: of the rule.
+        settings: of :func:`~secure_fedgraph.graph.partition.communities.assign`.
 
     Raises:
-        BadInput: an unknown name, or a number of owners that the graph cannot have.
+        BadInput: for a number of owners that the graph cannot have.
     """
-    if name not in PARTITIONS:
-        raise unknown_name("partition", name, PARTITIONS)
-    return PARTITIONS[name](graph, owners, seed, **settings)
+    _check(graph, owners)
+    return from_assignment(graph, assign(graph, owners, seed, **settings), owners)
 
 
 def _check(graph: Data, owners: int) -> int:

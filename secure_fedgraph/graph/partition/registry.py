@@ -11,13 +11,12 @@ from typing import Any
 from secure_fedgraph.arguments import unknown_name
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.kinds import Dataset, GraphDataset, GraphSetDataset, RatingsDataset
-from secure_fedgraph.graph.partition import compiled
 from secure_fedgraph.graph.partition.agents import file_order_agents, random_agents
 from secure_fedgraph.graph.partition.by_category import by_category
 from secure_fedgraph.graph.partition.communities import assign
 from secure_fedgraph.graph.partition.dirichlet import dirichlet
 from secure_fedgraph.graph.partition.label_skew import label_skew
-from secure_fedgraph.graph.partition.partition import random_parts
+from secure_fedgraph.graph.partition.partition import louvain, random_parts
 from secure_fedgraph.graph.partition.result import Partition
 from secure_fedgraph.graph.partition.subgraphs import subgraphs
 from secure_fedgraph.graph.partition.vertical import vertical
@@ -47,15 +46,15 @@ class Partitioning:
 
 PARTITIONS: dict[str, Partitioning] = {
     "louvain": Partitioning(
-        partial(subgraphs, "louvain"), "disjoint parts along communities (FedSage)", settings_of=assign
+        partial(subgraphs, louvain), "disjoint parts along communities (FedSage)", settings_of=assign
     ),
     "louvain_compiled": Partitioning(
-        partial(subgraphs, "louvain_compiled"),
+        partial(subgraphs, partial(louvain, compiled=True)),
         "the same for graphs of any size: communities by compiled code",
-        settings_of=compiled.assign,
+        settings_of=partial(assign, compiled=True),
     ),
     "random": Partitioning(
-        partial(subgraphs, "random"), "disjoint parts at random", settings_of=random_parts
+        partial(subgraphs, random_parts), "disjoint parts at random", settings_of=random_parts
     ),
     "label_skew": Partitioning(
         label_skew, "overlapping parts with few major classes each, and a test graph apart (FedEgo)"

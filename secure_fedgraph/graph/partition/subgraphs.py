@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,13 +12,15 @@ from torch_geometric.data import Data
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data.splits import MASKS, stratified
 from secure_fedgraph.graph.partition.cross_links import note_cross_links
-from secure_fedgraph.graph.partition.partition import NodeAssignment, induced, partition
+from secure_fedgraph.graph.partition.partition import NodeAssignment, induced
 from secure_fedgraph.graph.partition.result import Partition, TestSet, owner_names
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS
 from secure_fedgraph.graph.seeds import sub_seed
 
 
-def subgraphs(rule: str, graph: Data, clients: int, seed: int, **settings: Any) -> Partition:
+def subgraphs(
+    rule: Callable[..., NodeAssignment], graph: Data, clients: int, seed: int, **settings: Any
+) -> Partition:
     """Disjoint induced subgraphs by a rule of :mod:`~secure_fedgraph.graph.partition.partition`.
 
     Test nodes are the owners' own 20 %, classified on the whole graph with every link (the FedSage paper's
@@ -26,7 +28,7 @@ def subgraphs(rule: str, graph: Data, clients: int, seed: int, **settings: Any) 
     between two owners are nobody's, and the owners' own are split in the same way.
 
     Args:
-        rule: ``louvain``, ``louvain_compiled`` or ``random``.
+        rule: ``(graph, clients, seed, **settings)`` -> who holds which nodes.
         graph: ``x``, ``edge_index``, ``y``; all three masks or none.
         clients: how many owners.
         seed: for the parts and for each owner's split, by sub-seeds.
@@ -35,7 +37,7 @@ def subgraphs(rule: str, graph: Data, clients: int, seed: int, **settings: Any) 
     Raises:
         BadInput: where no owner has a test or (without masks) a validation node, and what the rule raises.
     """
-    parts = partition(rule, graph, clients, sub_seed(seed, "partition"), **settings)
+    parts = rule(graph, clients, sub_seed(seed, "partition"), **settings)
     return handed_out(graph, parts, owner_names(len(parts.parts)), seed)
 
 

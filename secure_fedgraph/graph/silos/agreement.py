@@ -85,31 +85,12 @@ def agreed(declared: Mapping[str, Declaration], kind: str, classes: int | None) 
     """
     first, one = next(iter(declared.items()))
     for name, other in declared.items():
-        if other.features != one.features:
-            raise BadInput(
-                f"{name} has {other.features} features and {first} has {one.features}: owners of rows need "
-                "the same columns; owners of columns name their rows (rows=...)"
-            )
-        _check_feature_names(first, one, name, other)
-        if other.task != one.task:
-            raise BadInput(
-                f"task: {name} has {other.task!r} in its answers and {first} {one.task!r}; say what is "
-                "learned, with task=..., or give answers of one kind"
-            )
+        check_alike(name, other, first, one)
         if one.task == Task.LABELS and (other.classes, other.class_names) != (one.classes, one.class_names):
             raise BadInput(
                 f"labels: {name} has {other.class_names or other.classes} and {first} "
                 f"{one.class_names or one.classes}; give the same in the same order"
             )
-        if bool(other.class_names) != bool(one.class_names):
-            with_names, without = (name, first) if other.class_names else (first, name)
-            raise BadInput(f"{with_names} names its classes and {without} numbers them: let both do the same")
-        for field in ("edge_weight", "edge_attr"):
-            mine, theirs = getattr(one, field), getattr(other, field)
-            if mine != theirs:
-                raise BadInput(
-                    f"{field}: {_said(field, theirs)} at {name} and {_said(field, mine)} at {first}"
-                )
     number = len(class_names(declared)) or max(each.classes for each in declared.values())
     if classes is not None and one.task not in (Task.CLASSES, Task.LINK_CLASSES) and classes != number:
         raise BadInput(f"classes = {classes}: task {one.task!r} has {number} outputs; leave classes out")
@@ -130,6 +111,32 @@ def agreed(declared: Mapping[str, Declaration], kind: str, classes: int | None) 
         low=low,
         high=high,
     )
+
+
+def check_alike(name: str, one: Declaration, other_name: str, other: Declaration) -> None:
+    """Refuses two declarations of other columns, another task, or classes with names and without.
+
+    Raises:
+        BadInput: naming what differs, and both.
+    """
+    named = {"feature_names"} if one.feature_names and other.feature_names else set[str]()
+    for key in ("features", "task", "edge_weight", "edge_attr", *named):
+        mine, theirs = (
+            "missing" if (it := getattr(own, key)) == NO_EDGE_ATTR else it for own in (one, other)
+        )
+        if mine != theirs:
+            if key == "feature_names":
+                place, (mine, theirs) = next(
+                    (n, pair) for n, pair in enumerate(zip(mine, theirs, strict=True)) if pair[0] != pair[1]
+                )
+                key = f"feature {place}"
+            raise BadInput(
+                f"{key} is {mine!r} at {name} and {theirs!r} at {other_name}: owners of rows need the same "
+                "(owners of columns name their rows, with rows; what is learned can be said, with task)"
+            )
+    if bool(one.class_names) != bool(other.class_names):
+        does, does_not = (name, other_name) if one.class_names else (other_name, name)
+        raise BadInput(f"{does} names its classes and {does_not} numbers them: let both do the same")
 
 
 def _range(declared: Mapping[str, Declaration]) -> tuple[float, float]:
@@ -184,20 +191,3 @@ def class_names(declared: Mapping[str, Declaration]) -> tuple[str, ...]:
     """
     orders = {one.class_names for one in declared.values()}
     return orders.pop() if len(orders) == 1 else tuple(sorted({name for one in orders for name in one}))
-
-
-def _check_feature_names(first: str, one: Declaration, name: str, other: Declaration) -> None:
-    if not one.feature_names or not other.feature_names:
-        return
-    for column, (mine, theirs) in enumerate(zip(one.feature_names, other.feature_names, strict=True)):
-        if mine != theirs:
-            raise BadInput(
-                f"feature {column} is {theirs!r} at {name} and {mine!r} at {first}: give the same columns in "
-                "the same order"
-            )
-
-
-def _said(field: str, value: int | bool) -> str:
-    if field == "edge_weight":
-        return "given" if value else "missing"
-    return "missing" if value == NO_EDGE_ATTR else "one number an edge" if not value else f"{value} columns"

@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
 from secure_fedgraph.graph.schema import Schema, Task
-from secure_fedgraph.graph.silos.agreement import Declaration
+from secure_fedgraph.graph.silos.agreement import Declaration, check_alike
 from secure_fedgraph.graph.silos.given import OwnData
 from secure_fedgraph.graph.silos.rows import in_numbers_of, one_graph, one_set
 
@@ -79,40 +79,32 @@ def check_fits(
     Raises:
         BadInput: naming what differs.
     """
-    mend = "give data of this federation's schema, or agree on another file"
-    for key in ("features", "edge_weight", "edge_attr"):
-        if getattr(declared, key) != getattr(schema, key):
-            raise BadInput(
-                f"{key} is {getattr(declared, key)} in {name}'s data and {getattr(schema, key)} in the "
-                f"federation's file: {mend}"
-            )
-    if declared.task != schema.task:
-        raise BadInput(
-            f"task is {declared.task!r} in {name}'s data and {str(schema.task)!r} in the federation's "
-            f"file: {mend}"
-        )
+    file = "the federation's file"
+    wanted = Declaration(
+        schema.features,
+        schema.classes,
+        tuple(feature_names),
+        tuple(class_names),
+        schema.edge_weight,
+        schema.edge_attr,
+        str(schema.task),
+    )
+    check_alike(f"{name}'s data", declared, file, wanted)
+    said = ""
     if declared.task == Task.NUMBER and not schema.low <= declared.low <= declared.high <= schema.high:
-        raise BadInput(
-            f"{name}'s numbers go from {declared.low:g} to {declared.high:g}, and the federation's file has "
-            f"{schema.low:g} to {schema.high:g}: {mend}"
+        said = (
+            f"numbers from {declared.low:g} to {declared.high:g}, and {file} has {schema.low:g} to "
+            f"{schema.high:g}"
         )
-    if feature_names and declared.feature_names and tuple(feature_names) != declared.feature_names:
-        pairs = zip(declared.feature_names, feature_names, strict=True)
-        column, (mine, theirs) = next((n, pair) for n, pair in enumerate(pairs) if pair[0] != pair[1])
-        raise BadInput(f"feature {column} is {mine!r} in {name}'s data and {theirs!r} in the file: {mend}")
-    if bool(class_names) != bool(declared.class_names):
-        does, other = ("names", "numbers") if declared.class_names else ("numbers", "names")
-        raise BadInput(f"{name}'s data {does} its classes, and the federation's file {other} them: {mend}")
-    strange = sorted(set(declared.class_names) - set(class_names))
-    if strange:
-        raise BadInput(f"{name}'s data have class {strange[0]!r}, which the federation's file lacks: {mend}")
-    if declared.task in (Task.LABELS, Task.NUMBER) and declared.classes != schema.classes:
+    elif strange := sorted(set(declared.class_names) - set(class_names)):
+        said = f"class {strange[0]!r}, which {file} lacks"
+    elif (
+        declared.classes != schema.classes
+        if declared.task in (Task.LABELS, Task.NUMBER)
+        else not class_names and declared.classes > schema.classes
+    ):
+        said = f"{declared.classes} classes or answers, and {file} has {schema.classes}"
+    if said:
         raise BadInput(
-            f"{name}'s data have {declared.classes} answers each, and the federation's file has "
-            f"{schema.classes}: {mend}"
-        )
-    if not class_names and declared.classes > schema.classes:
-        raise BadInput(
-            f"{name}'s data have labels up to {declared.classes - 1}, and the federation's file has "
-            f"{schema.classes} classes: {mend}"
+            f"{name}'s data have {said}: give data of this federation's schema, or agree on another file"
         )

@@ -49,10 +49,10 @@ def parts_by_owner(
                 + (f", and none is {absent[0]}" if absent else "")
                 + ": count owners from 0 without gaps, or give names"
             )
-        return owner_names(most), from_assignment("by_owner", graph, torch.tensor(numbers), most)
+        return owner_names(most), from_assignment(graph, torch.tensor(numbers), most)
     if not all(isinstance(one, str) for one in given):
         raise BadInput("owners mixes types: give a whole number from 0 for each node, or a name for each")
     names = tuple(sorted(set(given)))
     check_names(dict.fromkeys(names))
     place = {name: number for number, name in enumerate(names)}
-    return names, from_assignment("by_owner", graph, torch.tensor([place[one] for one in given]), len(names))
+    return names, from_assignment(graph, torch.tensor([place[one] for one in given]), len(names))

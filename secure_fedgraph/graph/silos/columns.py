@@ -163,36 +163,34 @@ def table_of(name: str, data: Data, rows: str) -> Table:
 def _one_numbering(given: Mapping[str, Data]) -> tuple[dict[str, torch.Tensor], int]:
     """Every owner's labels by the names of all owners' classes, and how many names there are."""
     names = {name: words_of(data, "class_names", name) for name, data in given.items()}
-    without = [name for name, words in names.items() if not words]
-    if len(without) == len(names):
-        return {name: data.y.long() for name, data in given.items()}, 0
-    if without:
-        first = next(name for name, words in names.items() if words)
-        raise BadInput(f"{first} names its classes and {without[0]} numbers them: let both do the same")
     every = sorted({word for words in names.values() for word in words})
     labels = {}
     for name, data in given.items():
-        if int(data.y.max()) >= len(names[name]):
+        labels[name] = y = data.y.long()
+        if every and int(y.max()) >= len(names[name]):
             raise BadInput(
-                f"{name}: class_names has {len(names[name])} names, and y goes up to {int(data.y.max())}"
+                f"{name}: class_names has {len(names[name])} names, and y goes up to {int(y.max())}: name "
+                "all classes at every owner of labels, or at none"
             )
-        place = torch.tensor([every.index(word) for word in names[name]])
-        labels[name] = torch.where(data.y >= 0, place[data.y.long().clamp(min=0)], UNLABELLED)
+        if every:
+            place = torch.tensor([every.index(word) for word in names[name]])
+            labels[name] = torch.where(y >= 0, place[y.clamp(min=0)], UNLABELLED)
     return labels, len(every)
 
 
 def _check_classes(y: torch.Tensor, found: int, classes: int | None, holders: list[str]) -> None:
-    if classes is not None and found > classes:
-        raise BadInput(f"classes = {classes}: y has labels for {found}; give {found} or more")
-    labelled = int((y >= 0).sum())
+    who, labelled = " and ".join(holders), int((y >= 0).sum())
     if not labelled:
-        raise BadInput(f"{' and '.join(holders)}: no row that every owner has has a label; give some")
-    if classes is not None and classes > labelled:
-        raise BadInput(f"classes = {classes}: {labelled} rows that every owner has have a label; give fewer")
+        raise BadInput(f"{who}: no row that every owner has has a label; give some")
+    if classes is not None and not found <= classes <= labelled:
+        raise BadInput(
+            f"classes = {classes}: {who} have labels for {found}, of {labelled} rows; give {found} to "
+            f"{labelled}"
+        )
     if found > labelled:  # of labels that are not numbers of classes, such as ids
         raise BadInput(
-            f"{' and '.join(holders)}: label {found - 1} makes {found} classes for {labelled} labelled rows; "
-            "relabel them from 0 without gaps"
+            f"{who}: label {found - 1} makes {found} classes for {labelled} labelled rows; relabel them from "
+            "0 without gaps"
         )
 
 

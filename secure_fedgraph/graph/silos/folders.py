@@ -14,11 +14,11 @@ FEATURES, GRAPH = "features.npy", "graph.pt"
 """In a folder, features that are mapped, and a saved graph in the place of the tables."""
 
 
-def files_in(name: str, folder: Path) -> tuple[list[Path], Path | None]:
+def files_in(who: str, folder: Path) -> tuple[list[Path], Path | None]:
     """The files of a graph in a folder, and that of its features where these are mapped.
 
     Args:
-        name: the owner's, for messages.
+        who: whose, before messages.
         folder: an owner's.
 
     Raises:
@@ -26,38 +26,38 @@ def files_in(name: str, folder: Path) -> tuple[list[Path], Path | None]:
     """
     features = folder / FEATURES if os.path.lexists(folder / FEATURES) else None
     if features is not None and not features.is_file():  # a link to a disk that is gone, too
-        raise BadInput(f"--silo {name}: {FEATURES} in {folder} is no file: put it there, or take it away")
+        raise BadInput(f"{who}{FEATURES} in {folder} is no file: put it there, or take it away")
     if (folder / GRAPH).is_file():
         paths = [folder / GRAPH]
     else:
-        paths = [found for kind in (NODES, EDGES) if (found := _table_in(name, folder, kind)) is not None]
-    _check_nothing_else(name, folder, paths if features is None else [*paths, features])
+        paths = [found for kind in (NODES, EDGES) if (found := _table_in(who, folder, kind)) is not None]
+    _check_nothing_else(who, folder, paths if features is None else [*paths, features])
     return paths, features
 
 
-def _table_in(name: str, folder: Path, kind: str) -> Path | None:
+def _table_in(who: str, folder: Path, kind: str) -> Path | None:
     found = [path for suffix in SUFFIXES if (path := folder / f"{kind}{suffix}").is_file()]
     for path in sorted(folder.glob("*")):  # Edges.csv, edges.tsv: left out, an owner would have no links
         if not found and path.name.partition(".")[0].lower() == kind:
             raise BadInput(
-                f"--silo {name}: {path.name!r} in {folder} is no file called {kind}.csv or {kind}.parquet: "
+                f"{who}{path.name!r} in {folder} is no file called {kind}.csv or {kind}.parquet: "
                 "rename it, or move it away"
             )
     if len(found) > 1:
-        raise BadInput(f"--silo {name}: {folder} has {found[0].name} and {found[1].name}: keep one")
+        raise BadInput(f"{who}{folder} has {found[0].name} and {found[1].name}: keep one")
     if not found and kind == NODES:
-        raise BadInput(f"--silo {name}: {folder} has no nodes.csv, nodes.parquet or graph.pt")
+        raise BadInput(f"{who}{folder} has no nodes.csv, nodes.parquet or graph.pt")
     return found[0] if found else None
 
 
-def _check_nothing_else(name: str, folder: Path, read: list[Path]) -> None:
+def _check_nothing_else(who: str, folder: Path, read: list[Path]) -> None:
     """A table under another name would be left out, and with it the owner's links; so would features."""
     for path in sorted(folder.glob("*")):
         hidden = path.name.startswith((".", "~$"))  # what macOS and office programs leave beside a table
         of_a_graph = path.name.lower().endswith((*SUFFIXES, ".npy"))
         if of_a_graph and path not in read and path.is_file() and not hidden:
             raise BadInput(
-                f"--silo {name}: {path.name!r} in {folder} is not read: nodes are in nodes.csv and links in "
+                f"{who}{path.name!r} in {folder} is not read: nodes are in nodes.csv and links in "
                 f"edges.csv (or .parquet), or both in {GRAPH}, and features that are mapped in {FEATURES}; "
                 "rename it, or move it away"
             )

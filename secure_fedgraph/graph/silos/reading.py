@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections.abc import Mapping
 from contextlib import chdir, redirect_stdout
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from secure_fedgraph.graph.silos.agreement import check_names
 from secure_fedgraph.graph.silos.folders import EDGES, FEATURES, GRAPH, NODES, files_in
 from secure_fedgraph.graph.silos.given import OwnData
 from secure_fedgraph.graph.silos.places import FUNCTION
-from secure_fedgraph.graph.tables.agreeing import agreed_schema
+from secure_fedgraph.graph.tables.drafting import agreed_schema
 from secure_fedgraph.graph.tables.encoding import Fit
 from secure_fedgraph.graph.tables.owned import OwnGraph, OwnTables, graph_of, read_tables
 from secure_fedgraph.graph.tables.reading import MOST
@@ -40,8 +40,8 @@ from secure_fedgraph.graph.tables.suffixes import SUFFIXES
 
 _PYG = [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]
 """Classes of PyG that a saved ``Data`` is made of; of their fields only tensors and words are taken over."""
-_WHOLE = "data"
-"""What the owner of a graph that is handed out is called, until the message is made."""
+SILO, DATA = "--silo {}: ", "--data: "
+"""What messages call an owner's data, and a user's own that are handed out."""
 _VALUES = (torch.Tensor, np.ndarray, str, int, float, bool, type(None))
 
 
@@ -72,18 +72,23 @@ class ReadSilos:
     schema: TableSchema | None = field(repr=False)
     fits: Mapping[str, tuple[Fit, ...]] = field(repr=False)
 
-    def say(self) -> None:
+    def say(self, *more: str) -> None:
         """Warns of what there is to say, in one warning."""
-        if self.notes:
-            warnings.warn("; ".join(self.notes), DataWarning, stacklevel=3)
+        if said := [note for note in (*self.notes, *more) if note]:
+            warnings.warn("; ".join(said), DataWarning, stacklevel=3)
 
 
-def read_silo(name: str, place: str, rows: str | None = None, schema: TableSchema | None = None) -> OwnData:
-    """One owner's data.
+def read_places(
+    places: Mapping[str, str],
+    rows: str | None = None,
+    schema: TableSchema | None = None,
+    alone: bool = False,
+    option: str = SILO,
+) -> ReadSilos:
+    """Owners' data, with what there is to say about it; files that did not change since are read once.
 
     Args:
-        name: the owner's, for messages.
-        place: one of
+        places: each owner's data, by its name: one of
 
             - ``FOLDER`` with a table ``nodes`` and, where there are links, ``edges``, each ``.csv``,
               ``.tsv`` (or these with ``.gz``), ``.parquet``, ``.feather`` or ``.arrow``; or with
@@ -94,47 +99,34 @@ def read_silo(name: str, place: str, rows: str | None = None, schema: TableSchem
             - ``FILE.npz``, as :func:`~secure_fedgraph.graph.own.arrays.arrays_in` takes it;
             - ``module:function``, which takes no argument and returns the same, or what
               :func:`~secure_fedgraph.graph.own.objects.brought` makes one of.
-        rows: the column of ``nodes`` that names the rows; the schema's, or ``id``, by default.
-        schema: what the columns of tables mean; by default what the table itself says, with ``label`` as the
-            column of labels.
+        rows: for owners of columns, the column that names the rows; the schema's, or ``id``, by default.
+        schema: what the columns of tables mean. Without one it is made of what all owners declare of the same
+            columns: names, kinds and lists of words, with ``label`` as the column of labels.
+        alone: whether others may have classes that these owners lack.
+        option: what messages call an owner's place.
 
     Returns:
-        A graph, or a list of graphs. Tables become what
+        A graph, or a list of graphs, of each owner. Tables become what
         :func:`~secure_fedgraph.graph.tables.owned.graph_of` says.
 
     Raises:
-        BadInput: naming owner, file, column and row.
-
-    Warns:
-        DataWarning: counts and names what was repaired or left out.
+        BadInput: naming owner, file, column and row, and for a name that no owner can have.
     """
-    read = silo_read(name, place, rows, schema)
-    read.say()
-    return read.data[name]
+    check_names(places)
+    states = tuple(" ".join(map(str, map(_state, _behind(place)))) for place in sorted(places.values()))
+    return _read(tuple(sorted(places.items())), rows, schema, alone, option, states)
 
 
-def silo_read(name: str, place: str, rows: str | None = None, schema: TableSchema | None = None) -> ReadSilos:
-    """As :func:`read_silo`, with what there is to say in place of a warning."""
-    return _all_read({name: place}, rows, schema, alone=True)
-
-
-def tables_at(who: str, place: str) -> OwnTables:
-    """An owner's tables as they are, before anything is made of them.
-
-    Raises:
-        BadInput: for a place that holds no tables.
-    """
-    made = data_at(who, place)
-    if not isinstance(made, OwnTables):
-        raise BadInput(f"{place[:200]} holds no table: give a folder, NODES.csv or NODES.csv,EDGES.csv")
-    return made
-
-
-def _all_read(
-    places: Mapping[str, str], rows: str | None, schema: TableSchema | None, alone: bool
+@lru_cache(maxsize=2)
+def _read(
+    places: tuple[tuple[str, str], ...],
+    rows: str | None,
+    schema: TableSchema | None,
+    alone: bool,
+    option: str,
+    _: tuple[str, ...],
 ) -> ReadSilos:
-    """Every owner's data; tables by one schema, or by one that is made of what all declare."""
-    opened = {name: data_at(name, place) for name, place in places.items()}
+    opened = {name: data_at(place, option.format(name)) for name, place in places}
     tables = {name: one for name, one in opened.items() if isinstance(one, OwnTables)}
     made: dict[str, OwnGraph] = {}
     notes: list[str] = []
@@ -148,14 +140,12 @@ def _all_read(
             of_owner, line = agreed_schema({name: one}, rows, alone=True)
             notes += [line] if line not in notes else []
         elif declared and of_owner.id and one.nodes.find(of_owner.id) is None:
-            of_owner = of_owner.model_copy(
-                update={"id": ""}
-            )  # some owners name their rows, this one does not
+            # some owners name their rows, this one does not
+            of_owner = of_owner.model_copy(update={"id": ""})
         made[name] = graph_of(one, of_owner, rows)
     notes += [f"{name}: {'; '.join(one.notes)}" for name, one in made.items() if one.notes]
-    data = {name: made[name].data if name in made else opened[name] for name in opened}
     return ReadSilos(
-        {name: one for name, one in data.items() if not isinstance(one, OwnTables)},
+        {name: made[name].data if isinstance(one, OwnTables) else one for name, one in opened.items()},
         {name: one.ids for name, one in made.items()},
         tuple(notes),
         schema if tables else None,
@@ -163,66 +153,97 @@ def _all_read(
     )
 
 
-def data_at(name: str, place: str) -> OwnData | OwnTables:
-    """An owner's graphs, or its tables as they are, from a place as :func:`read_silo` takes it.
+def read_silo(name: str, place: str, rows: str | None = None, schema: TableSchema | None = None) -> OwnData:
+    """One owner's data, as :func:`read_places` reads it.
+
+    Warns:
+        DataWarning: counts and names what was repaired or left out.
+    """
+    read = read_places({name: place}, rows, schema, alone=True)
+    read.say()
+    return read.data[name]
+
+
+def read_silos(
+    places: Mapping[str, str], rows: str | None = None, schema: TableSchema | None = None, holders: int = 1
+) -> dict[str, OwnData]:
+    """Every owner's data, by name, as :func:`read_places` reads it.
+
+    Warns:
+        DataWarning: says that a schema was made; counts and names, owner by owner, what was repaired or left
+            out; names ids that more than ``holders`` owners have.
+    """
+    read = read_places(places, rows, schema)
+    read.say(shared_ids(read.ids, holders) if rows is None else "")
+    return dict(read.data)
+
+
+def read_one(place: str, schema: TableSchema | None = None) -> OwnData:
+    """Data that are handed out to owners, from a user's own files, as :func:`read_places` reads them.
+
+    Warns:
+        DataWarning: counts and names what was repaired or left out.
+    """
+    read = read_places({"data": place}, None, schema, option=DATA)
+    read.say()
+    return read.data["data"]
+
+
+def data_at(place: str, who: str = "") -> OwnData | OwnTables:
+    """An owner's graphs, or its tables as they are, from a place as :func:`read_places` takes it.
+
+    Args:
+        place: where.
+        who: whose, before messages, such as ``--silo bank-a: ``.
 
     Raises:
         BadInput: naming owner and file.
     """
     if is_function(place):
-        return _called(name, place)
+        return _called(who, place)
     paths = [Path(part) for part in place.split(",")] if place else []
     features = None
     if len(paths) == 1 and os.path.isdir(paths[0]):
-        paths, features = files_in(name, paths[0])
+        paths, features = files_in(who, paths[0])
     if not 1 <= len(paths) <= 2:
         raise BadInput(
-            f"--silo {name}={place}: give a folder, a file, two tables (nodes,edges) or module:function"
+            f"{who}{place[:200]!r}: give a folder, a file, two tables (nodes,edges) or module:function"
         )
     for path in paths:
         if not os.path.isfile(path):  # False for a name that is too long, where Path.is_file raises
-            raise BadInput(f"--silo {name}: {str(path)[:200]!r} is no file")
+            raise BadInput(f"{who}{str(path)[:200]!r} is no file")
         if path.stat().st_size > MOST:
-            raise BadInput(f"--silo {name}: {str(path)!r} has more than {MOST >> 30} GiB")
+            raise BadInput(f"{who}{str(path)!r} has more than {MOST >> 30} GiB")
     if paths[0].suffix == ".pt" and len(paths) == 1:
-        saved = _saved(name, paths[0])
-        return saved if features is None else _with_features(name, paths[0], saved, features)
+        saved = _own_data(who, paths[0].name, _loaded(f"{who}{paths[0].name!r}", paths[0]))
+        return saved if features is None else _with_features(who, paths[0], saved, features)
     if paths[0].suffix == ".npz" and len(paths) == 1:
-        return _own_data(name, paths[0].name, arrays_in(paths[0], f"--silo {name}"))
+        return _own_data(who, paths[0].name, arrays_in(paths[0], who))
     for path in paths:
         if not path.name.lower().endswith(SUFFIXES):
-            raise BadInput(f"--silo {name}: {path.name!r} is no {', '.join(SUFFIXES)}, .pt or .npz file")
-    x = None if features is None else map_features(features, f"--silo {name}")
-    return read_tables(f"--silo {name}", paths, x)
+            raise BadInput(f"{who}{path.name!r} is no {', '.join(SUFFIXES)}, .pt or .npz file")
+    return read_tables(who, paths, None if features is None else map_features(features, who))
 
 
-def _with_features(name: str, path: Path, saved: OwnData, features: Path) -> Data:
+def _with_features(who: str, path: Path, saved: OwnData, features: Path) -> Data:
     """A saved graph with the features of its folder."""
     if not isinstance(saved, Data):
         raise BadInput(
-            f"--silo {name}: {path.name} has a list of graphs, and {FEATURES} is for one graph: leave it out"
+            f"{who}{path.name} has a list of graphs, and {FEATURES} is for one graph: leave it out"
         )
     if saved.get("x") is not None:
-        raise BadInput(
-            f"--silo {name}: {path.name} has x, and {FEATURES} lies beside it: keep one of the two"
-        )
-    saved.x = map_features(features, f"--silo {name}")
+        raise BadInput(f"{who}{path.name} has x, and {FEATURES} lies beside it: keep one of the two")
+    saved.x = map_features(features, who)
     y = saved.get("y")
-    nodes = len(y) if isinstance(y, torch.Tensor) and y.dim() else None
-    _check_rows(name, saved.x, nodes, f"y of {path.name}")
+    if isinstance(y, torch.Tensor) and y.dim() and len(y) != len(saved.x):  # before a large file is read
+        raise BadInput(
+            f"{who}{FEATURES} has {len(saved.x)} rows, and y of {path.name} has {len(y)}: give one row a "
+            "node, in the same order"
+        )
     return saved
 
 
-def _check_rows(name: str, x: torch.Tensor, nodes: int | None, where: str) -> None:
-    """Before anything is read of a file that may be large."""
-    if nodes is not None and len(x) != nodes:
-        raise BadInput(
-            f"--silo {name}: {FEATURES} has {len(x)} rows, and {where} has {nodes}: give one row a node, in "
-            "the same order"
-        )
-
-
-def _called(name: str, place: str) -> OwnData:
+def _called(who: str, place: str) -> OwnData:
     module, _, function = place.partition(":")
     if "" not in sys.path:  # as an own algorithm is found: beside the command's user
         sys.path.insert(0, "")
@@ -233,15 +254,11 @@ def _called(name: str, place: str) -> OwnData:
             made: Any = getattr(importlib.import_module(module), function)()
     except (Exception, SystemExit) as error:  # what somebody else's code raises
         why = (str(error).splitlines() or [""])[0][:160]
-        raise BadInput(f"--silo {name}={place} fails: {type(error).__name__}: {why}") from error
-    brought_in, notes = brought(made, f"--silo {name}={place}")
+        raise BadInput(f"{who}{place} fails: {type(error).__name__}: {why}") from error
+    brought_in, notes = brought(made, f"{who}{place}")
     if notes:
-        warnings.warn(f"{name}: {'; '.join(notes)}", DataWarning, stacklevel=2)
-    return _own_data(name, place, made if brought_in is None else brought_in)
-
-
-def _saved(name: str, path: Path) -> OwnData:
-    return _own_data(name, path.name, _loaded(f"--silo {name}: {path.name!r}", path))
+        warnings.warn(f"{who}{'; '.join(notes)}", DataWarning, stacklevel=2)
+    return _own_data(who, place, made if brought_in is None else brought_in)
 
 
 def _loaded(where: str, path: Path) -> object:
@@ -275,17 +292,15 @@ def saved_weights(path: Path) -> dict[str, torch.Tensor]:
     return made
 
 
-def _own_data(name: str, place: str, made: object) -> OwnData:
+def _own_data(who: str, place: str, made: object) -> OwnData:
     try:
         if isinstance(made, dict | Data):
             return _plain(made)
         if isinstance(made, list | tuple) and made and all(isinstance(one, dict | Data) for one in made):
             return [_plain(one) for one in made]
     except Exception as error:
-        raise BadInput(f"--silo {name}: {place!r} is no graph: {type(error).__name__}: {error}") from None
-    raise BadInput(
-        f"--silo {name}: {place!r} holds a {type(made).__name__}; give a PyG Data or a list of them"
-    )
+        raise BadInput(f"{who}{place!r} is no graph: {type(error).__name__}: {error}") from None
+    raise BadInput(f"{who}{place!r} holds a {type(made).__name__}; give a PyG Data or a list of them")
 
 
 def _plain(made: Data | dict[str, object]) -> Data:
@@ -335,82 +350,6 @@ def _parts_of(value: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return ()
 
 
-def read_silos(
-    places: Mapping[str, str], rows: str | None = None, schema: TableSchema | None = None, holders: int = 1
-) -> dict[str, OwnData]:
-    """Every owner's data, by name; files that did not change since are read once.
-
-    Args:
-        places: of each owner, as :func:`read_silo` has them.
-        rows: for owners of columns, the column that names the rows.
-        schema: what the columns of tables mean. Without one it is made of what all owners declare of the same
-            columns: names, kinds and lists of words.
-        holders: how many owners may hold the same node.
-
-    Raises:
-        BadInput: as :func:`read_silo`, and for a name that no owner can have.
-
-    Warns:
-        DataWarning: says that a schema was made; counts and names, owner by owner, what was repaired or left
-            out; names ids that more than ``holders`` owners have.
-    """
-    read = silos_read(places, rows, schema)
-    shared = shared_ids(read.ids, holders) if rows is None else ""
-    replace(read, notes=(*read.notes, *((shared,) if shared else ()))).say()
-    return dict(read.data)
-
-
-def silos_read(
-    places: Mapping[str, str], rows: str | None = None, schema: TableSchema | None = None
-) -> ReadSilos:
-    """As :func:`read_silos`, with what there is to say in place of a warning."""
-    check_names(places)
-    return _read(tuple(sorted(places.items())), rows, schema, tuple(map(state_of, sorted(places.values()))))
-
-
-@lru_cache(maxsize=1)
-def _read(
-    places: tuple[tuple[str, str], ...], rows: str | None, schema: TableSchema | None, _: tuple[str, ...]
-) -> ReadSilos:
-    return _all_read(dict(places), rows, schema, alone=False)
-
-
-def read_one(place: str, schema: TableSchema | None = None) -> OwnData:
-    """Data that are handed out to owners, from a user's own files; unchanged files are read once.
-
-    Args:
-        place: as :func:`read_silo`'s.
-        schema: what the columns of tables mean; by default what the table itself says.
-
-    Returns:
-        A graph, or a list of graphs.
-
-    Raises:
-        BadInput: as :func:`read_silo`.
-
-    Warns:
-        DataWarning: as :func:`read_silos`.
-    """
-    read = one_read(place, schema)
-    read.say()
-    return read.data[_WHOLE]
-
-
-def one_read(place: str, schema: TableSchema | None = None) -> ReadSilos:
-    """As :func:`read_one`, with what there is to say in place of a warning."""
-    return _one(place, schema, state_of(place))
-
-
-@lru_cache(maxsize=1)
-def _one(place: str, schema: TableSchema | None, _: str) -> ReadSilos:
-    try:
-        read = _all_read({_WHOLE: place}, None, schema, alone=False)
-    except BadInput as error:
-        said = str(error).replace(f"--silo {_WHOLE}=", "--data ").replace(f"--silo {_WHOLE}:", "--data:")
-        raise BadInput(said) from None
-    return replace(read, notes=tuple(note.removeprefix(f"{_WHOLE}: ") for note in read.notes))
-
-
 def _behind(place: str) -> list[Path]:
     """The files that a place names or, of a folder, those that are read; none for a function."""
     tables = [*(f"{kind}{suffix}" for kind in (NODES, EDGES) for suffix in SUFFIXES), GRAPH, FEATURES]
@@ -423,10 +362,10 @@ def _behind(place: str) -> list[Path]:
     return [one for one in files if os.path.isfile(one)]
 
 
-def state_of(place: str) -> str:
-    """What changes when the files behind a place do; nothing for a function."""
-    states = [(str(one), one.stat()) for one in _behind(place)]
-    return " ".join(f"{name} {state.st_size} {state.st_mtime_ns}" for name, state in states)
+def _state(path: Path) -> tuple[str, int, int]:
+    """What changes when a file does."""
+    state = path.stat()
+    return str(path), state.st_size, state.st_mtime_ns
 
 
 def digest_of_places(places: Mapping[str, str]) -> str:

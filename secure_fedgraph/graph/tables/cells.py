@@ -36,28 +36,40 @@ _SLASHED = r"^(\d{1,2})/(\d{1,2})/(\d{4})$"
 _ABOVE_12 = (r"^(1[3-9]|2\d|3[01])/\d{1,2}/\d{4}$", r"^\d{1,2}/(1[3-9]|2\d|3[01])/\d{4}$")
 NEARLY = 0.9
 """The share of a column's cells that say what it was meant to hold."""
-_SIGNS, _INFINITE = r"^[€$£¥]\s*|\s*[%€$£¥]$", r"^[+-]?[iI]nf(inity)?$"
+_LIKE = {
+    "plain numbers": r"^[€$£¥]?\s*[+-]?(0|[1-9][\d.,]{0,13}|0?[.,]\d+)\s*[%€$£¥]?$",
+    "2024-05-31, like all dates": r"^\d{1,4}[-./]\d{1,2}[-./]\d{1,4}$",
+}
+"""How cells should be written, and what is meant as such."""
 YES = ("yes", "true", "y", "t", "ja", "1", "1.0")
 NO = ("no", "false", "n", "f", "nein", "0", "0.0")
+EPOCH = date(1970, 1, 1)
 
 
 @dataclass(frozen=True)
 class Cells:
-    """A column that was understood.
+    """A column as it was read.
 
     Args:
         values: float64, NaN where a cell is empty: numbers; 1 for yes and 0 for no; days since 1970.
         absent: how many cells held a word for nothing.
         commas: how many numbers were written with a decimal comma or with commas between thousands.
+        odd: the index of the first cell that is none; -1 where all fit.
     """
 
     values: np.ndarray
     absent: int = 0
     commas: int = 0
+    odd: int = -1
+
+    @property
+    def fits(self) -> bool:
+        """Whether the whole column was understood."""
+        return self.odd < 0
 
 
-def numbers(table: Table, name: str, known: bool = False) -> Cells | None:
-    """A column as numbers; None where it holds other words or dates.
+def numbers(table: Table, name: str, known: bool = False) -> Cells:
+    """A column as numbers.
 
     Args:
         table: which has the column.
@@ -70,7 +82,7 @@ def numbers(table: Table, name: str, known: bool = False) -> Cells | None:
     """
     column = table.columns[name]
     if pa.types.is_date(column.type):
-        return None
+        return _none(column)
     if not pa.types.is_string(column.type):
         return Cells(_finite(table, name, _float(column)))
     try:
@@ -78,75 +90,76 @@ def numbers(table: Table, name: str, known: bool = False) -> Cells | None:
         plain = bool(np.isfinite(quick[pc.is_valid(column).to_numpy(zero_copy_only=False)]).all())
     except pa.lib.ArrowInvalid:
         plain = False
-    if plain:
-        if table.separator not in ("", ",") and _has_thousands(column) and _writes_commas(table):
-            index = _first(pc.match_substring_regex(column, _EITHER_POINT))
+    if not plain:
+        return _by_pattern(table, name, column, known)
+    if table.separator not in ("", ","):
+        broken = pc.invert(pc.match_substring_regex(column, _WHOLE))
+        thousands = pc.match_substring_regex(column, _EITHER_POINT)
+        looks = pc.any(broken).as_py() and pc.all(pc.equal(broken, thousands)).as_py()
+        if looks and any(map(_has_commas, table.columns.values())):
+            index = int(pc.index(thousands, True).as_py())
             raise BadInput(
                 f"{table.at(index, name)} is {column[index].as_py()!r}, and other columns have decimal "
                 "commas: write it without the point, or with a comma"
             )
-        return Cells(quick)
-    return _by_pattern(table, name, column, known)
+    return Cells(quick)
 
 
-def _has_thousands(column: Any) -> bool:
-    """Whether every number that is not whole looks like thousands with a point."""
-    broken = pc.invert(pc.match_substring_regex(column, _WHOLE))
-    fits = pc.match_substring_regex(column, _EITHER_POINT)
-    return bool(pc.any(broken).as_py() and pc.all(pc.equal(broken, fits)).as_py())
+def _has_commas(column: Any) -> bool:
+    """Whether a column has decimal commas beyond doubt."""
+    if not pa.types.is_string(column.type):
+        return False
+    comma, either = (pc.match_substring_regex(column.unique(), one) for one in (_COMMA, _EITHER_COMMA))
+    return bool(pc.any(pc.and_not(comma, either)).as_py())
 
 
-def _writes_commas(table: Table) -> bool:
-    for column in table.columns.values():
-        if pa.types.is_string(column.type):
-            distinct = column.unique()
-            comma, either = (pc.match_substring_regex(distinct, one) for one in (_COMMA, _EITHER_COMMA))
-            if pc.any(pc.and_not(comma, either)).as_py():
-                return True
-    return False
-
-
-def _by_pattern(table: Table, name: str, column: Any, known: bool) -> Cells | None:
+def _by_pattern(table: Table, name: str, column: Any, known: bool) -> Cells:
     coded = column.dictionary_encode()
     distinct = coded.dictionary
     plain, comma, english, whole, point, either = (
-        pc.match_substring_regex(distinct, one).to_numpy(zero_copy_only=False)
-        for one in (_PLAIN, _COMMA, _ENGLISH, _WHOLE, _EITHER_POINT, _EITHER_COMMA)
+        _matches(distinct, one) for one in (_PLAIN, _COMMA, _ENGLISH, _WHOLE, _EITHER_POINT, _EITHER_COMMA)
     )
-    absent = _absent(distinct)
-    number = plain | comma | english
-    if not (number | absent).all() or not (known or number.any()):
-        return None
+    absent, number = _absent(distinct), plain | comma | english
+    odd = _odd(coded, number | absent, known or bool(number.any()))
+    if odd >= 0:
+        return Cells(np.zeros(0), odd=odd)
     decimal, thousand, dotted = comma & ~either, english & ~comma, plain & ~whole & ~point
-    codes = coded.indices.to_numpy(zero_copy_only=False)
-
-    def row_of(mask: np.ndarray) -> int:
-        return int(np.flatnonzero(np.isin(codes, np.flatnonzero(mask)))[0])
-
     commas = decimal.any() or (either.any() and not (thousand.any() or dotted.any()))
-    points = thousand if commas else decimal
-    points = points | dotted if commas else points
-    if points.any():
-        index, other = row_of(points), row_of(decimal | either)
-        raise BadInput(
-            f"{table.at(index, name)} is {column[index].as_py()!r}, and row {int(table.rows[other])} has "
-            f"{column[other].as_py()!r}: write all decimals with commas, or all with points"
-        )
+    doubtful = thousand | dotted if commas else decimal
     if commas and not decimal.any() and (table.separator == "," or point.any()):
-        index = row_of(either)
+        doubtful = doubtful | either
+    if (index := _odd(coded, ~doubtful)) >= 0:
         raise BadInput(
-            f"{table.at(index, name)} is {column[index].as_py()!r}, which is a thousand and more or has a "
-            "decimal comma: write it without the comma, or with a point"
+            f"{table.at(index, name)} is {column[index].as_py()!r}, which may be read in two ways beside the "
+            "column's other cells: write all decimals with points, or all with commas, and no thousands apart"
         )
     bare = pc.if_else(pa.array(number), distinct, pa.scalar(None, pa.string()))
     if commas:
         bare = pc.replace_substring(pc.replace_substring(bare, ".", ""), ",", ".")
     else:
         bare = pc.replace_substring(bare, ",", "")
-    of_distinct = _float(pc.cast(bare, pa.float64()))
-    values = _spread(coded, of_distinct)
+    values = _spread(coded, _float(pc.cast(bare, pa.float64())))
     marked = _count(coded, (comma | english) & ~plain)
     return Cells(_finite(table, name, values), _count(coded, absent & ~number), marked)
+
+
+def _none(column: Any) -> Cells:
+    return Cells(np.zeros(0), odd=_first(pc.is_valid(column)))
+
+
+def _odd(coded: Any, fits: np.ndarray, some: bool = True) -> int:
+    """The index of the first cell whose word does not fit; of any, where there are none of a kind."""
+    wrong = pa.array(np.flatnonzero(~fits) if some else np.arange(len(fits)), coded.indices.type)
+    return _first(pc.is_in(coded.indices, value_set=wrong, skip_nulls=True)) if len(wrong) else -1
+
+
+def _first(mask: Any) -> int:
+    return int(pc.index(mask, True).as_py())
+
+
+def _matches(texts: Any, pattern: str) -> np.ndarray:
+    found: np.ndarray = pc.match_substring_regex(texts, pattern).to_numpy(zero_copy_only=False)
+    return found
 
 
 def _absent(distinct: Any) -> np.ndarray:
@@ -182,10 +195,6 @@ def _float(column: Any) -> np.ndarray:
     return values
 
 
-def _first(mask: Any) -> int:
-    return int(pc.index(mask, True).as_py())
-
-
 def words(table: Table, name: str) -> Any:
     """A column as words, null where a cell is empty.
 
@@ -218,24 +227,23 @@ def _whole_words(values: Any, as_they_stand: Any) -> Any:
     return pc.cast(pc.cast(values, pa.int64()), pa.string())
 
 
-def yes_no(table: Table, name: str, known: bool = False) -> Cells | None:
-    """A column of yes and no as 1 and 0; None where it holds anything else."""
+def yes_no(table: Table, name: str, known: bool = False) -> Cells:
+    """A column of yes and no as 1 and 0."""
     column = table.columns[name]
     if pa.types.is_boolean(column.type):
         return Cells(_float(pc.cast(column, pa.int8())))
     if pa.types.is_date(column.type):
-        return None
+        return _none(column)
     coded = words(table, name).dictionary_encode()
     low = pc.utf8_lower(coded.dictionary)
     yes, no = (pc.is_in(low, value_set=pa.array(one)).to_numpy(zero_copy_only=False) for one in (YES, NO))
     absent = _absent(coded.dictionary)
-    if not (yes | no | absent).all() or not (known or (yes | no).any()):
-        return None
-    return Cells(_spread(coded, np.where(absent, np.nan, yes)), _count(coded, absent))
+    odd = _odd(coded, yes | no | absent, known or bool((yes | no).any()))
+    return Cells(_spread(coded, np.where(absent, np.nan, yes)), _count(coded, absent), odd=odd)
 
 
-def days(table: Table, name: str, known: bool = False) -> Cells | None:
-    """A column of dates as days since 1970; None where it holds anything else.
+def days(table: Table, name: str, known: bool = False) -> Cells:
+    """A column of dates as days since 1970.
 
     Dates are of a type of their own, or written 2024-05-31 (a time after it is cut off), 31.05.2024, or
     31/05/2024 or 05/31/2024 where a day above 12 shows which of the two.
@@ -244,92 +252,52 @@ def days(table: Table, name: str, known: bool = False) -> Cells | None:
     if pa.types.is_date(column.type):
         return Cells(_float(pc.cast(column, pa.int32())))
     if not pa.types.is_string(column.type):
-        return None
+        return _none(column)
     coded = column.dictionary_encode()
-    absent = _absent(coded.dictionary)
-    dated = pc.if_else(pa.array(absent), pa.scalar(None, pa.string()), coded.dictionary)
-    iso = _iso(dated)
-    if not (known or pc.any(pc.is_valid(iso)).as_py()):
-        return None
-    if not pc.all(pc.match_substring_regex(iso, _ISO)).as_py() and pc.any(pc.is_valid(iso)).as_py():
-        return None
-    try:
-        of_distinct = _float(pc.cast(pc.cast(iso, pa.date32()), pa.int32()))
-    except pa.lib.ArrowInvalid:  # of the 31st of February
-        return None
-    return Cells(_spread(coded, of_distinct), _count(coded, absent))
-
-
-def _iso(texts: Any) -> Any:
-    """A column's dates as 2024-05-31, and its other cells as they stand."""
-    first, second = (bool(pc.any(pc.match_substring_regex(texts, one)).as_py()) for one in _ABOVE_12)
+    absent, texts = _absent(coded.dictionary), coded.dictionary
+    first, second = (bool(_matches(texts, one).any()) for one in _ABOVE_12)
     if first != second:
-        texts = pc.replace_substring_regex(
-            texts, pattern=_SLASHED, replacement=r"\1.\2.\3" if first else r"\2.\1.\3"
-        )
+        order = r"\1.\2.\3" if first else r"\2.\1.\3"
+        texts = pc.replace_substring_regex(texts, pattern=_SLASHED, replacement=order)
     for pattern, replacement in _OTHER_DATES:
         texts = pc.replace_substring_regex(texts, pattern=pattern, replacement=replacement)
-    return texts
+    like = _matches(texts, _ISO)
+    found = np.array(
+        [_day(text) if fits else np.nan for text, fits in zip(texts.to_pylist(), like, strict=True)]
+    )
+    odd = _odd(coded, absent | ~np.isnan(found), known or bool(like.any()))
+    return Cells(_spread(coded, found), _count(coded, absent), odd=odd)
 
 
-def misfit(table: Table, name: str, kind: str) -> int:
-    """The number of the first row whose cell is no ``number``, ``yes-no`` or ``date``."""
-    column = table.columns[name]
-    given = pc.is_valid(column).to_numpy(zero_copy_only=False)
-    if pa.types.is_string(column.type):
-        column = _iso(column) if kind == "date" else column
-        for index in np.flatnonzero(given):  # one at a time: it ends at the first
-            alone = Table(table.where, {name: column.slice(index, 1)}, table.rows[index : index + 1])
-            if _READS[kind](alone, name, True) is None:
-                return int(index)
-    return int(given.argmax())
+def _day(text: str) -> float:
+    try:
+        return float((date.fromisoformat(text) - EPOCH).days)
+    except ValueError:  # of the 31st of February
+        return np.nan
 
 
 def nearly(table: Table, name: str) -> str:
     """Of words, that nine of ten cells or more are like numbers or dates, and the first that is none.
 
-    Signs of percent and of currencies, infinite numbers, and days that may be months are counted as well, and
-    are named as none.
+    Signs of percent and of currencies, and days that may be months, are counted as well.
     """
     column = table.columns[name]
     if not pa.types.is_string(column.type):
         return ""
     coded = column.dictionary_encode()
-    distinct = coded.dictionary
-    absent = _absent(distinct)
-    bare, dates = pc.replace_substring_regex(distinct, _SIGNS, ""), _iso(distinct)
-    exact = np.array([_is_day(text) for text in dates.to_pylist()], dtype=bool)
-    numeric = (_PLAIN, _COMMA, _ENGLISH)
-    for what, like, sure in (
-        ("plain numbers", _matches(bare, *numeric, _INFINITE), _matches(distinct, *numeric)),
-        ("2024-05-31, like all dates", _matches(dates, _ISO, _SLASHED), exact),
-    ):
-        given, found = _count(coded, ~absent), _count(coded, like & ~absent)
-        odd = np.flatnonzero(~sure & ~absent)
-        if len(odd) and given and found >= NEARLY * given:
-            index = _first(pc.is_in(coded.indices, value_set=pa.array(odd, coded.indices.type)))
-            cell = column[index].as_py()[:60]
+    absent = _absent(coded.dictionary)
+    given = _count(coded, ~absent)
+    for what, pattern in _LIKE.items():
+        like = _matches(coded.dictionary, pattern)
+        found = _count(coded, like & ~absent)
+        if given and found >= NEARLY * given:
+            index = _odd(coded, like | absent) if found < given else _odd(coded, absent)
             return (
                 f"{found:,} of {given:,} cells look like {what.split()[-1]}; row {int(table.rows[index])} is "
-                f"{cell!r}: write such cells as {what}"
+                f"{column[index].as_py()[:60]!r}: write such cells as {what}"
             )
     return ""
 
 
-def _matches(texts: Any, *patterns: str) -> np.ndarray:
-    found = [pc.match_substring_regex(texts, one).to_numpy(zero_copy_only=False) for one in patterns]
-    return np.asarray(np.logical_or.reduce(found))
-
-
-def _is_day(text: str) -> bool:
-    try:
-        return date.fromisoformat(text).isoformat() == text
-    except ValueError:
-        return False
-
-
-_READS: dict[str, Callable[[Table, str, bool], Cells | None]] = {
-    "number": numbers,
-    "yes-no": yes_no,
-    "date": days,
-}
+READS: dict[str, Callable[[Table, str, bool], Cells]] = {"number": numbers, "yes-no": yes_no, "date": days}
+"""What reads a column that a schema says to be of a kind."""

@@ -60,12 +60,10 @@ def content_of(table: Table, name: str) -> Content:
     if gone == len(column):
         return Content(NOTHING, empty=gone)
     if pa.types.is_boolean(column.type):
-        said = cells.yes_no(table, name)
-        assert said is not None  # any boolean is
-        return Content(YES_NO, ("False", "True"), gone, said.values)
-    if (dated := cells.days(table, name)) is not None:
+        return Content(YES_NO, ("False", "True"), gone, cells.yes_no(table, name).values)
+    if (dated := cells.days(table, name)).fits:
         return Content(DATE, empty=int(np.isnan(dated.values).sum()), values=dated.values)
-    if not _is_code(column) and (read := cells.numbers(table, name)) is not None:
+    if not _is_code(column) and (read := cells.numbers(table, name)).fits:
         given = read.values[~np.isnan(read.values)]
         if (np.abs(given) >= LONG).any():
             return Content(CODES, empty=len(column) - len(given))
@@ -74,7 +72,7 @@ def content_of(table: Table, name: str) -> Content:
     words = cells.words(table, name)
     different = words.drop_null().unique()
     yes_or_no = cells.yes_no(table, name)
-    if yes_or_no is not None:
+    if yes_or_no.fits:
         empty = int(np.isnan(yes_or_no.values).sum())
         return Content(YES_NO, tuple(sorted(different.to_pylist())), empty, yes_or_no.values)
     rows = len(column) - gone
@@ -99,11 +97,11 @@ class LabelContent:
     Args:
         words: the different ones, sorted as numbers where all are.
         number: whether it is a number to be learned: not all whole, or more than :data:`FEW` different ones.
-        values: of a number, for its range.
+        values: of numbers, for their range.
     """
 
     words: tuple[str, ...]
-    number: bool
+    number: bool = False
     values: np.ndarray = field(default_factory=lambda: np.zeros(0), repr=False, compare=False)
 
 
@@ -114,12 +112,12 @@ def label_content_of(table: Table, name: str) -> LabelContent:
         BadInput: for numbers that may mean two things.
     """
     column = table.columns[name]
+    words = in_order(cells.words(table, name).drop_null().unique().to_pylist())
     read = None if pa.types.is_boolean(column.type) else cells.numbers(table, name)
-    if read is not None and not read.absent:
-        given = np.unique(read.values[~np.isnan(read.values)])
-        if len(given) > FEW or (given != np.round(given)).any():
-            return LabelContent((), True, read.values)
-    return LabelContent(in_order(cells.words(table, name).drop_null().unique().to_pylist()), False)
+    if read is None or not read.fits or read.absent:
+        return LabelContent(words)
+    given = np.unique(read.values[~np.isnan(read.values)])
+    return LabelContent(words, len(given) > FEW or bool((given != np.round(given)).any()), read.values)
 
 
 def in_order(words: list[str] | tuple[str, ...]) -> tuple[str, ...]:
@@ -133,15 +131,6 @@ def in_order(words: list[str] | tuple[str, ...]) -> tuple[str, ...]:
         return tuple(sorted(different, key=lambda one: (float(one), one)))
     except ValueError:
         return tuple(different)
-
-
-def looks_like_a_label(table: Table) -> list[str]:
-    """The columns with 2 to 20 different values."""
-    found = []
-    for name, column in table.columns.items():
-        if 2 <= len(column.drop_null().unique()) <= FEW:
-            found.append(name)
-    return found
 
 
 NEGATIVE = ("no", "false", "n", "f", "nein", "0", "-1", "negative", "none", "ok", "normal", "legit", "benign")

@@ -1,8 +1,8 @@
-"""A schema drafted from one owner's tables, and what publishing it would give away."""
+"""A schema made of tables: one owner's, with ranges, or what all owners declare where none was given."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from typing import Any
 
@@ -12,10 +12,11 @@ from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.schema import OF_LINKS, Task
 from secure_fedgraph.graph.tables import cells
 from secure_fedgraph.graph.tables.content import (
-    CODES,
     DATE,
     FEW,
+    NOTHING,
     NUMBER,
+    TEXT,
     WORDS,
     YES_NO,
     ZERO_ONE,
@@ -23,10 +24,11 @@ from secure_fedgraph.graph.tables.content import (
     content_of,
     in_order,
     label_content_of,
-    looks_like_a_label,
     positive_of,
 )
-from secure_fedgraph.graph.tables.encoding import place_of, scale
+from secure_fedgraph.graph.tables.encoding import PUBLIC_REACH, place_of, scale
+from secure_fedgraph.graph.tables.owned import OwnTables
+from secure_fedgraph.graph.tables.reading import readable
 from secure_fedgraph.graph.tables.schema import (
     INDICATOR,
     SCHEMA,
@@ -76,36 +78,83 @@ def draft(
     Raises:
         BadInput: where no column is called ``label`` and none is named, and for names that fit no column.
     """
-    wanted = _task(task)
+    if task is not None and task not in list(Task):
+        raise BadInput(f"task = {task[:40]!r}: give one of {', '.join(Task)}")
+    of_links = task in OF_LINKS
     ident = ident or nodes.find(ID) or ""
     _check_column(nodes, ident, "the column of ids")
-    of_nodes = wanted not in OF_LINKS
-    labels = _labels(nodes, label, of_nodes)
-    taken = {ident, *labels}
-    columns = [_column(nodes, name) for name in nodes.columns if name not in taken and not _is_split(name)]
-    columns += [{"kind": "ignored", "name": name} for name in nodes.unread]
+    names = _labels(nodes, label, not of_links)
+    columns = _columns([nodes], [{ident, *names}], ranges=True)
     values: dict[str, Any] = {"schema": SCHEMA, "id": ident, "columns": columns}
-    if labels:
-        values["label"], found = _label(nodes, labels, wanted if of_nodes else None, positive)
-        wanted = wanted or found
+    found = Task.LABELS if len(names) > 1 else task
+    if names and not of_links:
+        if found == Task.LABELS:
+            values["label"] = {"columns": names}
+        else:
+            values["label"], found = _label([(nodes, names[0])], found, positive, ranges=True)
     if links is not None:
-        values["links"] = _links(links, label if wanted == Task.LINK_CLASSES else None, positive)
-    elif wanted in OF_LINKS:
-        raise BadInput(f"{nodes.where}: task = {wanted} needs a table of links: give NODES.csv,EDGES.csv")
-    return checked({**values, "task": wanted or Task.CLASSES}, nodes.where)
+        values["links"] = _links([links], label if task == Task.LINK_CLASSES else None, positive, ranges=True)
+    elif of_links:
+        raise BadInput(f"{nodes.where}: task = {task} needs a table of links: give NODES.csv,EDGES.csv")
+    return checked({**values, "task": found or Task.CLASSES}, nodes.where)
 
 
-def _task(task: str | None) -> Task | None:
-    if task is None:
-        return None
-    try:
-        return Task(task)
-    except ValueError:
-        raise BadInput(f"task = {task[:40]!r}: give one of {', '.join(Task)}") from None
+def agreed_schema(
+    given: Mapping[str, OwnTables], rows: str | None = None, alone: bool = False
+) -> tuple[TableSchema, str]:
+    """One schema of what all owners declare: names, kinds and lists of words, and no ranges.
 
+    Columns may stand in another order at another owner. A column is one of numbers if it is at every owner,
+    and its words are those of all owners, sorted. What is learned is in the column ``label``.
 
-def _is_split(name: str) -> bool:
-    return name.casefold() == SPLIT
+    Args:
+        given: each owner's tables, by name.
+        rows: for an owner of columns, the column that names its rows; labels may then be another owner's.
+        alone: whether others may have classes that these owners lack.
+
+    Returns:
+        The schema, and a line that says how it was made.
+
+    Raises:
+        BadInput: for a column that one owner lacks or that holds another kind at another owner, for labels
+            of one class only, naming the column and the owners.
+    """
+    tables = [one.nodes for one in given.values()]
+    with readable(tables[0].where):
+        ids = [rows or table.find(ID) or "" for table in tables]
+        labels = [table.find(LABEL) for table in tables]
+        if rows is None and None in labels:
+            raise BadInput(
+                f"{tables[labels.index(None)].where} has no column {LABEL!r}: give it, or name another in a "
+                "schema ('secure-fedgraph silo describe --label NAME'); owners of columns need --rows"
+            )
+        own = [
+            {ident, label or "", table.find(SPLIT) or ""}
+            for table, ident, label in zip(tables, ids, labels, strict=True)
+        ]
+        have_x = any(one.x is not None for one in given.values())
+        for one, taken in zip(given.values(), own, strict=True):
+            extra = [column for column in one.nodes.columns if one.x is not None and column not in taken]
+            if extra:
+                raise BadInput(
+                    f"{one.nodes.where} has column {extra[0][:60]!r}, and features are in features.npy: "
+                    "leave out one of the two"
+                )
+        values: dict[str, Any] = {"schema": SCHEMA, "id": next(filter(None, ids), ""), "task": Task.LINKS}
+        values["columns"] = [] if have_x else _columns(tables, own)
+        held = [(table, label) for table, label in zip(tables, labels, strict=True) if label]
+        if held:  # else another owner has it
+            values["label"], values["task"] = _label(held, alone=alone)
+        if links := [one.links for one in given.values() if one.links is not None]:
+            values["links"] = _links(links)
+        schema = checked(values, tables[0].where, learnable=not alone)
+    line = "no schema was given: one was made of what the tables declare (names, kinds, lists of words)"
+    if schema.incomplete:
+        line += (
+            f"; numbers without a public range become log1p of their size over log1p of {PUBLIC_REACH:,.0f}, "
+            "with their sign: 'secure-fedgraph silo describe' drafts a schema with ranges"
+        )
+    return schema, "; ".join((line, *look_alike(schema)))
 
 
 def _check_column(table: Table, name: str, what: str) -> None:
@@ -120,121 +169,196 @@ def _labels(table: Table, label: str | None, needed: bool) -> tuple[str, ...]:
     if label is None:
         found = table.find(LABEL)
         if found is None and needed:
-            like = looks_like_a_label(table)
+            few = {name: len(column.drop_null().unique()) for name, column in table.columns.items()}
+            like = [name for name, count in few.items() if 2 <= count <= FEW]
             raise BadInput(
                 f"{table.where} has no column {LABEL!r}: name the column of labels with --label"
-                + (f"; those with 2 to {FEW} different values: {_shown(tuple(like))}" if like else "")
+                + (f"; those with 2 to {FEW} different values: {_shown(like)}" if like else "")
             )
         return (found,) if found else ()
     if not needed:
         return ()
     names = (label,) if label in table.columns else tuple(part.strip() for part in label.split(","))
-    found_names = [table.find(name) or name for name in names]
+    found_names = tuple(table.find(name) or name for name in names)
     for name in found_names:
         _check_column(table, name, "labels")
-    return tuple(found_names)
+    return found_names
 
 
 def _label(
-    table: Table, names: tuple[str, ...], task: Task | None, positive: str | None
+    held: Sequence[tuple[Table, str]],
+    task: str | None = None,
+    positive: str | None = None,
+    *,
+    ranges: bool = False,
+    alone: bool = False,
 ) -> tuple[dict[str, Any], Task]:
-    """The part ``[label]``, and the task that its cells say."""
-    if len(names) > 1 or task == Task.LABELS:
-        return {"columns": names}, Task.LABELS
-    held = label_content_of(table, names[0])
-    if task == Task.NUMBER or (task is None and held.number):
-        values = held.values
-        if not held.number:
-            read = content_of(table, names[0])
-            values = read.values
-        if not np.isfinite(values).any():
-            raise BadInput(f"{table.where}: column {names[0]!r} holds no numbers, and task is number")
-        low, high = rounded(values)
-        return {"columns": names, "low": low, "high": high}, Task.NUMBER
-    if held.number:
+    """A part ``label``, and the task that its cells say."""
+    name, where = held[0][1], held[0][0].where
+    found = [label_content_of(table, column) for table, column in held]
+    words = in_order([word for one in found for word in one.words])
+    number = any(one.number for one in found)
+    if task == Task.NUMBER or (task is None and number):
+        for (table, _), one in zip(held, found, strict=True):
+            if one.words and not len(one.values):
+                raise BadInput(
+                    f"{table.where}: column {name!r} holds words, and numbers are learned: write numbers at "
+                    "all owners"
+                )
+        low, high = rounded(np.concatenate([one.values for one in found])) if ranges else (None, None)
+        return {"columns": (name,), "low": low, "high": high}, Task.NUMBER
+    if number:
         raise BadInput(
-            f"{table.where}: column {names[0]!r} holds numbers that are not whole or more than 20 different "
-            "ones, so they are no classes: give --task number, or another --label"
+            f"{where}: column {name!r} holds numbers that are not whole or more than {FEW} different ones: "
+            "give --task number, or another --label"
         )
-    return _classes(table, names[0], held.words, positive), Task.CLASSES
-
-
-def _classes(table: Table, name: str, words: tuple[str, ...], positive: str | None) -> dict[str, Any]:
-    if len(words) < 2:
+    for (table, column), one in zip(held, found, strict=True):
+        odd = next((word for word in one.words if word.lower() in cells.ABSENT), None)
+        if odd is not None:
+            raise BadInput(
+                f"{table.where}: {column} {odd!r} may be a class or no label: leave the cell empty, or name "
+                "the class otherwise"
+            )
+    if len(words) < 2 and not alone:
         said = f"one class only, {words[0][:40]!r}" if words else "no label"
-        raise BadInput(
-            f"{table.where}: column {name!r} holds {said}: two or more can be learned; name others"
-        )
+        raise BadInput(f"{where}: column {name!r} holds {said}: two or more classes can be learned")
     if positive is not None and positive not in words:
         raise BadInput(
             f"positive = {positive[:40]!r} is no class of {name!r}: give one of {', '.join(words)}"
         )
-    chosen = positive if positive is not None else positive_of(words)
-    return {"columns": (name,), "classes": words, "positive": chosen}
+    return {"columns": (name,), "classes": words, "positive": positive or positive_of(words)}, Task.CLASSES
 
 
-def _links(table: Table, label: str | None, positive: str | None) -> dict[str, Any]:
-    found = {key: table.find(key) for key in (SOURCE, TARGET, WEIGHT)}
-    for key in (SOURCE, TARGET):
-        if found[key] is None:
-            raise BadInput(
-                f"{table.where} has no column {key!r}: name the links' ends source and target, or write the "
-                "schema's part [links] yourself"
-            )
-    taken = {*found.values()}
-    made: dict[str, Any] = {SOURCE: found[SOURCE], TARGET: found[TARGET], WEIGHT: found[WEIGHT] or ""}
+def _links(
+    tables: Sequence[Table], label: str | None = None, positive: str | None = None, ranges: bool = False
+) -> dict[str, Any]:
+    own = []
+    for table in tables:
+        found = {key: table.find(key) or "" for key in (SOURCE, TARGET, WEIGHT)}
+        for key in (SOURCE, TARGET):
+            if not found[key]:
+                raise BadInput(
+                    f"{table.where} has no column {key!r}: name the links' ends source and target, or give a "
+                    "schema that names them"
+                )
+        own.append(found)
+    weighted = [bool(found[WEIGHT]) for found in own]
+    if len(set(weighted)) > 1:
+        raise BadInput(
+            f"{tables[weighted.index(False)].where}: some owners' links have {WEIGHT!r} and some do not: "
+            "give it to all"
+        )
+    made: dict[str, Any] = dict(own[0])
+    taken = [{*found.values(), table.find(SPLIT) or ""} for table, found in zip(tables, own, strict=True)]
     if label is not None:
-        name = table.find(label) or label
-        _check_column(table, name, "labels of links")
-        made["label"] = _classes(table, name, label_content_of(table, name).words, positive)
-        taken.add(name)
-    made["columns"] = [
-        _column(table, name) for name in table.columns if name not in taken and not _is_split(name)
-    ]
+        name = tables[0].find(label) or label
+        _check_column(tables[0], name, "labels of links")
+        made["label"], _ = _label([(tables[0], name)], Task.CLASSES, positive, ranges=ranges)
+        taken[0].add(name)
+    made["columns"] = _columns(tables, taken, ranges)
     return made
 
 
-def _column(table: Table, name: str) -> dict[str, Any]:
-    """A column's part of a schema, with its range."""
-    held = content_of(table, name)
-    made = declared(name, held)
+def _columns(
+    tables: Sequence[Table], taken: Sequence[set[str]], ranges: bool = False
+) -> list[dict[str, Any]]:
+    """Every column but those with a meaning of their own, in the first owner's order."""
+    names = [
+        [name for name in (*table.columns, *table.unread) if name not in own and name.casefold() != SPLIT]
+        for table, own in zip(tables, taken, strict=True)
+    ]
+    for table, others in zip(tables, names, strict=True):
+        known = {name.casefold() for name in names[0]}
+        extra = [name for name in others if name.casefold() not in known]
+        if extra:
+            raise _lacking(tables[0], extra[0], table)
+    return [_column(name, tables, ranges) for name in names[0]]
+
+
+def _lacking(table: Table, name: str, other: Table) -> BadInput:
+    return BadInput(
+        f"{table.where} has no column {name[:60]!r}, and {other.where} has: give all owners' tables the same "
+        "columns, or a schema"
+    )
+
+
+def _column(name: str, tables: Sequence[Table], ranges: bool) -> dict[str, Any]:
+    """A column's part of a schema."""
+    if any(name in table.unread for table in tables):
+        return {"name": name, "kind": "ignored"}
+    found = [table.find(name) for table in tables]
+    if None in found:
+        raise _lacking(tables[found.index(None)], name, tables[0])
+    held = [content_of(table, str(one)) for table, one in zip(tables, found, strict=True)]
+    one = _merged(name, held, tables)
+    empty = INDICATOR if one.empty else ZEROS
+    if one.kind in (NUMBER, DATE):
+        made: dict[str, Any] = {"name": name, "kind": one.kind, "empty": empty}
+    elif one.kind in (ZERO_ONE, YES_NO):
+        made = {"name": name, "kind": "yes-no", "empty": empty}
+    elif one.kind == WORDS:
+        made = {"name": name, "kind": "category", "values": in_order(one.words), "empty": empty}
+    else:
+        return {"name": name, "kind": "ignored"}
+    return made | _usual(tables[0], name, held[0], made) if ranges else made
+
+
+def _merged(name: str, held: Sequence[Content], tables: Sequence[Table]) -> Content:
+    """What a column holds at all owners together."""
+    kinds = {one.kind for one in held} - {NOTHING}
+    empty = sum(one.empty for one in held)
+    words = tuple(word for one in held for word in one.words)
+    if len(kinds) == 1:
+        return Content(kinds.pop(), words, empty)
+    for together, kind in (
+        ({NUMBER, ZERO_ONE}, NUMBER),
+        ({YES_NO, ZERO_ONE}, YES_NO),
+        ({YES_NO, WORDS}, WORDS),
+        ({YES_NO, WORDS, TEXT}, TEXT),
+    ):
+        if kinds and kinds <= together:
+            return Content(kind, words, empty)
+    if not kinds:
+        return Content(NOTHING)
+    (kind, where), (other, second) = list(
+        {
+            one.kind: table.where for one, table in zip(held, tables, strict=True) if one.kind != NOTHING
+        }.items()
+    )[:2]
+    raise BadInput(
+        f"column {name[:60]!r} holds {kind} in {where} and {other} in {second}: write the same at all "
+        "owners, or give a schema"
+    )
+
+
+# --- ranges and shares, which are public --------------------------------------------------------------------
+
+
+def _usual(table: Table, name: str, held: Content, made: Mapping[str, Any]) -> dict[str, Any]:
+    """A column's range, and where its cells usually are."""
     given = held.values[np.isfinite(held.values)]
     if held.kind == NUMBER:
-        made |= _ranged(given)
-        made |= _usual(given, NumberColumn.model_validate(made))
-    elif held.kind == DATE:
+        more = _ranged(given)
+        return more | _middle(given, NumberColumn.model_validate({**made, **more}))
+    if held.kind == DATE:
         latest = date(1970, 1, 1) + timedelta(days=int(given.max()))
         day = date(min(latest.year + 1, 9999), 1, 1)
-        low, high = rounded((day - date(1970, 1, 1)).days - given)
-        made |= {"day": day, "low": max(low, 0.0), "high": high}
-        made |= _usual((day - date(1970, 1, 1)).days - given, DateColumn.model_validate(made))
-    if held.kind in (ZERO_ONE, YES_NO):
-        made["share"] = float(np.clip(round(float(given.mean()), 1), 0.05, 0.95))
+        ages = (day - date(1970, 1, 1)).days - given
+        low, high = rounded(ages)
+        more = {"day": day, "low": max(low, 0.0), "high": high}
+        return more | _middle(ages, DateColumn.model_validate({**made, **more}))
     if held.kind == WORDS:
-        words = cells.words(table, name)
-        places, _ = place_of(words, made["values"])
+        places, _ = place_of(cells.words(table, name), made["values"])
         counts = np.bincount(places[places >= 0], minlength=len(made["values"]))
-        made["shares"] = [float(one) for one in np.round(counts / max(counts.sum(), 1), 1)]
-    return made
+        return {"shares": [float(one) for one in np.round(counts / max(counts.sum(), 1), 1)]}
+    return {"share": float(np.clip(round(float(given.mean()), 1), 0.05, 0.95))}
 
 
-def _usual(values: np.ndarray, column: NumberColumn | DateColumn) -> dict[str, float]:
+def _middle(values: np.ndarray, column: NumberColumn | DateColumn) -> dict[str, float]:
     """Where cells usually are on their scale, and how far from there: to a tenth of it."""
     scaled = scale(values, column)[0]
     spread = float(np.clip(round(float(scaled.std()), 1), 0.1, 1.0))
     return {"middle": round(float(scaled.mean()), 1) + 0.0, "spread": spread}
-
-
-def declared(name: str, held: Content) -> dict[str, Any]:
-    """A column's part of a schema, without a range."""
-    empty = INDICATOR if held.empty else ZEROS
-    if held.kind in (NUMBER, DATE):
-        return {"name": name, "kind": held.kind, "empty": empty}
-    if held.kind in (ZERO_ONE, YES_NO):
-        return {"name": name, "kind": "yes-no", "empty": empty}
-    if held.kind == WORDS:
-        return {"name": name, "kind": "category", "values": in_order(held.words), "empty": empty}
-    return {"name": name, "kind": "ignored"}
 
 
 def _ranged(values: np.ndarray) -> dict[str, Any]:
@@ -289,27 +413,20 @@ def _tidy(value: float, step: float) -> float:
 # --- what its owner should look at -------------------------------------------------------------------------
 
 
-def doubts(table: Table, columns: Iterable[Column]) -> tuple[str, ...]:
+def doubts(table: Table, columns: Sequence[Column]) -> tuple[str, ...]:
     """What a draft says of columns that were perhaps meant otherwise, a sentence each.
 
     Args:
         table: the owner's.
         columns: the draft's of this table.
     """
-    found = []
-    for one in columns:
-        if not isinstance(one, IgnoredColumn | CategoryColumn) or one.name not in table.columns:
-            continue
-        if said := cells.nearly(table, one.name):
-            found.append(
-                f"column {one.name[:60]!r}: {said} and draft the schema again, or leave kind = {one.kind!r}"
-            )
-        elif isinstance(one, IgnoredColumn) and content_of(table, one.name).kind == CODES:
-            found.append(
-                f"column {one.name[:60]!r} has numbers of 15 digits or more, as accounts and "
-                "cards have, and is ignored: write amounts in a larger unit"
-            )
-    return tuple(found)
+    words = [one for one in columns if isinstance(one, IgnoredColumn | CategoryColumn)]
+    found = {one: cells.nearly(table, one.name) for one in words if one.name in table.columns}
+    return tuple(
+        f"column {one.name[:60]!r}: {said} and draft the schema again, or leave kind = {one.kind!r}"
+        for one, said in found.items()
+        if said
+    )
 
 
 def look_alike(schema: TableSchema) -> tuple[str, ...]:
@@ -320,8 +437,7 @@ def look_alike(schema: TableSchema) -> tuple[str, ...]:
     ("ok: 'No' and 'no' differ in case or in spaces only, and are two: write them the same",)
     """
     links = schema.links
-    labels = [one for one in (schema.label, links.label if links else None) if one is not None]
-    lists = [(one.columns[0], one.classes) for one in labels]
+    lists = [(one.columns[0], one.classes) for one in (schema.label, links and links.label) if one]
     every = (*schema.columns, *(links.columns if links else ()))
     lists += [(one.name, one.values) for one in every if isinstance(one, CategoryColumn)]
     found = []
@@ -337,61 +453,18 @@ def look_alike(schema: TableSchema) -> tuple[str, ...]:
     return tuple(found)
 
 
-# --- what it gives away -------------------------------------------------------------------------------------
-
-
-def gives_away(schema: TableSchema) -> tuple[str, ...]:
-    """What whoever reads the schema learns of the table that it was drafted from, a line each.
+def described(schema: TableSchema) -> tuple[str, ...]:
+    """A line a column: what the schema says of it, and so what whoever has it learns.
 
     >>> age = NumberColumn(name="Age", low=15, high=80)
     >>> made = TableSchema(label=Label(columns=("ok",), classes=("no", "yes")), columns=(age,))
-    >>> for line in gives_away(made):
+    >>> for line in described(made):
     ...     print(line)
-    the names of 3 columns
-    2 classes of ok: no, yes
-    the range of Age (15 to 80)
+    id: names the rows
+    ok: label, task classes, classes no, yes
+    Age: number, 15 to 80
     """
-    links = schema.links
-    every = (*schema.columns, *(links.columns if links else ()))
-    names = (schema.id, *(schema.label.columns if schema.label else ()), *(one.name for one in every))
-    ends = (links.source, links.target, links.weight) if links else ()
-    lines = [f"the names of {len([name for name in (*names, *ends) if name])} columns"]
-    for label in (schema.label, links.label if links else None):
-        if label is not None and label.classes:
-            lines.append(f"{len(label.classes)} classes of {label.columns[0]}: {_shown(label.classes)}")
-        if label is not None and label.low is not None:
-            lines.append(f"the range of {label.columns[0]} ({label.low:g} to {label.high:g})")
-    return (*lines, *(line for one in every for line in _given_away(one)))
-
-
-def _given_away(column: Column) -> Iterable[str]:
-    if isinstance(column, CategoryColumn):
-        shares = ", and about how often each stands" if column.shares else ""
-        yield f"{len(column.values)} words of {column.name}: {_shown(column.values)}{shares}"
-    if isinstance(column, NumberColumn) and column.quantiles:
-        yield f"{len(column.quantiles)} quantiles of {column.name}"
-    elif isinstance(column, NumberColumn | DateColumn) and column.low is not None:
-        unit = f" days before {column.day}" if isinstance(column, DateColumn) else ""
-        yield f"the range of {column.name} ({column.low:g} to {column.high:g}{unit}){_usually(column)}"
-    if isinstance(column, YesNoColumn) and "share" in column.model_fields_set:  # a half says as much
-        yield f"that about {column.share:.0%} of {column.name} are yes"
-    if not isinstance(column, IgnoredColumn) and column.empty == INDICATOR:
-        yield f"that {column.name} has empty cells"
-
-
-def _usually(column: NumberColumn | DateColumn) -> str:
-    drafted = {"middle", "spread"} & column.model_fields_set
-    return ", and about where in it cells are" if drafted else ""
-
-
-def _shown(words: tuple[str, ...]) -> str:
-    return ", ".join(word[:40] for word in words[:12]) + (", …" if len(words) > 12 else "")
-
-
-def described(schema: TableSchema) -> tuple[str, ...]:
-    """A line a column: what the schema says of it."""
-    links = schema.links
-    label = schema.label
+    links, label = schema.links, schema.label
     lines = [f"{schema.id}: names the rows"] if schema.id else []
     if label is not None:
         lines.append(f"{', '.join(label.columns)}: label, task {schema.task.value}{_of_label(label)}")
@@ -416,18 +489,25 @@ def _of_label(label: Label) -> str:
 
 
 def _line(column: Column) -> str:
-    said = {"category": "category", "ignored": "ignored", "yes-no": "yes or no"}.get(column.kind, column.kind)
-    if isinstance(column, CategoryColumn):
-        said += f" of {len(column.values)} words: {_shown(column.values)}"
-    if isinstance(column, NumberColumn | DateColumn):
-        said += " without a range" if column.incomplete else ""
-        said += f", {column.low:g} to {column.high:g}" if column.low is not None else ""
-    if isinstance(column, DateColumn):
-        said += f" days before {column.day}"
-    if isinstance(column, NumberColumn) and column.scale != "linear":
-        said += f", scale {column.scale}"
     if isinstance(column, IgnoredColumn):
-        said += " (text, identifiers, or nothing)"
-    elif column.empty == INDICATOR:
-        said += "; an empty cell has a column of its own"
-    return f"{column.name}: {said}"
+        return f"{column.name}: ignored (text, identifiers, or nothing)"
+    said: list[str] = [column.kind]
+    if isinstance(column, CategoryColumn):
+        said = [f"category of {len(column.values)} words: {_shown(column.values)}"]
+        said += ["and about how often each stands"] if column.shares else []
+    elif isinstance(column, YesNoColumn):
+        said = ["yes or no", f"about {column.share:.0%} are yes"]
+    else:
+        said += ["without a range"] if column.incomplete else []
+        if column.low is not None:
+            days = f" days before {column.day}" if isinstance(column, DateColumn) else ""
+            said.append(f"{column.low:g} to {column.high:g}{days}")
+        if isinstance(column, NumberColumn) and column.scale != "linear":
+            said.append(f"scale {column.scale}")
+        said += ["and about where in it cells are"] if "middle" in column.model_fields_set else []
+    empty = "; it has empty cells, which become a column of their own" if column.empty == INDICATOR else ""
+    return f"{column.name}: {', '.join(said)}{empty}"
+
+
+def _shown(words: Sequence[str]) -> str:
+    return ", ".join(word[:40] for word in words[:12]) + (", …" if len(words) > 12 else "")

@@ -283,12 +283,12 @@ def read_as(table: Table, name: str, kind: str) -> Cells:
     Raises:
         BadInput: for a cell that is none, with its row.
     """
-    read = {"number": cells.numbers, "yes-no": cells.yes_no, "date": cells.days}[kind](table, name, True)
-    if read is None:
-        index = cells.misfit(table, name, kind)
+    read = cells.READS[kind](table, name, True)
+    if not read.fits:
         what = {"number": "a number", "yes-no": "yes or no", "date": "a date, such as 2024-05-31"}[kind]
+        cell = str(table.columns[name][read.odd].as_py())[:60]
         raise BadInput(
-            f"{table.at(index, name)} is {str(table.columns[name][index].as_py())[:60]!r}, and the schema "
+            f"{table.at(read.odd, name)} is {cell!r}, and the schema "
             f"says that it is {what}: mend the cell, or agree on another schema"
         )
     return read

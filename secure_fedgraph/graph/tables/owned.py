@@ -30,13 +30,11 @@ class OwnTables:
     """What one owner has in tables, before anything is made of it.
 
     Args:
-        who: the owner, for messages, such as ``--silo bank-a``.
         nodes: one row a node.
         links: one row a link, where there are links.
         x: features that come from elsewhere, ``[nodes, features]``; the table then has none.
     """
 
-    who: str
     nodes: Table
     links: Table | None = None
     x: torch.Tensor | None = field(default=None, repr=False)
@@ -65,9 +63,8 @@ def read_tables(who: str, paths: Sequence[Path], x: torch.Tensor | None = None) 
     Raises:
         BadInput: as :func:`~secure_fedgraph.graph.tables.reading.read_table`.
     """
-    prefix = f"{who}: " if who else ""
-    nodes, *links = (read_table(path, f"{prefix}{path.name}") for path in paths)
-    return OwnTables(who, nodes, links[0] if links else None, x)
+    nodes, *links = (read_table(path, f"{who}{path.name}") for path in paths)
+    return OwnTables(nodes, links[0] if links else None, x)
 
 
 def graph_of(tables: OwnTables, schema: TableSchema, rows: str | None = None) -> OwnGraph:

@@ -390,8 +390,8 @@ def parsed(text: str, where: str) -> TableSchema:
     return checked(values, where)
 
 
-def checked(values: Mapping[str, Any], where: str) -> TableSchema:
-    """A schema from its values.
+def checked(values: Mapping[str, Any], where: str, learnable: bool = True) -> TableSchema:
+    """A schema from its values; a ``learnable`` one has two classes or more.
 
     Raises:
         BadInput: naming the key, the value and the mend.
@@ -400,7 +400,8 @@ def checked(values: Mapping[str, Any], where: str) -> TableSchema:
         raise BadInput(f"{where}: schema is missing: write schema = {SCHEMA!r} first")
     try:
         schema = TableSchema.model_validate(values)
-        check_learnable(schema, where)
+        if learnable:
+            check_learnable(schema, where)
         return schema
     except ValidationError as error:
         first = error.errors()[0]

@@ -23,9 +23,9 @@ def test_the_largest_number_of_classes_holds_for_all() -> None:
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"features": 3}, "b has 3 features and a has 2"),
-        ({"edge_weight": True}, "edge_weight: given at b and missing at a"),
-        ({"edge_attr": 4}, "edge_attr: 4 columns at b and missing at a"),
+        ({"features": 3}, "features is 3 at b and 2 at a"),
+        ({"edge_weight": True}, "edge_weight is True at b and False at a"),
+        ({"edge_attr": 4}, "edge_attr is 4 at b and 'missing' at a"),
         ({"feature_names": ("age", "pay")}, "feature 1 is 'pay' at b and 'sum' at a"),
         ({"class_names": ("x", "y", "z")}, "b names its classes and a numbers them"),
     ],

@@ -147,7 +147,7 @@ def test_named_classes_get_one_numbering() -> None:
     rows = aligned(silos)
     assert torch.equal(silos.test_set.labels, rows % 2 + rows // 15) and silos.schema.classes == 3
     del given["b"].class_names
-    with pytest.raises(BadInput, match="a names its classes and b numbers them"):
+    with pytest.raises(BadInput, match="b: class_names has 0 names"):
         silos_of(given, 0, rows="id")
 
 

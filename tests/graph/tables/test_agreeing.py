@@ -10,7 +10,7 @@ import torch
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data.own_graph import DataWarning
 from secure_fedgraph.graph.silos.given import silos_of
-from secure_fedgraph.graph.silos.reading import read_silo, read_silos, silos_read
+from secure_fedgraph.graph.silos.reading import read_places, read_silo, read_silos
 
 pytest.importorskip("pyarrow")
 
@@ -47,8 +47,8 @@ def test_owners_who_write_a_class_otherwise_are_told(tmp_path: Path) -> None:
 
 def test_labels_of_minus_one_are_a_class_and_those_of_zero_give_the_same(tmp_path: Path) -> None:
     places = silos(tmp_path, a=A, b=B)
-    one = silos_read(places).data
-    zero = silos_read(silos(tmp_path, a=A.replace("-1", "0"), b=B.replace("-1", "0"))).data
+    one = read_places(places).data
+    zero = read_places(silos(tmp_path, a=A.replace("-1", "0"), b=B.replace("-1", "0"))).data
     for name in places:
         assert torch.equal(one[name].y, zero[name].y) and torch.equal(one[name].x, zero[name].x)  # type: ignore[union-attr]
 
@@ -71,7 +71,7 @@ def test_kinds(one: list[str], other: list[str], kind: str, tmp_path: Path) -> N
     def text(cells: list[str]) -> str:
         return "id,x,n,label\n" + "".join(f"{row},{cell},{row}.5,{row}\n" for row, cell in enumerate(cells))
 
-    schema = silos_read(silos(tmp_path, a=text(one), b=text(other))).schema
+    schema = read_places(silos(tmp_path, a=text(one), b=text(other))).schema
     assert schema is not None and schema.columns[0].kind == kind
 
 
@@ -103,7 +103,7 @@ def test_an_owner_alone_may_lack_classes(tmp_path: Path) -> None:
 
 
 def test_numbers_are_learned_where_labels_are(tmp_path: Path) -> None:
-    read = silos_read(silos(tmp_path, a="id,age,label\n1,2,1.5\n2,3,\n", b="id,age,label\n1,2,2\n2,3,3\n"))
+    read = read_places(silos(tmp_path, a="id,age,label\n1,2,1.5\n2,3,\n", b="id,age,label\n1,2,2\n2,3,3\n"))
     assert read.schema is not None and read.schema.task == "number"
     assert read.data["b"].y.tolist() == [2, 3] and read.data["a"].task == "number"  # type: ignore[union-attr]
 
