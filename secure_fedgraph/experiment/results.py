@@ -30,7 +30,7 @@ from secure_fedgraph.core.spending.ledger import TORN, read_ledger
 from secure_fedgraph.core.text import printable
 from secure_fedgraph.evaluation import NOTES
 from secure_fedgraph.experiment import schema
-from secure_fedgraph.experiment.baselines import baselines
+from secure_fedgraph.experiment.baselines import baselines, expected_gain
 from secure_fedgraph.experiment.config import FEW_OWNERS, Experiment, experiment_of
 from secure_fedgraph.experiment.noise_to_signal import of_a_run
 from secure_fedgraph.experiment.protect import budget_of, protect, split_of
@@ -129,7 +129,10 @@ def execute(
     protected = protect(experiment, algorithm, federation, noted_noise(note) if resume else None)
     if not resume:
         if not anyway:
-            _check_learns(experiment, algorithm, federation, protected.policy)
+            ratio = _check_learns(experiment, algorithm, federation, protected.policy)
+            score = algorithm.measure(federation.schema)
+            if experiment.planned and (outlook := expected_gain(federation, ratio, score)):
+                first_line = f"{first_line}; {outlook}"
         _note_plan(note, protected.plan)
 
     def started() -> None:
@@ -241,17 +244,21 @@ NO_OWNER = 8.0
 
 def _check_learns(
     experiment: Experiment, algorithm: Algorithm, federation: Federation, policy: Policy
-) -> None:
-    """That the noise which a budget needs leaves something of the signal, by public facts."""
+) -> float | None:
+    """That the noise which a budget needs leaves something of the signal, by public facts.
+
+    Returns:
+        Noise to signal, where it is known.
+    """
     bound = _bound(experiment, algorithm, federation, policy)
     if experiment.epsilon is None or not experiment.planned:
-        return
+        return None
     run_on = federation.pooled() if algorithm.pools else federation
     ratio = of_a_run(Prepared(algorithm, run_on, bound, RunOptions(rounds=experiment.rounds)))
     few = experiment.unit == Unit.CLIENT and experiment.clients < FEW_OWNERS
     drowns = few and experiment.epsilon <= NO_OWNER if ratio is None else ratio > NO_LEARNING
     if not drowns:
-        return
+        return ratio
     drowned = "noise that hides all data of one owner of few hides what they share too"
     if ratio is not None:
         drowned = f"its noise would be {ratio:.3g} times what the signal can be at most"

@@ -14,6 +14,7 @@ from secure_fedgraph.algorithms.fedridge import at_home
 from secure_fedgraph.algorithms.fedridge.forms import ApflGateMoments, personal_weights
 from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.protection.pooling import sampled_sum
+from secure_fedgraph.experiment.baselines import expected_gain
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.forms import FormWarning
 from secure_fedgraph.graph.sample.packing import select_graphs
@@ -143,3 +144,9 @@ def test_all_metrics_are_of_each_owners_graphs_by_its_own_model_as_the_pooled_au
     assert run.history[-1]["tested"]["items"] == sum(
         int(graph.test_mask.sum()) for graph in federation.owners.values()
     )
+
+
+def test_a_gain_of_graphs_is_expected_or_not() -> None:
+    poor = sfg.federate("synthetic-molecules", clients=8, partition="dirichlet", seed=0, graphs=600)
+    assert expected_gain(poor, 0.0, "auc") == ""
+    assert "do not expect" in expected_gain(poor, 4.0, "auc")
