@@ -96,7 +96,7 @@ RULES: dict[str, Rule] = {
     # what files hold, light enough for a command that prints it
     "experiment.schema":      Rule(may=("core.guarantee", "core.text",
                                         "core.spending.ledger_line"), outside=("pydantic",)),
-    "experiment.compare":     Rule(may=("experiment", "algorithms", "core.files")),
+    "experiment.compare":     Rule(may=("experiment", "algorithms", "core.files", "core.guarantee")),
     # owners on machines of their own; what knows Flower is in one folder
     "deployment":           Rule(may=("experiment", "running", "federation", "client", "round", "evaluation",
                                       "algorithms", "algorithm", "graph", "privacy", "core",
