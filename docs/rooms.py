@@ -3,8 +3,8 @@
     python docs/rooms.py [--modules | --count]
 
 ``docs/architecture.md`` holds what this prints without a flag, between two comments; a test compares them.
-A new room changes it, a module or a folder inside a room does not: ``--modules`` prints these too. ``--count``
-prints lines of code instead: no docstring, comment or blank line.
+A new room changes it, a module or a folder inside a room does not: ``--modules`` prints these too.
+``--count`` prints lines of code instead: no docstring, comment or blank line.
 """
 
 from __future__ import annotations
