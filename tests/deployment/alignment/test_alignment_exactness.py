@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -118,12 +116,3 @@ def test_exponents_commute_and_other_names_have_other_points() -> None:
     one, other = hub.of_texts(["ann", "bob"]), member.of_texts(["ann", "carl"])
     assert (member.of_points(one) == hub.of_points(other)).all(axis=1).tolist() == [True, False]
     assert not (one == other).all(axis=1).any()
-
-
-def test_the_page_shows_what_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The test of all pages leaves its block out: the library is an extra."""
-    page = Path(__file__).parents[3] / "docs" / "aligning_rows.md"
-    (block,) = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.M | re.S)
-    monkeypatch.chdir(tmp_path)
-    exec(compile(block, str(page), "exec"), {"__name__": "__main__"})
-    assert (tmp_path / "alignment.json").is_file()
