@@ -126,7 +126,7 @@ def lines(table: dict[str, Any], cited: str = "") -> Iterator[str]:
 
 
 def _possible(cell: dict[str, Any]) -> bool:
-    return cell["mark"] != "not possible"
+    return bool(cell["mark"] != "not possible")
 
 
 def _cell(cell: dict[str, Any] | None, table: dict[str, Any]) -> str:
