@@ -1,4 +1,4 @@
-"""Writes scores by which round counts, and differences between methods, into three algorithms' pages.
+"""Writes scores by which round counts, and differences between methods, into two algorithms' pages.
 
     python benchmarks/by_round.py [--check]
 
@@ -54,7 +54,6 @@ class Part:
         page: its file.
         tables: the papers' tables that its methods stand in.
         columns: of these tables.
-        rows: of these tables; all where there are none.
         measures: what is scored, in the order in which a line gives it.
         pairs: methods whose difference is given.
         more: methods that stand in no table: name -> folder of their runs.
@@ -65,7 +64,6 @@ class Part:
     tables: tuple[str, ...]
     columns: tuple[str, ...]
     measures: tuple[str, ...]
-    rows: tuple[str, ...] = ()
     pairs: tuple[tuple[str, str], ...] = ()
     more: Mapping[str, str] = field(default_factory=dict)
     trivial: Mapping[str, str] = field(default_factory=dict)
@@ -76,7 +74,7 @@ class Part:
         for table in self.tables:
             for cell in TABLES[table].cells:
                 data = cell.column.split(",")[0]
-                if cell.case is None or data not in self.columns or (self.rows and cell.row not in self.rows):
+                if cell.case is None or data not in self.columns:
                     continue
                 papers[f"{data}, {cell.row}", cell.case.folder][cell.measure] = cell.paper
         ordered = sorted(papers, key=lambda key: self.columns.index(key[0].split(", ")[0]))
@@ -92,10 +90,6 @@ PARTS = (
         ALGORITHMS / "fedego.md", FEDEGO, ("Cora", "CiteSeer"), ("global", "local"),
         pairs=(("Cora, FedEgo", "Cora, FedAvg"), ("CiteSeer, FedEgo", "CiteSeer, FedAvg"),
                ("Cora, FedEgo", "Cora, D-FedGNN")),
-    ),
-    Part(
-        ALGORITHMS / "fedgcn.md", FEDEGO[:2], ("Cora", "CiteSeer"), ("global", "local"),
-        rows=("FedGCN", "FedAvg", "FedEgo"),
     ),
     Part(
         ALGORITHMS / "apflgate.md", ("apflgate-1", "apflgate-2"), ("BBBP", "Ciao"), ("auc", "mae"),

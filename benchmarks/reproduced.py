@@ -28,6 +28,8 @@ BEGIN = "<!-- written by benchmarks/reproduced.py -->"
 SIGNS = {"reached": "", "better": " +", "missed": " (**missed**)", "beside": "", "to run": ""}
 SHOWN = 0.02
 """The least standard error that a cell shows."""
+BY_ROUND = {"apflgate": "algorithms/apflgate.md#accuracy", "fedego": "algorithms/fedego.md#accuracy"}
+"""Papers whose figures ``by_round.py`` writes into pages of their own."""
 ROUNDS = {
     "last": "last round",
     "best_by_validation": "best round by validation",
@@ -103,10 +105,13 @@ def lines(table: dict[str, Any], cited: str = "") -> Iterator[str]:
     chosen = ROUNDS[table["selection"]].capitalize()
     paper = "" if table["paper"] == cited else f"{table['paper']}. "
     yield f"{paper}{chosen}{fairness}, up to {len(table['seeds'])} seeds{within}.\n"
-    yield f"| | {' | '.join(columns)} |"
-    yield f"|---|{'---|' * len(columns)}"
-    for row in rows:
-        yield f"| {row} | {' | '.join(_cell(by_place.get((row, column)), table) for column in columns)} |"
+    if elsewhere := BY_ROUND.get(table["table"].partition("-")[0]):
+        yield f"[Ours and the paper's, by which round]({elsewhere})."
+    else:
+        yield f"| | {' | '.join(columns)} |"
+        yield f"|---|{'---|' * len(columns)}"
+        for row in rows:
+            yield f"| {row} | {' | '.join(_cell(by_place.get((row, column)), table) for column in columns)} |"
     to_run = [
         column
         for column in dict.fromkeys(c["column"] for c in table["cells"] if _possible(c))
@@ -121,7 +126,7 @@ def lines(table: dict[str, Any], cited: str = "") -> Iterator[str]:
 
 
 def _possible(cell: dict[str, Any]) -> bool:
-    return cell["mark"] != "not possible"
+    return bool(cell["mark"] != "not possible")
 
 
 def _cell(cell: dict[str, Any] | None, table: dict[str, Any]) -> str:

@@ -1,10 +1,10 @@
-"""Prints the tree of the code: every folder, and what its docstring says it is.
+"""Prints the tree of the code: its rooms, and what their docstrings say they are.
 
     python docs/rooms.py [--modules | --count]
 
 ``docs/architecture.md`` holds what this prints without a flag, between two comments; a test compares them.
-A new module changes nothing there, a new folder does. ``--count`` prints lines of code instead: no docstring,
-comment or blank line.
+A new room changes it, a module or a folder inside a room does not: ``--modules`` prints these too.
+``--count`` prints lines of code instead: no docstring, comment or blank line.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TOPS = ("secure_fedgraph", "attacks", "audits")
 
 
 def rooms(top: Path, with_modules: bool) -> Iterator[str]:
-    """A folder's line, the lines of its modules where they are wanted, and those of the folders in it."""
+    """A folder's line; those of the rooms in it, or, with modules, of all that is in it."""
     modules = [path for path in sorted(top.glob("*.py")) if path.name != "__init__.py"]
     depth = len(top.relative_to(ROOT).parts) - 1
     name = "  " * depth + f"{top.name}/"
@@ -28,7 +28,8 @@ def rooms(top: Path, with_modules: bool) -> Iterator[str]:
     yield f"{name:24} {count}{_first_sentence(top / '__init__.py')}"
     for path in modules if with_modules else ():
         yield f"{'  ' * (depth + 1) + path.name:35}  {_first_sentence(path)}"
-    for folder in sorted(path.parent for path in top.glob("*/__init__.py") if not path.parent.is_symlink()):
+    inside = top.glob("*/__init__.py") if with_modules or depth < 1 else ()
+    for folder in sorted(path.parent for path in inside if not path.parent.is_symlink()):
         yield from rooms(folder, with_modules)
 
 

@@ -2,7 +2,7 @@
 
 Flower's public way to a machine is a SuperNode. It runs Python that the server sends, under the account that
 holds graph and keys, and it starts a process for each message. A public SuperLink starts runs and registers
-nodes without a login, on the port that silos reach. ``docs/flower_compatibility.md`` has the figures. So a
+nodes without a login, on the port that silos reach. ``docs/flower_compatibility.md`` compares both. So a
 silo speaks the Fleet interface itself (:class:`Line`), and the server holds a SuperLink that has this
 interface and nothing else (:class:`Link`).
 
