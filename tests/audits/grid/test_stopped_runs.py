@@ -20,7 +20,7 @@ from secure_fedgraph.cli import tables
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.core.errors import BadInput, HostileMessage, Incompatible
 from secure_fedgraph.experiment.config import load
-from secure_fedgraph.report.outcomes import verdicts
+from secure_fedgraph.report.first_screens.readers import read_under
 
 pytestmark = pytest.mark.filterwarnings("ignore::secure_fedgraph.privacy.budget_warnings.EarlyStopWarning")
 
@@ -128,9 +128,9 @@ def test_a_policy_with_a_refused_and_a_stopped_run_is_not_called_refused() -> No
     lost = {"algorithm": "fedsage", "policy": "masked", "failed": True}
     assert "refused" in verdict([refused]) and "refused" not in verdict([refused], [lost])
     assert "refused" in verdict([refused], [{**lost, "failed": False}])
-    (row,) = verdicts(cells([refused]), ["masked"])
+    (row,) = read_under(cells([refused]), ["masked"])
     assert row.state == "refused"
-    assert verdicts(cells([refused]), ["masked"], {"masked"}) == []
+    assert read_under(cells([refused]), ["masked"], {"masked"}) == []
 
 
 def test_a_place_without_a_cell_is_refused_only_where_its_run_was() -> None:
