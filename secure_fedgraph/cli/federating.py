@@ -10,7 +10,13 @@ import click
 
 from secure_fedgraph.cli.screen import plain_warnings
 from secure_fedgraph.core.errors import BadInput
-from secure_fedgraph.deployment.certificates import AUTHORITY, CERTIFICATE, check_host, make_certificates
+from secure_fedgraph.deployment.certificates import (
+    AUTHORITY,
+    CERTIFICATE,
+    KEY,
+    check_certificate,
+    make_certificates,
+)
 from secure_fedgraph.deployment.federation_file import (
     SCHEMA,
     Approved,
@@ -56,7 +62,7 @@ def init(cards: tuple[Path, ...], out: Path, assignments: tuple[str, ...], **giv
             f"made certificates in {place.parent}: {AUTHORITY} is in the file, the rest is the server's"
         )
     if not given["authority"]:
-        check_host(place.parent / CERTIFICATE, given["host"])
+        check_certificate(place.parent / CERTIFICATE, place.parent / KEY, given["host"])
     approved = make_federation(by_name, experiment, place, out, given)
     click.echo(f"{out}: digest {approved.digest}")
     click.echo("give the file to every silo, and its digest by another way: each approves it by that")

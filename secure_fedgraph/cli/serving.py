@@ -25,7 +25,6 @@ from secure_fedgraph.deployment.certificates import (
     CERTIFICATE,
     KEY,
     check_certificate,
-    check_host,
     make_certificates,
 )
 from secure_fedgraph.deployment.federation_file import Approved, check_belongs, read_card, read_federation
@@ -111,8 +110,7 @@ def _listening(
     approved = read_federation(file)
     beside = file.parent / CERTIFICATES
     certificate, key = certificate or beside / CERTIFICATE, key or beside / KEY
-    check_certificate(certificate, key)
-    check_host(certificate, approved.federation.server.host)
+    check_certificate(certificate, key, approved.federation.server.host)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     place = approved.federation.server
     return approved, Address(listen or place.host, place.port, certificate, key)

@@ -17,6 +17,7 @@ from secure_fedgraph.deployment.letters import ALIGN, Letter
 from secure_fedgraph.deployment.own_data import data_at, keep_alignment
 from secure_fedgraph.deployment.resident import answered
 from secure_fedgraph.deployment.silo_folder import ALIGNMENTS, Keys, SiloFolder
+from secure_fedgraph.graph.silos.columns import table_of
 
 _LOG = logging.getLogger("secure_fedgraph.silo")
 END = "end"
@@ -148,7 +149,6 @@ def row_names_in(name: str, data: str, approved: Approved) -> list[str]:
     if not rows:
         raise BadInput("this federation is of rows that each silo has alone: there is nothing to align")
     held = data_at(name, data, rows, approved.federation.tables)
-    given = held.get(rows) if isinstance(held, Data) else None
-    if given is None:
-        raise BadInput(f"--data {data}: it has no column {rows!r} that names the rows")
-    return [str(one) for one in (given.tolist() if hasattr(given, "tolist") else given)]
+    if not isinstance(held, Data):
+        raise BadInput(f"--data {data}: it is a list of graphs; give one table, with the column {rows!r}")
+    return list(table_of(name, held, rows).names)

@@ -68,60 +68,40 @@ def make_certificates(folder: Path, host: str, days: int = DAYS) -> None:
     files.write(folder / KEY, [secret], private=True)
 
 
-def check_certificate(certificate: Path, key: Path) -> None:
-    """Checks that a server can start with a certificate.
+def check_certificate(certificate: Path, key: Path, host: str) -> None:
+    """Checks that a server can start with a certificate, and that silos will take it.
+
+    Args:
+        host: the name or the address under which silos reach the server.
 
     Raises:
-        BadInput: for a file that is missing or no certificate, one that has expired or does not hold yet, and
-            a key that is another's.
+        BadInput: for a file that is missing or no certificate, one that does not hold now or is for other
+            hosts, and a key that is another's.
     """
     try:
         parsed = x509.load_pem_x509_certificate(files.read(certificate, most=2**20))
         secret = load_pem_private_key(files.read(key, most=2**20), None)
+        names = parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except FileNotFoundError as error:
         raise BadInput(f"{error.filename} is missing: give --certificate and --key") from None
-    except (ValueError, TypeError):
-        raise BadInput(f"{certificate} or {key} is no certificate with its key in PEM: give others") from None
-    now = datetime.datetime.now(datetime.UTC)
-    if now > parsed.not_valid_after_utc:
+    except (ValueError, TypeError, x509.ExtensionNotFound):
         raise BadInput(
-            f"{certificate} expired on {parsed.not_valid_after_utc:%Y-%m-%d}: get a new one, or delete the "
-            "folder's "
-            "certificates and let 'federation init' make some"
-        )
-    if now < parsed.not_valid_before_utc:
+            f"{certificate} or {key} is no certificate of a host ({host}) with its key in PEM: give others"
+        ) from None
+    begin, end = parsed.not_valid_before_utc, parsed.not_valid_after_utc
+    if not begin <= datetime.datetime.now(datetime.UTC) <= end:
         raise BadInput(
-            f"{certificate} holds from {parsed.not_valid_before_utc:%Y-%m-%d %H:%M} UTC on: check the clock"
+            f"{certificate} holds from {begin:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC: check the clock, "
+            "get a new one, or delete the folder's certificates and let 'federation init' make some"
         )
     if secret.public_key() != parsed.public_key():
         raise BadInput(f"{key} is not the key of {certificate}: give the pair")
-
-
-def check_host(certificate: Path, host: str) -> None:
-    """Checks that a server's certificate is for the name under which silos reach it.
-
-    Raises:
-        BadInput: for a certificate of other names, which every silo would refuse, and for no certificate.
-    """
-    try:
-        parsed = x509.load_pem_x509_certificate(files.read(certificate, most=2**20))
-        names = parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (OSError, ValueError):
-        raise BadInput(f"{certificate} is no certificate in PEM: give another") from None
-    except x509.ExtensionNotFound:
-        raise BadInput(f"{certificate} names no host: get one with {host!r} as an alternative name") from None
-    ours = _alternative(host)
-    if isinstance(ours, x509.IPAddress):
-        fits = ours.value in names.get_values_for_type(x509.IPAddress)
-    else:
-        under = "*." + host.partition(".")[2]
-        known = [one.lower() for one in names.get_values_for_type(x509.DNSName)]
-        fits = host.lower() in known or under.lower() in known
-    if not fits:
-        given = ", ".join(str(one.value) for one in names)
+    ours, known = _alternative(host), {str(one.value).lower() for one in names}
+    if not {str(ours.value).lower(), "*." + host.partition(".")[2].lower()} & known:
         raise BadInput(
-            f"{certificate} is for {given}, and silos reach the server under {host}, so they would refuse "
-            f"it: get one for {host}, or delete the folder of certificates that 'federation init' made"
+            f"{certificate} is for {', '.join(sorted(known))}, and silos reach the server under {host}, so "
+            f"they would refuse it: get one for {host}, or delete the folder of certificates that "
+            "'federation init' made"
         )
 
 

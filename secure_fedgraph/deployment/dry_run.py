@@ -12,6 +12,7 @@ from secure_fedgraph.core.guarantee import Reader
 from secure_fedgraph.core.spending.ledger import Charge, Cost, composed
 from secure_fedgraph.deployment.terms import Terms
 from secure_fedgraph.privacy.planning import charged
+from secure_fedgraph.privacy.spent import check_one_relation
 from secure_fedgraph.protocol.transcript import REFEREE
 from secure_fedgraph.running.planned_noise import occurrences_in, uses_in
 
@@ -58,11 +59,14 @@ def dry_run(terms: Terms, before: Iterable[Charge] = ()) -> DryRun:
     Args:
         terms: of the file.
         before: what this silo was charged by earlier runs; it adds up.
+
+    Raises:
+        BadInput: where these were charged under another neighbouring relation.
     """
     prepared = terms.prepared
     bound, algorithm, names = prepared.bound, prepared.algorithm, prepared.federation.names
     paid = [one.channel for one in bound.bounds.values() if one.channel.to != REFEREE]
-    uses = uses_in(algorithm, paid, len(names), prepared.rounds, prepared.rounds)
+    uses = uses_in(algorithm, paid, len(names), prepared.rounds, terms.experiment.evaluate_every)
     costs: Counter[Cost] = Counter()
     for _, cost, times in charged(bound, uses, occurrences_in(algorithm, bound.policy)):
         costs[cost] += times
@@ -71,6 +75,7 @@ def dry_run(terms: Terms, before: Iterable[Charge] = ()) -> DryRun:
         for row in bound.describe()
     )
     together = costs + Counter(one.cost for one in before)
+    check_one_relation(together)
     return DryRun(leaving, _spent(terms, together), _spent(terms, costs), tuple(_released(terms)))
 
 

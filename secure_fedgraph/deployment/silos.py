@@ -201,12 +201,7 @@ class Silos:
 
     def exchange(self, requests: Mapping[str, bytes]) -> dict[str, bytes]:
         """As :meth:`~secure_fedgraph.running.reached.Reached.exchange`."""
-        replies: dict[str, bytes] = {}
-        for name, answer in self.reach(requests).items():
-            if isinstance(answer, Exception):
-                raise answer
-            replies[name] = answer
-        return replies
+        return _or_raised(self.reach(requests))
 
     def reach(self, requests: Mapping[str, bytes]) -> dict[str, Answer]:
         """As :meth:`~secure_fedgraph.running.reached.Reached.reach`.
@@ -282,10 +277,7 @@ class Silos:
             SecureFedGraphError: where it gives none.
         """
         holder = self.names[0]
-        answer = self._ask({holder: Letter(EXAM, wire.encode({}))})[holder]
-        if isinstance(answer, Exception):
-            raise answer
-        shown = wire.decode(answer)
+        shown = wire.decode(_or_raised(self._ask({holder: Letter(EXAM, wire.encode({}))}))[holder])
         parts = {}
         for key, kind in (
             ("train", np.uint8),
@@ -318,18 +310,11 @@ class Silos:
                 name: Letter(ALIGN, wire.encode({"alignment": alignment, **packed([*one])}))
                 for name, one in letters.items()
             }
-            return {name: unpacked(wire.decode(body)) for name, body in self._all(asked).items()}
+            return {name: unpacked(wire.decode(body)) for name, body in _or_raised(self._ask(asked)).items()}
 
         relay(self.names, exchange)
-        self._all(dict.fromkeys(self.names, Letter(ALIGN, wire.encode({"alignment": alignment, END: 1}))))
-
-    def _all(self, letters: Mapping[str, Letter]) -> dict[str, bytes]:
-        replies: dict[str, bytes] = {}
-        for name, answer in self._ask(letters).items():
-            if isinstance(answer, Exception):
-                raise answer
-            replies[name] = answer
-        return replies
+        end = Letter(ALIGN, wire.encode({"alignment": alignment, END: 1}))
+        _or_raised(self._ask(dict.fromkeys(self.names, end)))
 
     def close(self) -> None:
         """Nothing: the silos go on, and the way is its maker's to close."""
@@ -456,3 +441,11 @@ class Silos:
             return False
         one.heard = now
         return self._sessions.get(one.silo) in (session, None)
+
+
+def _or_raised(answers: Mapping[str, bytes | Exception]) -> dict[str, bytes]:
+    """The answers, where all are; else the first error is raised."""
+    for answer in answers.values():
+        if isinstance(answer, Exception):
+            raise answer
+    return {name: answer for name, answer in answers.items() if isinstance(answer, bytes)}

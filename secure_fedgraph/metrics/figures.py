@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secure_fedgraph.graph.schema import Schema, Task
-from secure_fedgraph.metrics.counting import HITS, SPAN, Counting
+from secure_fedgraph.metrics.counting import SPAN, Counting
 from secure_fedgraph.metrics.smoothing import smoothed, smoothed_pairs
 
 Array = NDArray[np.float64]
@@ -22,23 +22,6 @@ TAILS = 3.0
 """How far squared errors vary, in squares of their mean: 2 of normal errors, 5 of Laplace's."""
 MOST = 1e12
 """Items that a cell can hold."""
-LOWER_IS_BETTER = ("mae", "rmse", "brier", "calibration_error")
-NAMES = {
-    "accuracy": "accuracy",
-    "balanced_accuracy": "balanced accuracy",
-    "auc": "AUC",
-    "average_precision": "average precision",
-    "f1": "F1",
-    "f1_macro": "F1 (macro)",
-    "brier": "Brier score",
-    "calibration_error": "calibration error",
-    "mae": "mean absolute error",
-    "rmse": "root mean squared error",
-    "r2": "R2",
-    "hits": f"hits at {HITS}",
-    "threshold": "threshold",
-}
-"""Metrics, and what pages call them."""
 RANGES = {"mae": (0.0, math.inf), "rmse": (0.0, math.inf), "r2": (-1.0, 1.0), "brier": (0.0, 2.0)}
 """Where a metric can lie, unless from 0 to 1."""
 RARE = 0.35
@@ -59,7 +42,7 @@ class Measured:
     """What cells say.
 
     Args:
-        figures: by name, as in :data:`NAMES`; without one where nothing can be said.
+        figures: by name; without one where nothing can be said.
         items: how many were counted.
         shares: of the classes, most common first where there are classes; empty otherwise.
         headline: the metric that says most on such data.
@@ -153,11 +136,6 @@ def headline(schema: Schema, shares: tuple[float, ...] = ()) -> str:
     if len(shares) == 2 and min(shares) < RARE:
         return "auc"
     return "balanced_accuracy" if len(shares) > 2 and max(shares) > 1 - RARE else "accuracy"
-
-
-def better(name: str, one: float, other: float) -> bool:
-    """Whether the first value of a metric is better than the second."""
-    return one < other if name in LOWER_IS_BETTER else one > other
 
 
 def _likely(cells: Counting, parts: Array, noise: float) -> Array:

@@ -44,11 +44,9 @@ def spent(
         raise BadInput(f"delta {delta} must lie between 0 and 1; 1e-5 is usual")
     by_client: dict[str, Counter[Cost]] = defaultdict(Counter)
     charges = list(charges)
-    relations = sorted({without_table(one.relation) for one in charges if one.releases or one.steps})
-    if len(relations) > 1:
-        raise BadInput(f"charges under {' and '.join(relations)} stand together, and an epsilon is about one")
     for charge in charges:
         by_client[charge.client][charge.cost] += 1
+    check_one_relation(cost for costs in by_client.values() for cost in costs)
     distinct = {frozenset(costs.items()) for costs in by_client.values()}  # most clients of a run
     return {
         unit: {
@@ -61,6 +59,17 @@ def spent(
         }
         for unit in units
     }
+
+
+def check_one_relation(costs: Iterable[Cost]) -> None:
+    """Checks that an epsilon can be about all of these costs.
+
+    Raises:
+        BadInput: for charges under two neighbouring relations.
+    """
+    relations = sorted({without_table(one.relation) for one in costs if one.releases or one.steps})
+    if len(relations) > 1:
+        raise BadInput(f"charges under {' and '.join(relations)} stand together, and an epsilon is about one")
 
 
 def _why_infinite(charges: Iterable[Charge], unit: str, reader: str, holders: int, delta: float) -> str:

@@ -51,16 +51,12 @@ MEASURES: Mapping[str, Measure] = {
 }
 AT_HOME = Measure("local", "accuracy on the owners' own test data")
 NAMES: Mapping[str, str] = {
-    "global": "accuracy on all test data",
+    **{one.key: one.title for one in MEASURES.values()},
     "local": "accuracy on the owners' own test data, mean over owners",
     "personal": "accuracy on the owners' own test data, the model combined with each owner's own",
     "personal_global": "accuracy on all test data, the model combined with each owner's; mean over owners",
     "own": "accuracy on the owners' own test data of what each has without the released model",
     "own_global": "accuracy on all test data of what each owner has without the released model",
-    "auc": "ROC-AUC, all owners' test graphs together",
-    "mae": "mean absolute error, mean over owners",
-    "average_precision": "average precision",
-    "r2": "R2",
     "mae_pooled": "mean absolute error, all ratings together",
 }
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, TemplateError
 
@@ -21,11 +23,11 @@ from secure_fedgraph.report.sections.run_page import run_story
 
 Result = RunResult | AuditResult | CompareResult | DemoResult
 # The first file found is what the folder is about: an audit of a finished run leaves both.
-KINDS: dict[str, tuple[str, type[Result]]] = {
-    "compare": ("compare.json", CompareResult),
-    "audit": ("audit.json", AuditResult),
-    "run": ("result.json", RunResult),
-    "demo": ("demo.json", DemoResult),
+KINDS: dict[str, tuple[str, type[Result], Callable[[Any], Story]]] = {
+    "compare": ("compare.json", CompareResult, compare_story),
+    "audit": ("audit.json", AuditResult, audit_story),
+    "run": ("result.json", RunResult, run_story),
+    "demo": ("demo.json", DemoResult, demo_story),
 }
 
 
@@ -62,9 +64,9 @@ def render_page(result: Result, folder: Path) -> tuple[str, list[Picture]]:
     Raises:
         BadInput: for values that no run, audit or comparison writes, naming the file.
     """
-    kind, name = next((kind, name) for kind, (name, model) in KINDS.items() if isinstance(result, model))
+    kind, (name, _, tell) = next(one for one in KINDS.items() if isinstance(result, one[1][1]))
     try:
-        story = _story(result, folder)
+        story = tell(result)
         return _environment().get_template(f"{kind}.html").render(**story.told), story.pictures
     except (
         ArithmeticError,
@@ -84,24 +86,12 @@ def render_page(result: Result, folder: Path) -> tuple[str, list[Picture]]:
         ) from error
 
 
-def _story(result: Result, folder: Path) -> Story:
-    match result:
-        case RunResult():
-            return run_story(result, folder)
-        case AuditResult():
-            return audit_story(result)
-        case CompareResult():
-            return compare_story(result)
-        case DemoResult():
-            return demo_story(result)
-
-
 def _load(folder: Path) -> Result:
     """What the folder is about, checked against its model: blanks would look like a result."""
-    for kind, (name, model) in KINDS.items():
+    for kind, (name, model, _) in KINDS.items():
         if (path := folder / name).exists():
             return read(model, of_kind(path, kind, partial(files.read, path)), path)
-    names = ", no ".join(name for name, _ in KINDS.values())
+    names = ", no ".join(name for name, *_ in KINDS.values())
     raise BadInput(f"{folder} holds no {names}: give the folder of a finished run, audit, comparison or demo")
 
 

@@ -147,10 +147,8 @@ class Forecast:
         return events_for(self.budget, costs_of(bound, self.uses, self.budget, occurrences))
 
     def _uses_in(self, rounds: int) -> dict[str, int]:
-        scored = rounds // self.evaluate_every
-        scored += bool(rounds % self.evaluate_every) and rounds == self.rounds
-        counted = scored if self.evaluate_every > 1 else 1  # once, at the end, unless asked for more often
-        return uses_in(self.algorithm, self.paid, len(self.clients), rounds, scored, counted)
+        clients, whole = len(self.clients), rounds == self.rounds
+        return uses_in(self.algorithm, self.paid, clients, rounds, self.evaluate_every, whole)
 
     def _occurrences(self, policy: Policy) -> int:
         return occurrences_in(self.algorithm, policy)
@@ -161,15 +159,17 @@ def uses_in(
     channels: Iterable[Channel],
     clients: int,
     rounds: int,
-    scored: int,
-    counted: int = 1,
+    evaluate_every: int,
+    whole: bool = True,
 ) -> dict[str, int]:
     """How often each client is asked in so many rounds, by channel, and how often it trains.
 
     Args:
-        scored: how often clients send scores.
-        counted: how often they count their test items.
+        evaluate_every: rounds from one score to the next, where clients send scores.
+        whole: whether the last of these rounds is the run's, which is scored in any case.
     """
+    scored = rounds // evaluate_every + (whole and bool(rounds % evaluate_every))
+    counted = scored if evaluate_every > 1 else 1  # once, at the end, unless asked for more often
     of_scores = {algorithm.METRICS.name: scored, algorithm.SCORES.name: counted}
     asked = {one.name: algorithm.uses(one, of_scores.get(one.name, rounds), clients) for one in channels}
     return {TRAINING: rounds, **asked}

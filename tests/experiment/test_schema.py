@@ -92,7 +92,7 @@ def test_a_wrong_value_is_named_with_its_place(key: str, value: object, place: s
 def test_a_setting_of_another_type_is_named_in_every_file_and_no_page_is_written(
     key: str, value: object, tmp_path: Path
 ) -> None:
-    for kind, (name, _) in KINDS.items():
+    for kind, (name, *_) in KINDS.items():
         if kind not in ESSENTIAL:
             continue
         folder = tmp_path / kind

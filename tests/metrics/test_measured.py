@@ -13,7 +13,7 @@ from sklearn import metrics as sk
 
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.metrics.counting import FEW, MANY, Counting
-from secure_fedgraph.metrics.figures import RANGES, Measured, better, headline, measured
+from secure_fedgraph.metrics.figures import RANGES, Measured, headline, measured
 
 SCHEMAS = {
     "two": Schema(3, 2),
@@ -196,8 +196,3 @@ def test_shares_follow_the_classes_whichever_is_positive():
         cells = Counting(Schema(3, 2, positive=positive), FEW)
         made = measured(cells, cells.total(torch.zeros(4, 2), y).numpy())
         assert made.shares == (0.75, 0.25)
-
-
-def test_errors_are_better_where_they_are_lower():
-    assert better("mae", 1.0, 2.0)
-    assert better("auc", 0.7, 0.6)

@@ -44,7 +44,7 @@ HIDDEN = cell("masked", "blind", **LABELS)
 def test_a_defence_that_worked_looks_like_one() -> None:
     told = opening([STOLEN, HIDDEN], [guess("plaintext", COUNTS)])
     assert [hero.state for hero in told.heroes] == ["leaks", "nothing"]
-    before, after = (hero.drawn for hero in told.heroes)
+    before, after = told.heroes
     assert "2 of 2 classes read right" in before.picture.alt and "nothing was read" in after.picture.alt
     assert [row[1:] for row in after.table.rows] == [["10", "–"], ["4", "–"]]
     assert (told.figures[0].figure, told.figures[0].state) == ("0 of 1", "nothing")
@@ -65,8 +65,8 @@ def test_a_sum_that_is_left_is_drawn_and_named() -> None:
     left = scored("masked", 1.0, True, LEFT, **LABELS, owners=3)
     told = opening([STOLEN, HIDDEN, left], [guess("plaintext", COUNTS), guess("masked", union, aim=LEFT)])
     assert [hero.state for hero in told.heroes] == ["leaks", "together"]
-    assert "all owners together" in told.heroes[1].drawn.picture.alt
-    assert told.heroes[1].drawn.caption.endswith("reads the sum of all owners, and no single one")
+    assert "all owners together" in told.heroes[1].picture.alt
+    assert told.heroes[1].caption.endswith("reads the sum of all owners, and no single one")
     card = told.figures[0]
     assert (card.state, card.figure) == ("together", "0 of 1")
     assert "1 of 1 read all owners together." in card.lines
@@ -84,8 +84,8 @@ def test_a_node_in_a_sum_is_not_called_hidden() -> None:
         [guess("plaintext", target, kind, **NODES), guess("masked", union, kind, aim=LEFT, **NODES)],
     )  # fmt: skip
     after = told.heroes[1]
-    assert after.state == "together" and "still reads nodes out of the sum" in after.drawn.caption
-    assert after.drawn.table.rows == [["Words of a node of all owners together", "0", "0"]]
+    assert after.state == "together" and "still reads nodes out of the sum" in after.caption
+    assert after.table.rows == [["Words of a node of all owners together", "0", "0"]]
 
 
 def test_a_guess_that_noise_spoils_is_drawn_beside_the_truth() -> None:
@@ -96,7 +96,7 @@ def test_a_guess_that_noise_spoils_is_drawn_beside_the_truth() -> None:
         ("plaintext", "local_dp"),
     )
     assert told.heroes[1].state == "nothing"
-    assert [row[1:] for row in told.heroes[1].drawn.table.rows] == [["10", "0"], ["4", "14"]]
+    assert [row[1:] for row in told.heroes[1].table.rows] == [["10", "0"], ["4", "14"]]
 
 
 def test_a_control_shows_the_before_where_the_attack_needs_its_own_settings() -> None:
@@ -117,7 +117,7 @@ def test_small_values_that_noise_spoils_are_not_read_right() -> None:
     target = {"owner": "owner-0", "true": [[1e-4, -2e-4, 3e-4]], "guess": [[0.3, -2e-4, 2e-3]]}
     record = guess("plaintext", target, "mean update", **about)
     (hero,) = opening([scored("plaintext", 1.0, True, **about)], [record], ("plaintext",)).heroes
-    assert "1 of 3 values read right" in hero.drawn.picture.alt
+    assert "1 of 3 values read right" in hero.picture.alt
 
 
 def test_sizes_and_shares_of_test_nodes_are_drawn() -> None:
@@ -126,12 +126,12 @@ def test_sizes_and_shares_of_test_nodes_are_drawn() -> None:
     about = {"attack": "i1-test-sizes", "subject": "numbers of test nodes"}
     record = {**guess("plaintext", {}, about["subject"], **about), "targets": owners}
     (hero,) = opening([scored("plaintext", 1.0, True, **about)], [record], ("plaintext",)).heroes
-    assert "Numbers of test nodes, by owner: 2 of 3 numbers read right." in hero.drawn.picture.alt
+    assert "Numbers of test nodes, by owner: 2 of 3 numbers read right." in hero.picture.alt
 
     shares = {"attack": "i2-constant-answers", "subject": "class shares of test nodes"}
     record = guess("plaintext", COUNTS, shares["subject"], **shares)
     (hero,) = opening([scored("plaintext", 1.0, True, **shares)], [record], ("plaintext",)).heroes
-    assert "Test nodes of owner-0 by class: 2 of 2 classes read right." in hero.drawn.picture.alt
+    assert "Test nodes of owner-0 by class: 2 of 2 classes read right." in hero.picture.alt
 
 
 def test_every_reader_has_a_sentence_and_who_was_not_tried_is_named() -> None:
@@ -193,8 +193,8 @@ def test_words_and_classes_have_their_names_where_the_data_name_them() -> None:
         plaintext=run,
     )
     (hero,) = told.heroes
-    assert "read: debt, loan" in hero.drawn.picture.svg and ">good<" in hero.drawn.picture.svg
-    assert hero.drawn.table.rows[-1][1:] == ["debt, loan", "debt, loan"]
+    assert "read: debt, loan" in hero.picture.svg and ">good<" in hero.picture.svg
+    assert hero.table.rows[-1][1:] == ["debt, loan", "debt, loan"]
 
 
 @pytest.mark.parametrize("bad", ["words", [["a"]], [[1.0], [1.0, 2.0]], {}])
@@ -207,8 +207,8 @@ def test_a_run_that_was_refused_is_not_called_unread() -> None:
     words = [scored("plaintext", 1.0, True, **NODES), cell("masked", "refused", **NODES), HIDDEN]
     target = {"owner": "owner-0", "true": [NODE], "guess": [NODE]}
     told = opening(words, [guess("plaintext", target, "nodes found by an oracle", **NODES)])
-    assert "training was refused" in told.heroes[1].drawn.picture.svg
-    assert "nothing was read" not in told.heroes[1].drawn.picture.svg
+    assert "training was refused" in told.heroes[1].picture.svg
+    assert "nothing was read" not in told.heroes[1].picture.svg
     assert "1 more had nothing to attack" in " ".join(told.figures[0].lines)
 
 
@@ -217,7 +217,7 @@ def test_what_is_left_stands_beside_the_attacks_that_read_nobody() -> None:
     left = scored("masked", 1.0, True, LEFT, **LABELS, owners=3)
     told = opening([HIDDEN, left], [guess("masked", union, aim=LEFT)], ("masked",))
     assert [hero.state for hero in told.heroes] == ["together"]
-    assert "Training nodes of all owners together" in told.heroes[0].drawn.picture.alt
+    assert "Training nodes of all owners together" in told.heroes[0].picture.alt
 
 
 def test_links_are_drawn_as_right_missed_and_invented() -> None:
@@ -228,7 +228,7 @@ def test_links_are_drawn_as_right_missed_and_invented() -> None:
         [scored("plaintext", 0.9, True, **d1), cell("masked", "blind", **d1)],
         [guess("plaintext", target, "links from lists", **d1)],
     )
-    before, after = (hero.drawn.picture for hero in told.heroes)
+    before, after = (hero.picture for hero in told.heroes)
     assert "1 of 2 read, 1 invented" in before.alt and "none of 2 read" in after.alt
     assert all(before.svg.count(f">link {kind}<") == 1 for kind in ("right", "missed", "invented"))
 
@@ -241,7 +241,7 @@ def test_links_that_nobody_read_are_drawn_as_missed() -> None:
         [scored("plaintext", 1.0, True, **about), cell("masked", "blind", **about)],
         [guess("plaintext", target, "links from lists", **about)],
     )
-    stolen, left = (hero.drawn.picture for hero in told.heroes)
+    stolen, left = (hero.picture for hero in told.heroes)
     assert "2 of 2 read" in stolen.alt and "none of 2 read" in left.alt
     # the dots of a missed link, in the graph and in its legend
     dots = "stroke-dasharray"

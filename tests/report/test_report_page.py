@@ -258,31 +258,6 @@ def test_several_seeds_show_mean_spread_and_each(tmp_path: Path) -> None:
     assert "The rounds of seed 0" in text
 
 
-def test_every_seeds_rounds_are_drawn_where_they_lie_beside(tmp_path: Path) -> None:
-    for seed in (0, 1):
-        (tmp_path / f"seed-{seed}").mkdir()
-        (tmp_path / f"seed-{seed}" / "result.json").write_text(
-            json.dumps(run_json(last=0.8 + seed / 10, seed=seed))
-        )
-    text = text_of(build(tmp_path, several_seeds()))
-    assert "The rounds of seed" not in text
-    assert "local_dp, seed 1: accuracy" in text
-    assert "90.0 %" in text
-
-
-def test_a_damaged_seed_is_named_and_one_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
-    for seed in (0, 1):
-        (tmp_path / f"seed-{seed}").mkdir()
-        (tmp_path / f"seed-{seed}" / "result.json").write_text(json.dumps(run_json(seed=seed)))
-    damaged = tmp_path / "seed-1" / "result.json"
-    damaged.write_text(json.dumps(run_json(rounds=[{"round": "first"}])))
-    with pytest.raises(BadInput, match=rf"{re.escape(str(damaged))}: rounds\.0\.round is 'first'"):
-        build(tmp_path, several_seeds())
-    for unreadable in ("{", json.dumps(run_json(rounds=None))):
-        damaged.write_text(unreadable)
-        assert "The rounds of seed 0" in text_of(build(tmp_path, several_seeds()))
-
-
 def test_a_point_that_ran_has_its_figures(tmp_path: Path) -> None:
     point = {"name": "a", "kind": "budget", "algorithm": "fedsage", "policy": "masked", "unit": "client",
              "epsilon": 2.0, "outcome": "ran", "accuracy": {"global": 0.5}, "spent": 2.0, "seeds": 1,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,7 +26,7 @@ from secure_fedgraph.deployment.alignment.letter import (
 )
 from secure_fedgraph.deployment.alignment.member import NOWHERE, SALT_BYTES
 from secure_fedgraph.deployment.alignment.points import Blinding
-from secure_fedgraph.deployment.alignment.rows import RowNames, digest_of_rows
+from secure_fedgraph.deployment.alignment.rows import digest_of_rows
 from secure_fedgraph.deployment.alignment.side import PAD, SIGNATURE_BYTES, Side
 from secure_fedgraph.deployment.alignment.terms import Terms
 
@@ -71,7 +72,7 @@ class Hub(Side):
 
     __slots__ = ("_digest", "_ordered", "_pairs", "_salt")
 
-    def __init__(self, terms: Terms, identity: Identity, rows: RowNames) -> None:
+    def __init__(self, terms: Terms, identity: Identity, rows: Sequence[str]) -> None:
         super().__init__(terms, identity, rows, terms.hub)
         self._pairs = {name: _Pair() for name in terms.members}
         self._ordered: list[int] = []

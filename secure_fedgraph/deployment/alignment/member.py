@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from secure_fedgraph.core.crypto import Identity, verify
@@ -20,7 +22,7 @@ from secure_fedgraph.deployment.alignment.letter import (
     Letter,
 )
 from secure_fedgraph.deployment.alignment.points import Blinding
-from secure_fedgraph.deployment.alignment.rows import RowNames, digest_of_rows
+from secure_fedgraph.deployment.alignment.rows import digest_of_rows
 from secure_fedgraph.deployment.alignment.side import PAD, SIGNATURE_BYTES, Side
 from secure_fedgraph.deployment.alignment.terms import Terms
 
@@ -48,7 +50,7 @@ class Member(Side):
 
     __slots__ = ("_equality", "_found", "_hub_point", "_salt", "_slots", "_step")
 
-    def __init__(self, terms: Terms, identity: Identity, rows: RowNames, name: str) -> None:
+    def __init__(self, terms: Terms, identity: Identity, rows: Sequence[str], name: str) -> None:
         super().__init__(terms, identity, rows, name)
         if name == terms.hub:
             raise BadInput(f"{name} is the first of the roster and so the hub: make a Hub")

@@ -18,7 +18,6 @@ from secure_fedgraph.core.text import printable
 from secure_fedgraph.deployment.alignment.letter import OFFER, POINT_BYTES, Letter
 from secure_fedgraph.deployment.alignment.points import library
 from secure_fedgraph.deployment.alignment.result import Alignment
-from secure_fedgraph.deployment.alignment.rows import RowNames, row_names
 from secure_fedgraph.deployment.alignment.terms import Terms
 
 SIGNATURE_BYTES = 64
@@ -53,7 +52,7 @@ class Side(Secret):
 
     __slots__ = ("_ended", "_identity", "_key", "_keys", "_rows", "name", "result", "terms")
 
-    def __init__(self, terms: Terms, identity: Identity, rows: RowNames, name: str) -> None:
+    def __init__(self, terms: Terms, identity: Identity, rows: Sequence[str], name: str) -> None:
         library()
         if name not in terms.parties:
             raise BadInput(f"{name[:60]!a} is not on the roster: {', '.join(terms.names)} are")
@@ -62,8 +61,10 @@ class Side(Secret):
         self.name = name
         self.terms = terms
         self.result: Alignment | None = None
-        self._rows = row_names(rows, name)
-        terms.padded(len(self._rows))
+        if not rows or len(set(rows)) < len(rows):
+            raise BadInput(f"{name}: {len(rows)} rows have {len(set(rows))} names: give each one of its own")
+        self._rows = tuple(rows)
+        terms.padded(len(rows))
         self._identity = identity
         self._key = AgreementKey.generate()
         self._keys: dict[str, bytes] = {}
@@ -87,15 +88,9 @@ class Side(Secret):
             raise HostileMessage(f"{self.name} has ended this alignment: begin a new one")
         try:
             if letter.recipient != self.name or letter.sender not in self.terms.parties:
-                raise HostileMessage(
-                    f"{self.name} got a letter from {printable(str(letter.sender), 60)!r} to "
-                    f"{printable(str(letter.recipient), 60)!r}, which is not between it and the roster"
-                )
+                raise _hostile(letter, f"came to {self.name}, and is not between it and the roster")
             if len(letter.body) > self.terms.most_bytes:
-                raise HostileMessage(
-                    f"{letter.sender} sent {self.name} {len(letter.body)} bytes, and a letter has at most "
-                    f"{self.terms.most_bytes}"
-                )
+                raise _hostile(letter, f"has {len(letter.body)} bytes, of {self.terms.most_bytes} at most")
             self._check_turn(letter)
             return self._take(letter)
         except BaseException:
@@ -131,10 +126,7 @@ class Side(Secret):
     def _check_turn(self, letter: Letter) -> None:
         wanted = self._wants(letter.sender)
         if wanted is None or letter.step != wanted:
-            raise HostileMessage(
-                f"{letter.sender} sent {self.name} {printable(str(letter.step), 20)!r} out of turn: "
-                + (f"{wanted!r} comes next" if wanted else "nothing comes next")
-            )
+            raise _hostile(letter, f"is out of turn: {wanted or 'nothing'} comes next")
 
     def _offer(self, recipient: str) -> Letter:
         signature = self._identity.sign(self._offer_statement(self.name, self._key.public))
@@ -148,9 +140,9 @@ class Side(Secret):
         try:
             verify(self.terms.parties[letter.sender], signature, self._offer_statement(letter.sender, public))
         except HostileMessage:
-            raise HostileMessage(
-                f"{self.name} got a key that {letter.sender} did not sign for this alignment: compare the "
-                "federation's files, and who carries the letters"
+            raise _hostile(
+                letter,
+                "has a key that its sender did not sign for this alignment: compare the federation's files",
             ) from None
         self._keys[letter.sender] = public
 
@@ -165,7 +157,7 @@ class Side(Secret):
         try:
             opened = unseal(key, letter.body, context)
         except HostileMessage as error:
-            raise HostileMessage(f"{letter.step!r} from {letter.sender} to {self.name}: {error}") from None
+            raise _hostile(letter, f"does not open: {error}") from None
         return wire.decode(opened)
 
     def _entry(
@@ -173,31 +165,22 @@ class Side(Secret):
     ) -> _Kind:
         """One value of a letter, once the letter holds as many as it should, of that type and size."""
         value = tree.get(key)
-        if (
-            len(tree) != entries
-            or type(value) is not kind
-            or (isinstance(value, bytes) and len(value) != size)
-        ):
-            raise HostileMessage(f"{letter.step!r} from {letter.sender} to {self.name} holds another {key!r}")
+        sized = not isinstance(value, bytes) or len(value) == size
+        if len(tree) != entries or type(value) is not kind or not sized:
+            raise _hostile(letter, f"holds another {key!r}")
         return value
 
     def _points(self, tree: wire.Tree, key: str, letter: Letter, entries: int) -> np.ndarray:
         """Points of a letter: as many as a size class has, and each once, as no honest owner repeats one."""
         points = self._entry(tree, key, np.ndarray, 0, letter, entries)
-        if (
-            points.dtype != np.uint8
-            or points.ndim != 2
-            or points.shape[1] != POINT_BYTES
-            or not self.terms.is_class(len(points))
-        ):
-            raise HostileMessage(
-                f"{letter.step!r} from {letter.sender} to {self.name}: {key!r} holds no points, or a "
-                f"number of them that is no size class up to {self.terms.rows_at_most}"
+        if points.dtype != np.uint8 or points.ndim != 2 or points.shape[1] != POINT_BYTES:
+            raise _hostile(letter, f"holds no points in {key!r}")
+        if not self.terms.is_class(len(points)):
+            raise _hostile(
+                letter, f"holds {len(points)} points, which is no size class up to {self.terms.rows_at_most}"
             )
         if len({point.tobytes() for point in points}) < len(points):
-            raise HostileMessage(
-                f"{letter.step!r} from {letter.sender} to {self.name}: {key!r} holds a point twice"
-            )
+            raise _hostile(letter, f"holds a point twice in {key!r}")
         return points
 
     def _shuffled(self) -> list[int]:
@@ -219,31 +202,23 @@ class Side(Secret):
 
     def _receipt(self, by: str, digest: bytes, rows: int) -> bytes:
         """What an owner signs once it holds the rows in their order."""
-        return wire.encode(
-            {
-                "purpose": "alignment receipt",
-                "terms": self.terms.digest,
-                "by": by,
-                "digest": digest,
-                "rows": rows,
-            }
-        )
+        return self._statement("alignment receipt", by=by, digest=digest, rows=rows)
 
     def _equality_context(self, member: str) -> bytes:
-        return wire.encode({"terms": self.terms.digest, "hub": self.terms.hub, "member": member})
+        return self._statement("alignment equality", hub=self.terms.hub, member=member)
 
     def _offer_statement(self, name: str, public: bytes) -> bytes:
-        return wire.encode(
-            {"purpose": "alignment offer", "terms": self.terms.digest, "name": name, "public": public}
-        )
+        return self._statement("alignment offer", name=name, public=public)
 
     def _letter_context(self, step: str, sender: str, recipient: str) -> bytes:
-        return wire.encode(
-            {
-                "purpose": "alignment letter",
-                "terms": self.terms.digest,
-                "step": step,
-                "sender": sender,
-                "recipient": recipient,
-            }
-        )
+        return self._statement("alignment letter", step=step, sender=sender, recipient=recipient)
+
+    def _statement(self, purpose: str, **facts: str | int | bytes) -> bytes:
+        return wire.encode({"purpose": purpose, "terms": self.terms.digest, **facts})
+
+
+def _hostile(letter: Letter, why: str) -> HostileMessage:
+    step, sender, recipient = (
+        printable(str(word), 60) for word in (letter.step, letter.sender, letter.recipient)
+    )
+    return HostileMessage(f"{step!r} from {sender} to {recipient} {why}")

@@ -8,12 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from secure_fedgraph.core import wire
-from secure_fedgraph.core.crypto import KEY_BYTES
-from secure_fedgraph.core.errors import BadInput, check_whole, wrong_type
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.deployment.alignment.letter import POINT_BYTES
 
 SMALLEST_CLASS = 64
-MOST_ROWS = 2**24
 MOST_PARTIES = 256
 _LONGEST_WORD = 256
 _AROUND = 4096
@@ -33,7 +31,7 @@ class Terms:
         - owners whose terms differ in anything refuse each other's first letter.
 
     Needs:
-        - identity keys that came from outside: not from the server.
+        - keys and numbers of a federation's file, which was checked, and not from the server.
 
     Args:
         federation: the digest of the federation's file, 32 bytes.
@@ -43,7 +41,7 @@ class Terms:
             can try.
 
     Raises:
-        BadInput: for fewer than two owners, two owners of one key, and values that are out of range.
+        BadInput: for fewer than two owners, and for a name of an alignment that is no word.
     """
 
     federation: bytes
@@ -54,20 +52,10 @@ class Terms:
     """32 bytes that stand for all of it."""
 
     def __post_init__(self) -> None:
-        check_whole("rows_at_most", self.rows_at_most, 1)
-        if self.rows_at_most > MOST_ROWS:
-            raise BadInput(f"rows_at_most = {self.rows_at_most}: give at most {MOST_ROWS}")
-        if not isinstance(self.federation, bytes) or len(self.federation) != hashlib.sha256().digest_size:
-            raise BadInput("federation is no digest of 32 bytes: give that of the federation's file")
-        _check_word("alignment", self.alignment)
+        if not 0 < len(self.alignment) <= _LONGEST_WORD or not self.alignment.isprintable():
+            raise BadInput(f"alignment is {self.alignment[:40]!a}: give a word of printable characters")
         if not 2 <= len(self.parties) <= MOST_PARTIES:
             raise BadInput(f"parties names {len(self.parties)}: rows are aligned between 2 to {MOST_PARTIES}")
-        for name, public in self.parties.items():
-            _check_word("a name in parties", name)
-            if not isinstance(public, bytes) or len(public) != KEY_BYTES:
-                raise BadInput(f"parties: the identity key of {name} has not {KEY_BYTES} bytes")
-        if len(set(self.parties.values())) < len(self.parties):
-            raise BadInput("parties: two names have one identity key; give each owner its own")
         object.__setattr__(self, "parties", dict(self.parties))
         stated = {
             "purpose": "alignment",
@@ -119,10 +107,3 @@ class Terms:
     def most_bytes(self) -> int:
         """Of one letter. The transport refuses a larger one before it reads it."""
         return 2 * POINT_BYTES * self.padded(self.rows_at_most) + 64 * len(self.parties) + _AROUND
-
-
-def _check_word(where: str, word: object) -> None:
-    if not isinstance(word, str):
-        raise wrong_type(where, word, "give a word")
-    if not 0 < len(word.encode(errors="replace")) <= _LONGEST_WORD or not word.isprintable():
-        raise BadInput(f"{where} is {word[:40]!a}: give a word of 1 to {_LONGEST_WORD} printable bytes")

@@ -18,8 +18,9 @@ class Table:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A picture with its caption and its numbers."""
+    """A picture with its caption and its numbers; ``state`` gives the caption an icon and a colour."""
 
     picture: Picture
     caption: str
     table: Table
+    state: str = ""

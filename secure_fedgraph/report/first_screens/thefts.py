@@ -31,21 +31,13 @@ class Names:
     classes: Sequence[str] = ()
 
 
-@dataclass(frozen=True)
-class Hero:
-    """One of the pictures at the top of a page."""
-
-    drawn: Drawn
-    state: str
-
-
 Stolen = tuple[Cell, Reconstruction, Panel]
 """An attack's score, what it wrote down, and the drawing of it."""
 
 
 def before_and_after(
     audit: AuditResult, before: ReadUnder | None, after: ReadUnder | None, names: Names
-) -> list[Hero]:
+) -> list[Drawn]:
     """What was read under one policy, and what the same attacks get under another; or one of the two.
 
     Args:
@@ -97,7 +89,7 @@ def _of_each_kind(drawn: Sequence[Stolen]) -> list[Stolen]:
     return [*kinds.values()][:MOST_PANELS]
 
 
-def _left(policy: str, taken: Sequence[Stolen], left: Sequence[tuple[Panel, str]]) -> list[Hero]:
+def _left(policy: str, taken: Sequence[Stolen], left: Sequence[tuple[Panel, str]]) -> list[Drawn]:
     """The picture of what attacks get under a policy. A node in a sum is read, whoever holds it."""
     if not left:
         return []
@@ -118,10 +110,10 @@ def _who(taken: Sequence[Stolen]) -> str:
     return text.listed(dict.fromkeys(text.named(text.ADVERSARIES, cell.adversary) for cell, *_ in taken))
 
 
-def _hero(name: str, caption: str, panels: Sequence[Panel], state: str, who: str) -> Hero:
+def _hero(name: str, caption: str, panels: Sequence[Panel], state: str, who: str) -> Drawn:
     picture = stolen(f"stolen-{name}", caption, panels, who)
     table = Table(["what", "true", "read"], [row for panel in panels for row in panel.rows()])
-    return Hero(Drawn(picture, caption, table), state)
+    return Drawn(picture, caption, table, state)
 
 
 def _same_attack(audit: AuditResult, mine: Cell, policy: str) -> list[Cell]:

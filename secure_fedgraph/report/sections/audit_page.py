@@ -66,7 +66,7 @@ def audit_story(audit: AuditResult) -> Story:
         "partition": trained.partition(runs),
         "facts": trained.facts(_settled(runs, audit), audit.versions),
     }
-    pictures = [hero.drawn.picture for hero in opening.heroes]
+    pictures = [hero.picture for hero in opening.heroes]
     pictures += by_round.pictures if by_round else []
     return Story(told, pictures + [drawn.picture for section in compared for drawn in section.drawn])
 

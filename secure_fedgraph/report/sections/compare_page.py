@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from secure_fedgraph.experiment.schema import CompareResult
@@ -53,9 +52,7 @@ def compare_story(value: CompareResult) -> Story:
         "failed": [row for row in points if row.outcome == "failed"],
         "unattacked": [row for row in points if row.leak_failed is not None],
         "leaks": _leaks(ran, attacks, unit) if attacks else None,
-        "settings": [(k, json.dumps(v)) for k, v in sorted(config.items()) if v not in (None, {}, [])],
-        "versions": sorted(value.versions.items()),
-        "facts": {"own_version": value.versions.get("secure-fedgraph", "")},
+        "facts": trained.facts(config, value.versions),
     }
     return Story(told, [opening.curve] if opening.curve else [])
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from secure_fedgraph.experiment.schema.audit import Conformance, NotRun
 from secure_fedgraph.report import text
+from secure_fedgraph.report.grouping import code_of
 
 ORDER = ("failed", "leak", "passed", "nothing to check")
 SHOWN = {"failed": "fails", "leak": "leak", "passed": "passed", "nothing to check": "–"}
@@ -65,20 +66,12 @@ def _sentence(rows: Sequence[Conformance], checks: int) -> str:
 
 def left_out(rows: Sequence[NotRun]) -> list[list[str]]:
     """What was not run, one row for what shares a setting and a reason."""
-    policies: dict[tuple[str, str, int, str], dict[str, None]] = {}
-    codes: dict[tuple[str, str, int, str], dict[str, None]] = {}
+    groups: dict[tuple[str, str, str, str], tuple[dict[str, None], dict[str, None]]] = {}
     for row in rows:
-        place = (row.algorithm, row.variant, row.seed, row.reason)
-        policies.setdefault(place, {})[row.policy] = None
-        codes.setdefault(place, {})[row.attack.split("-")[0].upper()] = None
+        shared = (text.named(text.ALGORITHMS, row.algorithm), row.variant, str(row.seed), row.reason)
+        policies, codes = groups.setdefault(shared, ({}, {}))
+        policies[row.policy] = codes[code_of(row)] = None
     return [
-        [
-            text.named(text.ALGORITHMS, algorithm),
-            ", ".join(policies[algorithm, variant, seed, reason]),
-            variant,
-            str(seed),
-            ", ".join(codes[algorithm, variant, seed, reason]),
-            reason,
-        ]
-        for algorithm, variant, seed, reason in policies
+        [algorithm, ", ".join(policies), variant, seed, ", ".join(codes), reason]
+        for (algorithm, variant, seed, reason), (policies, codes) in groups.items()
     ]

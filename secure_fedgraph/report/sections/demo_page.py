@@ -11,7 +11,6 @@ from secure_fedgraph.report.figures.stolen import Bars, Panel, Words, stolen
 from secure_fedgraph.report.sections.parts import Story
 
 OPEN, MASKS, BUDGET = "Without protection", "With masks alone", "With masks and noise"
-READS = "the server reads label counts and words"
 
 
 def demo_story(result: DemoResult) -> Story:

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
-from secure_fedgraph.core import files
-from secure_fedgraph.experiment.schema import RunResult, read
+from secure_fedgraph.experiment.schema import RunResult
 from secure_fedgraph.experiment.schema.part import Scores
-from secure_fedgraph.experiment.schema.run import RoundReport
 from secure_fedgraph.report import text
 from secure_fedgraph.report.first_screens.run import first_screen
 from secure_fedgraph.report.left_out import left_out
@@ -19,17 +14,13 @@ from secure_fedgraph.report.sections.parts import Story
 from secure_fedgraph.report.sections.trained import Trained
 
 
-def run_story(result: RunResult, folder: Path) -> Story:
-    """Everything that ``run.html`` prints.
-
-    Args:
-        folder: where the run lies: the rounds of every seed stand in its ``seed-N/result.json``.
-    """
+def run_story(result: RunResult) -> Story:
+    """Everything that ``run.html`` prints."""
     config, seeds = result.config, result.seeds
     policy = str(config.get("policy") or text.MISSING)
-    shown = Trained(policy, [result], _histories(result, folder))
+    shown = Trained(policy, [result], [result.rounds])
     each = Trained(policy, [result.of_seed(seed) for seed in seeds] or [result], shown.histories)
-    by_round = learning.accuracy([each if len(shown.histories) > 1 else shown])
+    by_round = learning.accuracy([shown])
     algorithm, data = (
         text.named(text.ALGORITHMS, config.get("algorithm")),
         trained.data_name(result.data.data),
@@ -55,8 +46,8 @@ def run_story(result: RunResult, folder: Path) -> Story:
         "accuracy": by_round,
         "time_head": "time, all seeds" if seeds else "time",
         "finals": learning.finals([shown]),
-        "owners": each_owner(each),
-        "only_seed": seeds[0].seed if seeds and len(shown.histories) == 1 else None,
+        "owners": each_owner(shown),
+        "only_seed": seeds[0].seed if seeds else None,
         "budget": result.budget,
         "plan": result.plan or [],
         "traffic": trained.traffic([shown]),
@@ -67,19 +58,3 @@ def run_story(result: RunResult, folder: Path) -> Story:
         "facts": trained.facts(config, result.versions),
     }
     return Story(told, by_round.pictures if by_round else [])
-
-
-def _histories(result: RunResult, folder: Path) -> list[list[RoundReport]]:
-    """The rounds of every seed where each seed's own result lies beside; else those of the first."""
-    histories = []
-    for seed in result.seeds:
-        path = folder / f"seed-{seed.seed}" / "result.json"
-        try:
-            value = json.loads(files.read(path, root=folder))
-        except (OSError, ValueError, RecursionError):
-            return [result.rounds]
-        rounds = read(RunResult, value, path).rounds
-        if not rounds:
-            return [result.rounds]
-        histories.append(rounds)
-    return histories or [result.rounds]

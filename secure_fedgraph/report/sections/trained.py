@@ -102,7 +102,6 @@ def partition(runs: Sequence[Trained]) -> list[tuple[int | list[int] | None, Dat
 def facts(config: JsonTable, versions: Mapping[str, str]) -> dict[str, object]:
     """The whole configuration and the versions, for the page's end."""
     return {
-        "config": _flat(config),
         "versions": list(versions.items()),
         "own_version": versions.get("secure-fedgraph", ""),
         "json": json.dumps(config, indent=2, ensure_ascii=False),
@@ -150,13 +149,3 @@ def _headline(groups: Sequence[Guarantees]) -> str:
     if any(promise.bounded for promise in claims):
         return f"Bounded against {readers}, for some units"
     return f"No bound against {readers}"
-
-
-def _flat(tree: JsonTable, above: str = "") -> list[tuple[str, str]]:
-    rows: list[tuple[str, str]] = []
-    for key, value in tree.items():
-        if isinstance(value, dict) and value:
-            rows += _flat(value, f"{above}{key}.")
-        else:
-            rows.append((f"{above}{key}", value if isinstance(value, str) else json.dumps(value)))
-    return rows

@@ -19,7 +19,7 @@ from secure_fedgraph.audits.grid.report import verdict
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.core.errors import BadInput, HostileMessage, Incompatible
 from secure_fedgraph.experiment.config import load
-from secure_fedgraph.report.outcomes import verdicts
+from secure_fedgraph.report.first_screens.readers import read_under
 
 pytestmark = pytest.mark.filterwarnings("ignore::secure_fedgraph.privacy.budget_warnings.EarlyStopWarning")
 
@@ -127,9 +127,9 @@ def test_a_policy_with_a_refused_and_a_stopped_run_is_not_called_refused() -> No
     lost = {"algorithm": "fedsage", "policy": "masked", "failed": True}
     assert "refused" in verdict([refused]) and "refused" not in verdict([refused], [lost])
     assert "refused" in verdict([refused], [{**lost, "failed": False}])
-    (row,) = verdicts(cells([refused]), ["masked"])
+    (row,) = read_under(cells([refused]), ["masked"])
     assert row.state == "refused"
-    assert verdicts(cells([refused]), ["masked"], {"masked"}) == []
+    assert read_under(cells([refused]), ["masked"], {"masked"}) == []
 
 
 def test_the_round_is_that_of_messages_with_the_warm_up_or_of_what_was_scored() -> None:

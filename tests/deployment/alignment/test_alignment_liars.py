@@ -145,7 +145,12 @@ class TestMembersThatLieAboutPoints:
         ],
     )
     def test_other_numbers_and_types(self, key: str, value: object) -> None:
-        refused("shop", ANSWER, lambda tree: {**tree, key: value}, "no size class up to 128|holds another")
+        refused(
+            "shop",
+            ANSWER,
+            lambda tree: {**tree, key: value},
+            "no size class up to 128|holds another|holds no points",
+        )
 
     def test_answers_to_other_questions(self) -> None:
         refused(
