@@ -395,7 +395,7 @@ class TestBadInput:
 
     @pytest.mark.parametrize("rows", [None, torch.zeros(4, 7), torch.full((4, 8), math.inf)])
     def test_sums_that_are_none(self, rows):
-        with pytest.raises(HostileMessage, match="the agents' sums are not 4 finite rows of 8 numbers"):
+        with pytest.raises(HostileMessage, match="the agents' sums: 'rows' is not 4 x 8 finite numbers"):
             graph_sums.prototypes({"rows": rows}, torch.ones(4), FairGraphFLBounded(**SMALL).settings)
 
     def test_graphs_without_links(self):
