@@ -16,6 +16,7 @@ from secure_fedgraph.algorithms.fedsageplus.generation import CANDIDATES, DECAY,
 from secure_fedgraph.algorithms.fedsageplus.settings import PROTOTYPES, GeneratorSettings
 from secure_fedgraph.algorithms.fedsgd.graph_sage import FedSageSteps
 from secure_fedgraph.algorithms.training.optimizers import bound_gradients, moments, restore
+from secure_fedgraph.algorithms.training.records import check_held
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput, HostileMessage
@@ -372,7 +373,7 @@ class FedSagePlus(Generates, FedSage):
         """As :meth:`Generates.check_own`, and that sums are not cut."""
         super().check_own(graph, name)
         if self.settings.of_prototypes:
-            prototypes.check_size(graph, name, self.settings)
+            check_held(int(graph.train_mask.sum()), self.settings.records, name, "training node")
 
 
 _FGEN = "fgen."

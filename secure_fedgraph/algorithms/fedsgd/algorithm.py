@@ -14,9 +14,8 @@ from secure_fedgraph.algorithms.fedsgd.heads.head import Head
 from secure_fedgraph.algorithms.fedsgd.heads.perceptron import NodePerceptron
 from secure_fedgraph.algorithms.fedsgd.heads.sage import SageHead
 from secure_fedgraph.algorithms.fedsgd.settings import NodeSgdSettings, SgdSettings
-from secure_fedgraph.algorithms.training.records import OfRecords
+from secure_fedgraph.algorithms.training.records import OfRecords, check_held
 from secure_fedgraph.core.channel import Channel, Reveal, UnitContributionSampled
-from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.given import NOTHING, Expected, like
 from secure_fedgraph.core.upload import ContributionSample
 from secure_fedgraph.graph.schema import Schema, Task
@@ -95,12 +94,7 @@ class FedSgd(OfRecords):
     def check_own(self, graph: Data, name: str) -> None:
         """That sums over its training records are not cut."""
         held = int(graph.train_mask.sum())
-        if held > self.settings.records:
-            raise BadInput(
-                f"training.records = {self.settings.records}: {name} has {held} training "
-                f"{self.record.value}s, and sums over more than that are cut: set "
-                f"training.records={2 ** (held - 1).bit_length()} or more"
-            )
+        check_held(held, self.settings.records, name, f"training {self.record.value}")
 
     def init(self, schema: Schema, seed: int) -> State:
         """The head's seeded first weights."""
