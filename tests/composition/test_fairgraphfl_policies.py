@@ -215,7 +215,7 @@ def test_encrypted_in_processes_of_their_own(federation):
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"vocabulary": "public", "idf": "global"}, {"shared": "conv"}, SETTINGS["bounded"]],
+    [{}, {"vocabulary": "public", "idf": "global"}, SETTINGS["bounded"]],
     ids=str,
 )
 def test_resumed_runs_end_where_whole_ones_do(federation, settings, tmp_path):
