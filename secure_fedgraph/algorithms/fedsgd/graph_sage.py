@@ -234,7 +234,7 @@ class FedGcnSteps(FedSageSteps):
     @property
     def head(self) -> Head:
         """FedGCN's network on single nodes."""
-        shared = self.settings.model_dump(include=SgdSettings.model_fields.keys() - {"network", "hidden"})
+        shared = self.settings.model_dump(include=SgdSettings.model_fields.keys() - {"hidden"})
         return NodePerceptron(SgdSettings(hidden=self.settings.hidden[0], **shared))
 
 
