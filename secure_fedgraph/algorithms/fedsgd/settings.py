@@ -46,6 +46,8 @@ class SageStepSettings(SgdSettings):
             ``auto`` chooses under a budget by public facts, and without one sends none.
         share: of a budget, what the class sums weigh beside 1 of the steps.
         trust: how much the network's shares count beside those of the class sums.
+        mend: whether an owner's personal model reads the released one on the owner's graph alone, or may read
+            it on that graph mended ``at_home``, by a generator of missing neighbours that nobody else sees.
     """
 
     network: Literal["sage"] = "sage"
@@ -56,6 +58,7 @@ class SageStepSettings(SgdSettings):
     sums: Literal["auto", "none", "sent"] = "auto"
     share: float = Field(19.0, gt=0, le=1e6)
     trust: float = Field(1.0, ge=0, le=1)
+    mend: Literal["none", "at_home"] = "none"
 
 
 class GcnStepSettings(SageStepSettings):
