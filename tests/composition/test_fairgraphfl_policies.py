@@ -36,10 +36,7 @@ UNREAD = "valued_update' is valued without being read, which {} cannot do: use h
 COUNTED = "'motif_lists' needs each upload"
 # (policy, settings) -> why it is refused in every form; what is not named here trains, in a form that binds
 REFUSED = {
-    **{
-        (policy, ""): f"{UNREAD.format(policy)}.*--unit graph works under {policy}, as fairgraphfl-moments"
-        for policy in ("distributed_dp", "masked")
-    },
+    **{(policy, ""): UNREAD.format(policy) for policy in ("distributed_dp", "masked")},
     **{(policy, "public"): UNREAD.format(policy) for policy in ("distributed_dp", "masked")},
     **{(policy, "valued alone"): WHY.format(policy) for policy in ("distributed_dp", "masked")},
     **{(policy, "bounded"): WHY.format(policy) for policy in ("distributed_dp", "masked")},
