@@ -144,17 +144,7 @@ for _name, _unit, _config in (
     ("node, fedridge, cora", "node", {"algorithm": "fedridge", "data": "cora", "clients": 3}),
     ("node, fedridge, citeseer", "node", {"algorithm": "fedridge", "data": "citeseer", "clients": 3}),
     ("node, fedsgd", "node", {"algorithm": "fedsgd", "data": "pubmed", "clients": 3}),
-    (
-        "node, fedsgd, sage",
-        "node",
-        {"algorithm": "fedsgd", "data": "pubmed", "clients": 3, "training": {"network": "sage"}},
-    ),
     ("graph, fedsgd", "graph", {"algorithm": "fedsgd-graphs", "data": "proteins"}),
-    (
-        "graph, fedsgd, gin",
-        "graph",
-        {"algorithm": "fedsgd-graphs", "data": "proteins", "training": {"network": "gin"}},
-    ),
     ("graph, fedridge", "graph", {"algorithm": "fedridge-graphs", "data": "proteins"}),
     (
         "graph, fedridge, imdb",

@@ -556,7 +556,7 @@ class Algorithm:
         """
         graph, combined = client.graph, True
         try:
-            released = self._detached_scores(client, given)
+            released = self.scores_to_combine(client, given)
         except Exception as error:  # a run does not end by a model of the user's own, nor show by which data
             _LOG.warning("%s: the model cannot be combined (%s)", client.name, type(error).__name__)
             released, combined = torch.zeros(len(graph.y), client.schema.classes), False
@@ -604,6 +604,10 @@ class Algorithm:
     def scores_at_home(self, client: ClientContext, params: State) -> torch.Tensor:
         """Class scores of a model on the client's own graph, for its own tests."""
         return self.predict(params, client.graph, client.schema)
+
+    def scores_to_combine(self, client: ClientContext, params: State) -> torch.Tensor:
+        """What a client's own experts are combined with: class scores of a model on its own graph."""
+        return self._detached_scores(client, params)
 
     def _detached_scores(self, client: ClientContext, params: State) -> torch.Tensor:
         """:meth:`scores_at_home` without gradients, which a module records unless it says ``no_grad``.

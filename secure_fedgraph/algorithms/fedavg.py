@@ -53,6 +53,8 @@ class FedAvg(NodeClassifier):
     steps_on_sums: ClassVar[type[FedSageSteps] | None] = FedSageSteps
     """What stands for it under a node's budget, and whether a form does under a graph's; a subclass says so
     itself."""
+    kept_by_steps: ClassVar[tuple[str, ...]] = ("hidden",)
+    """Settings by hand that what stands for it takes over."""
     UPDATE = Channel("update", Reveal.SUM, trained=True, gives_model=True)
     Settings: ClassVar[type[TrainingSettings]] = AveragingSettings
 
@@ -70,11 +72,11 @@ class FedAvg(NodeClassifier):
             return FedSageSteps(self._make) if unit == Unit.NODE and not by_hand else self
         if unit == Unit.GRAPH:
             return self if by_hand.keys() - {"mu"} else FedAvgMoments()
-        if unit != Unit.NODE or by_hand.keys() - {"hidden", "fanout", "network", "mu"}:
+        if unit != Unit.NODE or by_hand.keys() - {*self.kept_by_steps, "fanout", "network", "mu"}:
             return self
         if self.settings.network != form.network or ("fanout" in by_hand and not self.settings.trains_alone):
             return self
-        return form(**{key: by_hand[key] for key in ("hidden",) if key in by_hand})
+        return form(**{key: by_hand[key] for key in self.kept_by_steps if key in by_hand})
 
     @property
     def _adaptive(self) -> bool:

@@ -170,6 +170,22 @@ def fit(graph: Data, released: Tensor | None, classes: int) -> Model:
     return {WEIGHTS: weights, ALONE: alone, **{name: value.clone() for name, value in model.items()}}
 
 
+def likelier(graph: Data, released: Tensor, other: Tensor, classes: int) -> Tensor:
+    """The one of two scores of the released model that a personal model is fitted with, ``[n, classes]``.
+
+    It is ``other`` if that makes own validation nodes likelier by more than one standard error, and no fewer
+    of them right. Both are judged beside the own experts, under weights that were found on other validation
+    nodes. With fewer than 30 of these it is ``released``.
+
+    Args:
+        graph, classes: as of :func:`fit`.
+        released, other: ``[n, classes]`` each.
+    """
+    y, own = graph.y[graph.val_mask], experts(graph, classes)[1]
+    first, second = ([one[graph.val_mask] for one in (_belief(s), *own)] for s in (released, other))
+    return other if len(y) >= _FEW and _is_likelier(first, second, y) else released
+
+
 def experts(graph: Data, classes: int) -> tuple[Model, list[Tensor]]:
     """The tensors of the own experts, and what they believe about the owner's graph, ``[n, classes]`` each.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -14,9 +13,6 @@ from torch_geometric.data import Data
 from secure_fedgraph.models.molecules import Convolution, GraphConvolution
 from secure_fedgraph.models.parameters import blank_linear
 
-Features = Literal["constant", "degree", "id_embedding"]
-OWN = "own"
-"""First word of the names of parameters that stay with their client: one row for each user and product."""
 BUCKETS = 16
 PRIOR = (1.0, 5.0)
 """Weights, in numbers of ratings, that pull the mean of a user or a product to the owner's mean."""
@@ -26,17 +22,15 @@ HABITS = 2 * (len(PRIOR) + 1) + 1
 class RatingNet(nn.Module):
     """The score of a pair: the owner's mean, plus ``z_user · z_product``, plus a term of their habits.
 
-    ``z`` comes from convolutions over the training ratings' links. Habits are the user's and the product's
+    ``z`` comes from convolutions over the training ratings' links; a node's features are its side and its
+    number of training ratings, by powers of two. Habits are the user's and the product's
     mean deviation and number of training ratings (:func:`habit_features`), through a dense layer that all
     owners learn together: how far to trust a mean of few ratings does not depend on the owner.
 
     Args:
         hidden: widths of the convolutions.
         convolution: ``gcn``, ``gat`` or ``sage``.
-        features: of a node: ``constant``, ``degree`` (which side it is on, and its number of training ratings
-            by powers of two), or ``id_embedding``: a vector of its own, that never leaves the owner.
         use_habits: False for FedGraphNN's ``z_user · z_product`` alone.
-        nodes: users and products of the owner, for ``id_embedding``; 0 makes the model without that table.
 
     References:
         He et al., FedGraphNN, 2021: the dot product and the convolutions. Its "degree" gives every node the
@@ -47,16 +41,10 @@ class RatingNet(nn.Module):
         self,
         hidden: Sequence[int] = (32, 32),
         convolution: Convolution = "gcn",
-        features: Features = "degree",
         use_habits: bool = True,
-        nodes: int = 0,
     ) -> None:
         super().__init__()
-        self.features = features
-        inputs = {"constant": 1, "degree": 2 * BUCKETS, "id_embedding": hidden[0]}[features]
-        if features == "id_embedding" and nodes:
-            self.own = nn.Parameter(torch.zeros(nodes, hidden[0]))
-        widths = [inputs, *hidden]
+        widths = [2 * BUCKETS, *hidden]
         self.layers = nn.ModuleList(
             GraphConvolution(convolution, width_in, width_out)
             for width_in, width_out in itertools.pairwise(widths)
@@ -101,10 +89,6 @@ class RatingNet(nn.Module):
 
     def _inputs(self, graph: Data, links: Tensor) -> Tensor:
         nodes = int(graph.num_nodes or 0)
-        if self.features == "id_embedding":
-            return self.own
-        if self.features == "constant":
-            return torch.ones(nodes, 1)
         degree = torch.bincount(links.flatten(), minlength=nodes)
         bucket = (degree + 1).double().log2().long().clamp(max=BUCKETS - 1)
         side = (torch.arange(nodes) >= graph.users).long()

@@ -153,6 +153,12 @@ def prepare(
         algorithm, channels = suited, channels_of(suited, federation, evaluation, policy, budget)
     # own models read two links by degrees, of which a sample's graph has not all
     combined = evaluation == "referee" and is_private(bound) and options.evaluate_sample is None
+    unscored = evaluation != "referee" or options.evaluate_sample is not None
+    if unscored and (mend := getattr(algorithm.settings, "mend", "none")) != "none":
+        raise BadInput(
+            f"training.mend = {mend!r} is for owners' personal models, and evaluation = {evaluation!r} or a "
+            "sample makes none of them: give --set evaluation=referee without a sample, or leave mend out"
+        )
     if combined and algorithm.combines(federation.schema):
         bound = policy.bind((*channels, algorithm.COMBINED), federation.names)
     if bound.broadcasts is not None:

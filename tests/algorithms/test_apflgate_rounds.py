@@ -406,7 +406,7 @@ class TestSettings:
         [
             (sfg.ApflGate, {"tau": 0}, "'tau' = 0.*greater than 0"),
             (sfg.ApflGate, {"tau": float("inf")}, "'tau' = inf.*finite"),
-            (sfg.ApflGate, {"gain": "2/tau"}, "'gain' = '2/tau': give R/tau, 1/tau, or a number from 0"),
+            (sfg.ApflGate, {"gain": "2/tau"}, "'gain' = '2/tau': give a number from 0, or R/tau or 1/tau"),
             (sfg.ApflGate, {"gain": -1}, "'gain' = -1"),
             (sfg.ApflGate, {"alpha": 1.5}, "'alpha' = 1.5: give a number from 0 to 1, or adaptive"),
             (sfg.ApflGate, {"alpha": True}, "alpha = true"),

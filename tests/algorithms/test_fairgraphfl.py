@@ -152,15 +152,6 @@ class TestRuns:
         all_of, frequent = (run(federation, 1, support=s).state[VOCABULARY] for s in (1, 6))
         assert 0 < len(frequent) < len(all_of)
 
-    def test_only_convolutions(self, federation):
-        found = run(federation, shared="conv")
-        assert found.algorithm.released(found.state) is None
-        assert "personal_model" in [c.name for c in found.algorithm.in_use]
-        # the head of the server's state is the one it started from
-        start = found.algorithm.init(federation.schema, sub_seed(0, "initialisation"))
-        assert torch.equal(found.state["head.weight"], start["head.weight"])
-        assert not torch.equal(found.state["convolutions.0.nn.0.weight"], start["convolutions.0.nn.0.weight"])
-
     def test_weights_by_size(self, federation):
         found = run(federation, 1, weighting="size")
         sizes = [int(g.train_mask.sum()) for g in federation.owners.values()]

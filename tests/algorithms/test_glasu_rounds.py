@@ -159,7 +159,7 @@ def close(found: dict[str, Tensor], tower: Tower) -> None:
         assert torch.allclose(found[name], wanted, atol=1e-5), name
 
 
-@pytest.mark.parametrize("backbone", ["residual", "gcnii", "gcn"])
+@pytest.mark.parametrize("backbone", ["residual", "gcnii", "gcn", "gat"])
 @pytest.mark.parametrize("layers", [(2, 4), (1, 2, 3, 4), (4,)])
 def test_gradients_through_the_server_are_those_of_the_joint_model(backbone, layers):
     """G1: with ``backward="server"`` split training is joint training of the sum of the clients' losses."""
@@ -203,7 +203,7 @@ def test_dropped_paths_make_local_gradients_differ_where_two_layers_are_aggregat
     assert not torch.allclose(*found, atol=1e-4)
 
 
-@pytest.mark.parametrize("backbone", ["residual", "gcnii", "gcn"])
+@pytest.mark.parametrize("backbone", ["residual", "gcnii", "gcn", "gat"])
 def test_one_client_with_every_link_is_a_network_on_the_whole_graph(backbone):
     """G1: outputs and gradients of M = 1, against the same layers on a dense adjacency."""
     algorithm = Glasu(**SMALL, backbone=backbone)
@@ -237,6 +237,13 @@ def dense(tower: Tower, graph: Any) -> Tensor:
                 beta = torch.log(torch.tensor(0.5 / (depth + 1) + 1))
                 h = 0.9 * a @ h + 0.1 * first
                 h = F.relu(h @ ((1 - beta) * torch.eye(len(layer.weight)) + beta * layer.weight.T))
+            elif tower.backbone == "gat":
+                heads = (h @ layer.weight.T).view(NODES, 8, -1)
+                from_, to = tower.attention[depth].view(2, 8, -1)
+                logits = (heads * to).sum(-1)[:, None] + (heads * from_).sum(-1)[None]
+                logits = F.leaky_relu(logits, 0.2).masked_fill((looped == 0)[..., None], -torch.inf)
+                mixed = torch.einsum("vuk,ukd->vkd", logits.softmax(1), heads)
+                h = F.relu(mixed.flatten(1) + layer.bias)
             else:
                 h = F.relu(a @ h @ layer.weight.T + layer.bias)
             if tower.backbone == "residual":
@@ -404,6 +411,7 @@ def test_alone_nothing_is_uploaded(kind):
         ({"aggregated": ()}, "give layers"),
         ({"local_steps": 0}, "local_steps"),
         ({"local_steps": 2, "backward": "server"}, "of one joint inference"),
+        ({"backbone": "gat", "hidden": 12}, "multiple of 8"),
         ({"fanout": 0}, "fanout"),
         ({"colour": 1}, "colour"),
     ],

@@ -192,12 +192,6 @@ def test_e3_negative_masks_hide_the_owner_and_noise_hides_the_graph() -> None:
         assert not score.leaks
 
 
-def test_e3_negative_an_embedding_of_ones_own_says_nothing_across_runs() -> None:
-    case = made("plaintext", *BOUNDED, "training.embedding=own")
-    with pytest.raises(Blind, match="embedding=own"):
-        guessed(case, RoundDifferencing())
-
-
 def test_e3_residual_the_masked_sums_of_two_runs_differ_by_the_graph() -> None:
     score = judged(made("strictest", *BOUNDED), RoundDifferencing(), aim="residual")
     assert score.value == 1.0

@@ -18,7 +18,6 @@ from secure_fedgraph.protocol.transcript import everything
 
 SMALL: dict[str, Any] = {"hidden": 8, "steps": 2, "batch": 8, "public_nodes": 24}
 PUBLIC = {**SMALL, "sampler": "public"}
-PEERS = {**PUBLIC, "carried": "peers"}
 POLICIES = {
     "plaintext": sfg.policies.plaintext(),
     "local_dp": sfg.policies.local_dp(1.0, 1.0),

@@ -485,7 +485,7 @@ def with_a_lock() -> nn.Module:
         (with_a_lock(), "Normed cannot be copied .*: give a factory"),
         (3, r"model is an int \(3\)"),
         ("gcn", r"model is a str \('gcn'\)"),
-        (dict, "model is a"),
+        (dict, "model is the class dict"),
         (Needs, "Needs needs depth"),
         (lambda schema: None, "makes a NoneType"),
         (lambda schema: 1 / 0, "ZeroDivisionError"),

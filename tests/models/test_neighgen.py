@@ -13,6 +13,7 @@ from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data.synthetic import citation
 from secure_fedgraph.graph.impairing import Impaired, impair
 from secure_fedgraph.graph.mending import mend
+from secure_fedgraph.models.neighgen import at_home
 from secure_fedgraph.models.neighgen.feedback import generator_gradient
 from secure_fedgraph.models.neighgen.losses import (
     count_loss,
@@ -372,3 +373,27 @@ def test_prediction_is_chunked_seeded_and_without_dropout_and_may_be_of_nobody()
     counts, features = predict_neighbours(net, graph, seeded())
     assert not counts.any() and features.shape == (50, 0, 24)
     assert len(mend(graph, counts, features).x) == 50
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_an_owner_mends_its_graph_by_its_own_training_labels_alone(trained: bool) -> None:
+    graph = citation(nodes=120, features=24, classes=3, seed=0)
+    graph.train_mask = (torch.arange(120) < 60) & trained
+    other = graph.clone()
+    other.y = torch.where(graph.train_mask, graph.y, 0)
+    first, second = (at_home.mended(one, 3, seeded()) for one in (graph, other))
+    assert torch.equal(first.x, second.x) and torch.equal(first.edge_index, second.edge_index)
+    assert len(first.x) > 120 and torch.equal(first.x[:120], graph.x)
+    other.y = torch.where(graph.train_mask, (graph.y + 1) % 3, graph.y)
+    other.y[0] = graph.y[0]
+    assert torch.equal(at_home.mended(other, 3, seeded()).x, first.x) is not trained
+
+
+def test_a_graph_that_cannot_be_mended_is_refused_by_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = citation(nodes=120, features=24, classes=3, seed=0)
+    at_home.check(graph, "a")
+    with pytest.raises(BadInput, match="hides none"):
+        at_home.check(graph.subgraph(torch.arange(2)), "a")
+    monkeypatch.setattr(at_home, "MOST_VALUES", 100)
+    with pytest.raises(BadInput, match=r"training\.mend = at_home: .* a's 120 nodes.*training\.mend=none"):
+        at_home.check(graph, "a")

@@ -121,6 +121,15 @@ def test_features_that_would_not_fit_are_left_out(graph: Data, monkeypatch: pyte
     )
 
 
+def test_other_scores_are_taken_where_validation_nodes_say_so_and_few_say_nothing(graph: Data) -> None:
+    useless, few = 10 * noise(graph), graph.clone()
+    few.val_mask = graph.val_mask & (torch.cumsum(graph.val_mask, 0) <= 5)
+    assert personal.likelier(graph, useless, perfect(graph), CLASSES) is not useless
+    for given, other in ((graph, useless), (few, perfect(graph))):
+        released = perfect(graph) if other is useless else useless
+        assert personal.likelier(given, released, other, CLASSES) is released
+
+
 @pytest.mark.parametrize("few", [False, True])
 def test_models_of_thirds_read_labels_of_training_nodes_alone(graph: Data, few: bool) -> None:
     mine = graph.clone()

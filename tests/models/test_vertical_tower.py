@@ -25,7 +25,7 @@ def made(backbone: str, aggregated: tuple[int, ...] = (2, 4)) -> Tower:
     return tower
 
 
-@pytest.mark.parametrize("backbone", ["residual", "gcnii", "gcn"])
+@pytest.mark.parametrize("backbone", ["residual", "gcnii", "gcn", "gat"])
 def test_a_segment_gives_hidden_rows_and_scores_take_what_is_aggregated(backbone):
     tower = made(backbone)
     x = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
@@ -70,6 +70,22 @@ def test_one_row_is_normalised_by_what_was_settled():
     assert torch.isfinite(tower.segment(0, None, torch.ones(5, 3), [between(2.0), links], Noise())).all()
 
 
+def test_attention_weighs_neighbours_by_their_logits():
+    """Two neighbours and itself, one head's numbers by hand."""
+    tower = made("gat")
+    h = torch.randn(5, 8, generator=torch.Generator().manual_seed(2))
+    found = tower._attend(1, between(), h)
+    values = (h @ tower.layers[1].weight.T).view(5, 8, 1)
+    source, target = tower.attention[1][:8], tower.attention[1][8:]
+    members = torch.tensor([1, 3, 0])  # node 0's neighbours and itself
+    logits = torch.nn.functional.leaky_relu(
+        (values[members] * source).sum(-1) + (values[0] * target).sum(-1), 0.2
+    )
+    wanted = (logits.softmax(0).unsqueeze(-1) * values[members]).sum(0).flatten()
+    assert torch.allclose(found[0], wanted + tower.layers[1].bias, atol=1e-6)
+    assert torch.allclose(found[4], values[4].flatten(), atol=1e-6)  # alone: only itself
+
+
 def test_local_aggregation_replaces_ones_own_part():
     rows = [torch.full((2, 3), float(i)) for i in range(3)]
     mean, fresh = torch.stack(rows).mean(0), torch.full((2, 3), 7.0)
@@ -91,7 +107,12 @@ def test_stretches_end_with_the_last_layer():
         segments_of(4, (2,))
 
 
-@pytest.mark.parametrize("backbone", ["residual", "gcnii", "gcn"])
+def test_heads_divide_the_width():
+    with pytest.raises(BadInput, match="gat has 8 heads; give a multiple of 8"):
+        Tower(3, 2, 12, segments_of(2, (2,)), "gat")
+
+
+@pytest.mark.parametrize("backbone", ["residual", "gcnii", "gcn", "gat"])
 def test_rows_stay_within_the_bound(backbone):
     tower = made(backbone)
     far = torch.full((5, 3), 1e4)

@@ -125,7 +125,7 @@ class ApflGate(Algorithm):
                 raise BadInput(
                     "training.network = 'gin' reads whole graphs, not ratings: use gcn, gat or sage"
                 )
-            return RatingTask(s.hidden, s.network, s.features, s.habits, s.loss)
+            return RatingTask(s.hidden, s.network, s.habits)
         return NodeTask(s.hidden)
 
     def init(self, schema: Schema, seed: int) -> State:
@@ -172,11 +172,7 @@ class ApflGate(Algorithm):
         note_divergence(client.name, sound)
         if personal is not None:
             personal.keep()
-        own = task.own(shared)
-        after = parameters_of(shared)
-        if own:
-            client.memory["own"] = {name: after.pop(name) for name in own}
-        update = difference(after, given)
+        update = difference(parameters_of(shared), given)
         if self.tracks:
             client.memory["sent"] = {"round": client.round, "update": update}
         return Upload(update)
@@ -202,20 +198,10 @@ class ApflGate(Algorithm):
             yield chosen, task.part(client.graph, chosen)
 
     def _shared(self, client: ClientContext, task: Task, given: State) -> nn.Module:
-        """The shared model as the server has it, with the client's own tables."""
-        model = task.model(client.schema, client.graph)
-        load(model, {**given, **self._own_tables(client, task, model)})
+        """The shared model as the server has it."""
+        model = task.model(client.schema)
+        load(model, given)
         return model
-
-    def _own_tables(self, client: ClientContext, task: Task, model: nn.Module) -> State:
-        own = task.own(model)
-        if not own:
-            return {}
-        kept = client.memory.get("own")
-        if kept is None:
-            drawn, shapes = client.generator("own tables"), dict(model.named_parameters())
-            kept = {name: 0.1 * torch.randn(shapes[name].shape, generator=drawn) for name in own}
-        return dict(kept)
 
     # ---- predictions
 
@@ -229,12 +215,12 @@ class ApflGate(Algorithm):
         )
 
     def _untrained(self, client: ClientContext) -> State:
-        return parameters_of(self.task(client.schema).model(client.schema, client.graph))
+        return parameters_of(self.task(client.schema).model(client.schema))
 
     def predict(self, params: State, graph: Data, schema: Schema) -> Tensor:
         """What one set of weights says, the shared ones or a personal model's: class scores, or ratings."""
         task = self.task(schema)
-        model = task.model(schema, graph)
+        model = task.model(schema)
         load(model, params)
         with torch.no_grad():
             return task.outputs(model, task.part(graph, None))

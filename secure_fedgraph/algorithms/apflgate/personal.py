@@ -32,7 +32,7 @@ class Personal:
         self.client, self.task = client, task
         with torch.no_grad():
             self.base = task.outputs(shared, task.part(client.graph, None))
-        self.model = task.model(client.schema, client.graph)
+        self.model = task.model(client.schema)
         load(self.model, client.memory.get("personal") or parameters_of(shared))
         self.adaptive = s.alpha == "adaptive"
         self.alpha = float(client.memory.get(ALPHA, 0.5 if s.alpha == "adaptive" else s.alpha))

@@ -32,9 +32,7 @@ class SharedSettings(Settings):
         network: ``gcn``, ``gat`` or ``sage``, or of whole graphs ``gin`` (all its widths are equal); nodes
             are always classified by a GraphSAGE.
         dropout: of a graph network's convolutions.
-        features: of users and products: ``constant``, ``degree`` or ``id_embedding`` (which stays at home).
         habits: whether users' and products' own means are looked at (ratings).
-        loss: of ratings: ``l1`` or FedGraphNN's ``mse``.
         largest_gradient: what the norm of a step's gradient is cut to, of the shared and of the personal
             model; steps of honest runs stay below.
     """
@@ -47,9 +45,7 @@ class SharedSettings(Settings):
     hidden: Widths = (32, 32)
     network: Literal["gcn", "gat", "sage", "gin"] = "gcn"
     dropout: float = Field(0.0, ge=0, lt=1)
-    features: Literal["constant", "degree", "id_embedding"] = "degree"
     habits: bool = True
-    loss: Literal["l1", "mse"] = "l1"
     largest_gradient: float = Field(LARGEST_GRADIENT, gt=0, allow_inf_nan=False)
 
     @field_validator("network")

@@ -70,10 +70,6 @@ class PaidAgents(GinClassifier):
         """Whether agents tell how many training graphs they have."""
         return False
 
-    def shared_part(self, parameters: State) -> State:
-        """The parameters that agents and server exchange: all."""
-        return parameters
-
     def scaled(self, update: Tensor) -> Tensor:
         """An update ``[..., D]`` as it is taken into the aggregate."""
         return update
@@ -140,7 +136,7 @@ class PaidAgents(GinClassifier):
 
         Each update is rewarded once, so what it started from leaves the memory here.
         """
-        before, after = client.memory.pop("before", None), self.shared_part(self.own_model(client))
+        before, after = client.memory.pop("before", None), self.own_model(client)
         if before is None:
             raise HostileMessage(f"{client.name} was given a reward before it sent anything")
         places, amounts = earned(client, given)
@@ -156,8 +152,8 @@ class PaidAgents(GinClassifier):
         """One round of local training: how the shared part of the agent's model moved."""
         start = client.memory.get("model") or self.start(client.schema, int(given[SEED]))
         client.memory["model"] = self.fit(client, start, self.pull(client, given))
-        client.memory["before"] = before = self.shared_part(start)
-        moved = flatten(self.shared_part(client.memory["model"])) - flatten(before)
+        client.memory["before"] = before = start
+        moved = flatten(client.memory["model"]) - flatten(before)
         return add_vector({k: torch.zeros_like(v) for k, v in before.items()}, self.scaled(moved))
 
     # --- what a run has besides
@@ -169,7 +165,7 @@ class PaidAgents(GinClassifier):
     def takes(self, channel: str, schema: Schema) -> Expected | None:
         """The public seed, and rewards."""
         if channel == channels.REWARD.name:
-            return channels.expected_reward(len(flatten(self.shared_part(self.start(schema, 0)))))
+            return channels.expected_reward(len(flatten(self.start(schema, 0))))
         if channel == channels.SIZE.name:
             return NOTHING
         seeded = channel in (channels.UPDATE.name, channels.VALUED_UPDATE.name)

@@ -29,7 +29,6 @@ from secure_fedgraph.algorithms.fairgraphfl.state import (
     VOCABULARY,
     add_vector,
     parameters_in,
-    shared_part,
 )
 from secure_fedgraph.algorithms.training.gin_classifier import Distance
 from secure_fedgraph.core.channel import Channel
@@ -92,7 +91,7 @@ class FairGraphFL(AgentsWithSizes, AgentsValuedUnread):
     def round(self, round: RoundApi, state: State) -> State:
         """Updates in, values, the aggregate, prototypes; out go rewards."""
         s, state = self.settings, self.meet(round, state)
-        earlier, shared = state[VALUES], self.shared_part(parameters_in(state))
+        earlier, shared = state[VALUES], parameters_in(state)
 
         # the updates' sum, weighted by value (Eq. 13), and each one's agreement with it (Eq. 9)
         weights = state[SIZES] / state[SIZES].sum() if s.weighting == "size" else fairness.shares(earlier[-1])
@@ -171,11 +170,6 @@ class FairGraphFL(AgentsWithSizes, AgentsValuedUnread):
         """The agent's prototypes (Eq. 11), in the order of the vocabulary."""
         return Upload(prototypes.in_order(client, self._loaded(client), self.settings))
 
-    @channels.PERSONAL.answer
-    def personal_model(self, client: ClientContext, given: State) -> Upload:
-        """The personal model, for the referee, where no global one can be."""
-        return Upload(self.own_model(client))
-
     @channels.PRESENCE.answer
     def motif_presence(self, client: ClientContext, given: State) -> Upload:
         """Which motifs of the public vocabulary the agent keeps by TF-IDF."""
@@ -214,17 +208,12 @@ class FairGraphFL(AgentsWithSizes, AgentsValuedUnread):
             channels.VALUED_UPDATE if s.valuation == "encrypted" else channels.UPDATE,
             *self._prototypes.channels,
             channels.REWARD,
-            *((channels.PERSONAL,) if s.shared == "conv" else ()),
         )
 
     @property
     def asks_sizes(self) -> bool:
         """Where they weigh updates."""
         return self.settings.weighting == "size"
-
-    def shared_part(self, parameters: State) -> State:
-        """All parameters, or the convolutions only."""
-        return shared_part(parameters, self.settings.shared)
 
     @property
     def _lists(self) -> NoLists:
@@ -272,9 +261,9 @@ class FairGraphFL(AgentsWithSizes, AgentsValuedUnread):
             return None
         return motifs.check_public(self.settings, schema)
 
-    def released(self, state: State) -> State | None:
-        """The global model; None where only convolutions are shared, so that it has no head."""
-        return None if self.settings.shared == "conv" else parameters_in(state)
+    def released(self, state: State) -> State:
+        """The global model."""
+        return parameters_in(state)
 
     def notes(self, state: State) -> dict[str, Any]:
         """As the base has it, and every agent's diversity."""

@@ -83,11 +83,8 @@ class FairGraphFLBounded(FairGraphFL):
     @MOTIF_SUMS.answer
     def motif_sums(self, client: ClientContext, given: State) -> ContributionRows:
         """Each of the agent's graphs' embeddings, for each of its motifs."""
-        model, frozen = self.model(client.schema), self.settings.embedding == "frozen"
-        load(
-            model,
-            self.start(client.schema, int(given[SEED])) if frozen else self.own_model(client),
-        )
+        model = self.model(client.schema)
+        load(model, self.start(client.schema, int(given[SEED])))
         return graph_sums.sums(client, model, self.settings)
 
     @property
@@ -100,10 +97,8 @@ class FairGraphFLBounded(FairGraphFL):
         return BoundedPrototypes(self.settings) if bounded else super()._prototypes
 
     def uses(self, channel: Channel, rounds: int, clients: int) -> int:
-        """Counts and lists once, frozen sums once, the rest every round."""
-        once = {self.MOTIF_LISTS.name, self.MOTIF_COUNTS.name}
-        if self.settings.embedding == "frozen":
-            once.add(self.MOTIF_SUMS.name)
+        """Counts, lists and sums once, the rest every round."""
+        once = {self.MOTIF_LISTS.name, self.MOTIF_COUNTS.name, self.MOTIF_SUMS.name}
         return 1 if channel.name in once else super().uses(channel, rounds, clients)
 
     def takes(self, channel: str, schema: Schema) -> Expected | None:
@@ -153,14 +148,9 @@ class BoundedPrototypes(NoPrototypes):
 
     def __init__(self, settings: FairGraphFLBoundedSettings) -> None:
         super().__init__(settings)
-        independent = settings.embedding == "frozen"
-        self._counts = replace(
-            FairGraphFLBounded.MOTIF_COUNTS, unit_contribution=graph_sums.unit_contribution(settings)
-        )
-        self._sums = replace(
-            FairGraphFLBounded.MOTIF_SUMS,
-            unit_contribution=graph_sums.unit_contribution(settings, independent),
-        )
+        one = graph_sums.unit_contribution(settings)
+        self._counts = replace(FairGraphFLBounded.MOTIF_COUNTS, unit_contribution=one)
+        self._sums = replace(FairGraphFLBounded.MOTIF_SUMS, unit_contribution=one)
 
     @property
     def channels(self) -> tuple[Channel, ...]:
@@ -168,8 +158,8 @@ class BoundedPrototypes(NoPrototypes):
         return (self._sums,) if _are_counted(self.settings) else (self._counts, self._sums)
 
     def learn(self, round: RoundApi, state: State) -> State:
-        """Sums over counts (Eq. 12, by graphs instead of values); what is frozen is asked for once."""
-        if PROTOTYPES in state and self.settings.embedding == "frozen":
+        """Sums over counts (Eq. 12, by graphs instead of values), asked for once."""
+        if PROTOTYPES in state:
             return {}
         counts = state.get(COUNTS)
         if counts is None:

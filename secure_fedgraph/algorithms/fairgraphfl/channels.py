@@ -30,7 +30,6 @@ REWARD = Channel("reward", Reveal.NOTHING, alike=False)
 # ablations and readings of the paper
 SIZE = Channel("size", Reveal.EACH)
 PROTOTYPES_OF_EACH = Channel("prototypes", Reveal.EACH, Unit.GRAPH)
-PERSONAL = Channel("personal_model", Reveal.EACH, to="referee")
 
 # what policies ask for instead
 VALUED_UPDATE = Channel("valued_update", Reveal.VALUES)
@@ -80,7 +79,7 @@ def expected_fields(channel: str, settings: FairGraphFLSettings) -> Expected | N
         return motifs.expected_idf(settings)
     if channel == SHARED_VOCABULARY.name:
         return ({motifs.CODES: motifs.expected_codes(settings)},)
-    given_nothing = (FINGERPRINTS, STRUCTURE, VALUED_LISTS, PROTOTYPES_OF_EACH, PROTOTYPE_SUMS, PERSONAL)
+    given_nothing = (FINGERPRINTS, STRUCTURE, VALUED_LISTS, PROTOTYPES_OF_EACH, PROTOTYPE_SUMS)
     return NOTHING if channel in [one.name for one in given_nothing] else None
 
 

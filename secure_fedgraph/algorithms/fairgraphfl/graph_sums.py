@@ -22,13 +22,9 @@ _RELEASED = "released once"
 """The name of an entry of a memory that never goes back."""
 
 
-def unit_contribution(settings: FairGraphFLBoundedSettings, independent: bool = True) -> UnitContribution:
-    """What one graph touches of the counts, and of the sums.
-
-    Args:
-        independent: whether the model that embeds a graph was trained on no other.
-    """
-    return UnitContribution(settings.motifs_per_graph, SHARE, independent)
+def unit_contribution(settings: FairGraphFLBoundedSettings) -> UnitContribution:
+    """What one graph touches of the counts, and of the sums."""
+    return UnitContribution(settings.motifs_per_graph, SHARE)
 
 
 # --- in an agent
@@ -43,15 +39,12 @@ def counts(client: ClientContext, settings: FairGraphFLBoundedSettings) -> Contr
 
 def sums(client: ClientContext, model: Gin, settings: FairGraphFLBoundedSettings) -> ContributionRows:
     """Every training graph's embedding, in shares of the clip, for each of its motifs."""
-    frozen = settings.embedding == "frozen"
-    if frozen:
-        _once(client, "sums")
+    _once(client, "sums")
     rows = client.graph.train_mask.nonzero().flatten()
     model.eval()
     with torch.no_grad():
         # one by one: in a batch, the last bits of a product may depend on who else is in it
-        batches = rows.split(1) if frozen else (rows,)
-        embedded = [model.embed(select_graphs(client.graph, chosen)) for chosen in batches]
+        embedded = [model.embed(select_graphs(client.graph, row)) for row in rows.split(1)]
     values = torch.cat([torch.zeros(0, settings.hidden), *embedded])
     return ContributionRows({"rows": values * (SHARE / settings.clip)}, motifs.holds(client, settings))
 

@@ -32,7 +32,6 @@ class FairGraphFLSettings(RewardSettings):
     """How FairGraphFL trains, rewards and pays (as :class:`RewardSettings`), and values.
 
     Args:
-        shared: ``all`` parameters, so that a global model exists, or the ``conv`` olutions only, as released.
         value_rate: the alpha of Eq. 10.
         beta_div: weight of the diversity in a value (Eq. 10).
         beta_fair: the beta of Eq. 4; large values give every agent of positive value everything.
@@ -67,7 +66,6 @@ class FairGraphFLSettings(RewardSettings):
         weighting: of the aggregate, by ``value`` or by ``size`` (ablation "aggregation").
     """
 
-    shared: Literal["all", "conv"] = "all"
     value_rate: float = Field(0.05, gt=0, le=1)
     beta_div: float = Field(1.0, ge=0, allow_inf_nan=False)
     beta_fair: float = Field(0.5, gt=0, allow_inf_nan=False)
@@ -123,9 +121,6 @@ class FairGraphFLBoundedSettings(FairGraphFLSettings):
         prototypes: ``bounded``: sums of clipped embeddings and counts over all agents' graphs, of which one
             graph moves a bounded part, so that noise protects it (agents weigh by their graphs, not by
             value); ``none``: there are none.
-        embedding: of bounded prototypes. ``frozen``: by the seeded model that all start from, released
-            once; ``own``: by the agent's own, every round, and then no noise protects a graph, since each
-            has moved the embeddings of all.
         clip: L2 norm that a graph's embedding is clipped to.
         motifs_per_graph: how many of its motifs, in the vocabulary's order, a graph counts for.
         least_count: prototypes of fewer (noised) graphs are left out.
@@ -135,7 +130,6 @@ class FairGraphFLBoundedSettings(FairGraphFLSettings):
     vocabulary: Literal["public"] = "public"
     lists: Literal["counted", "chosen", "valued"] = "counted"  # type: ignore[assignment]
     prototypes: Literal["bounded", "none"] = "bounded"  # type: ignore[assignment]
-    embedding: Literal["frozen", "own"] = "frozen"
     clip: float = Field(50.0, gt=0, allow_inf_nan=False)
     motifs_per_graph: int = Field(8, ge=1)
     least_count: float = Field(10.0, gt=0, allow_inf_nan=False)

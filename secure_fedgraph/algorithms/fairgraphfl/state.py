@@ -26,14 +26,8 @@ def parameters_in(state: State) -> State:
     return {k: v for k, v in state.items() if not k.startswith(OWN) and k not in (PROTOTYPES, KNOWN)}
 
 
-def shared_part(parameters: State, shared: str) -> State:
-    """The parameters that agents and server exchange.
-
-    Args:
-        shared: ``all``, or ``conv`` for the convolutions only.
-    """
-    if shared == "all":
-        return parameters
+def convolutions_of(parameters: State) -> State:
+    """The convolutions' parameters."""
     return {k: v for k, v in parameters.items() if k.startswith(CONVOLUTIONS)}
 
 

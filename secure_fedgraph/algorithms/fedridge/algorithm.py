@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Form, State
 from secure_fedgraph.algorithms.fedridge.settings import RidgeSettings
-from secure_fedgraph.algorithms.training.records import OfRecords
+from secure_fedgraph.algorithms.training.records import OfRecords, check_held
 from secure_fedgraph.core.channel import Channel, Reveal, UnitContributionMoments
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.given import NOTHING, Expected
@@ -181,12 +181,8 @@ class FedRidge(OfRecords):
     def check_own(self, graph: Data, name: str) -> None:
         """That sums over its nodes are not cut."""
         held = len(graph.train_mask) if self._sums_all else int(graph.train_mask.sum())
-        if held > self.settings.records:
-            raise BadInput(
-                f"training.records = {self.settings.records}: {name} has {held} "
-                f"{'' if self._sums_all else 'training '}{self.record.value}s, and sums over more than that "
-                f"are cut: set training.records={2 ** (held - 1).bit_length()} or more"
-            )
+        which = f"{'' if self._sums_all else 'training '}{self.record.value}"
+        check_held(held, self.settings.records, name, which)
 
     def takes(self, channel: str, schema: Schema) -> Expected | None:
         """Nothing; the model for its scores."""

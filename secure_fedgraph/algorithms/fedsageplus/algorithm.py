@@ -13,9 +13,10 @@ from secure_fedgraph.algorithm import Form, State
 from secure_fedgraph.algorithms.fedsage import PAPER, FedSage, LocSage
 from secure_fedgraph.algorithms.fedsageplus import prototypes
 from secure_fedgraph.algorithms.fedsageplus.generation import CANDIDATES, DECAY, RATE, Generates
-from secure_fedgraph.algorithms.fedsageplus.settings import PROTOTYPES, GeneratorSettings
+from secure_fedgraph.algorithms.fedsageplus.settings import PROTOTYPES, GeneratorSettings, MendingSettings
 from secure_fedgraph.algorithms.fedsgd.graph_sage import FedSageSteps
 from secure_fedgraph.algorithms.training.optimizers import bound_gradients, moments, restore
+from secure_fedgraph.algorithms.training.records import check_held
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput, HostileMessage
@@ -101,8 +102,9 @@ class FedSagePlus(Generates, FedSage):
     summary = "FedSage on graphs completed by generators that owners train together"
     reference = PAPER
     steps_on_sums = FedSageSteps
-    Settings: ClassVar[type[TrainingSettings]] = GeneratorSettings
-    settings: GeneratorSettings
+    kept_by_steps = ("hidden", "mend")
+    Settings: ClassVar[type[TrainingSettings]] = MendingSettings
+    settings: MendingSettings
     forms = (
         Form(
             {"generator": "shared"},
@@ -200,7 +202,16 @@ class FedSagePlus(Generates, FedSage):
         return state
 
     def init(self, schema: Schema, seed: int) -> State:
-        """The classifier's first weights; with a shared generator, its first weights too; no prototype."""
+        """The classifier's first weights; with a shared generator, its first weights too; no prototype.
+
+        Raises:
+            BadInput: for ``mend``, which is of the form under a node's budget.
+        """
+        if self.settings.mend != "none":
+            raise BadInput(
+                f"training.mend = {self.settings.mend} is of {self.name}'s form under a node's budget: give "
+                "--unit node --epsilon without settings of local training, or leave it out"
+            )
         state = super().init(schema, seed)
         if self.settings.of_prototypes:
             state |= prototypes.nothing_known(schema)
@@ -372,7 +383,7 @@ class FedSagePlus(Generates, FedSage):
         """As :meth:`Generates.check_own`, and that sums are not cut."""
         super().check_own(graph, name)
         if self.settings.of_prototypes:
-            prototypes.check_size(graph, name, self.settings)
+            check_held(int(graph.train_mask.sum()), self.settings.records, name, "training node")
 
 
 _FGEN = "fgen."

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms.fedsageplus.settings import GeneratorSettings
@@ -38,20 +37,6 @@ LEAST_NOISE = 0.25
 def contribution(settings: GeneratorSettings) -> UnitContributionMoments:
     """What one record moves of the sums."""
     return UnitContributionMoments(targets=1.0, records=settings.records, second=False)
-
-
-def check_size(graph: Data, name: str, settings: GeneratorSettings) -> None:
-    """That sums over an owner's training nodes are not cut.
-
-    Raises:
-        BadInput: where it has more of them than ``records``.
-    """
-    held = int(graph.train_mask.sum())
-    if held > settings.records:
-        raise BadInput(
-            f"training.records = {settings.records}: {name} has {held} training nodes, and sums over more "
-            f"than that are cut: set training.records={2 ** (held - 1).bit_length()} or more"
-        )
 
 
 def check_noise(noise: float, settings: GeneratorSettings) -> None:

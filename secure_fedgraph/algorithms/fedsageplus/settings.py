@@ -94,3 +94,15 @@ class GeneratorSettings(TrainingSettings):
                     "{key} = {value} {why}; leave {key} out",
                     {"key": key, "value": str(value), "why": why},
                 )
+
+
+class MendingSettings(GeneratorSettings):
+    """As :class:`GeneratorSettings`, with what is FedSage+'s own under a node's budget.
+
+    Args:
+        mend: of the form under a node's budget, as
+            :class:`~secure_fedgraph.algorithms.fedsgd.settings.SageStepSettings` has it. Without a budget
+            every owner trains on its mended graph.
+    """
+
+    mend: Literal["none", "at_home"] = "none"

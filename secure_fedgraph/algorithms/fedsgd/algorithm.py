@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -12,11 +12,9 @@ from torch_geometric.data import Data
 from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms.fedsgd.heads.head import Head
 from secure_fedgraph.algorithms.fedsgd.heads.perceptron import NodePerceptron
-from secure_fedgraph.algorithms.fedsgd.heads.sage import SageHead
-from secure_fedgraph.algorithms.fedsgd.settings import NodeSgdSettings, SgdSettings
-from secure_fedgraph.algorithms.training.records import OfRecords
+from secure_fedgraph.algorithms.fedsgd.settings import SgdSettings
+from secure_fedgraph.algorithms.training.records import OfRecords, check_held
 from secure_fedgraph.core.channel import Channel, Reveal, UnitContributionSampled
-from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.given import NOTHING, Expected, like
 from secure_fedgraph.core.upload import ContributionSample
 from secure_fedgraph.graph.schema import Schema, Task
@@ -35,7 +33,7 @@ class FedSgd(OfRecords):
     the sum over all owners. Under ``distributed_dp`` owners add shares of one noise: the sum is as private
     as DP-SGD on everybody's records in one place, and as accurate. The released weights are a mean over
     steps. Links are used where predictions are made, and are the reader's: shares of classes travel over
-    them, or the ``sage`` network reads neighbours.
+    them.
 
     Guarantees:
         - one node is one record, which is in a step by secret coins: the client enforces its gradient's
@@ -62,11 +60,10 @@ class FedSgd(OfRecords):
     rounds = 200
     data: ClassVar[str] = "pubmed"
     partitions: ClassVar[tuple[str, ...]] = ("louvain", "louvain_compiled", "random", "label_skew")
-    Settings: ClassVar[type[SgdSettings]] = NodeSgdSettings
+    Settings: ClassVar[type[SgdSettings]] = SgdSettings
     settings: SgdSettings
-    heads: ClassVar[Mapping[str, Callable[[SgdSettings], Head]]] = {"mlp": NodePerceptron, "sage": SageHead}
-    """``network`` of the settings -> what is trained."""
-    without_links: ClassVar[Mapping[str, Any] | None] = {"steps": 0, "network": "mlp"}
+    trains: ClassVar[type[NodePerceptron]] = NodePerceptron
+    without_links: ClassVar[Mapping[str, Any] | None] = {"steps": 0}
 
     STEP = Channel("step", Reveal.SUM, gives_model=True)
 
@@ -85,7 +82,7 @@ class FedSgd(OfRecords):
     @property
     def head(self) -> Head:
         """What is trained."""
-        return self.heads[self.settings.network](self.settings)
+        return self.trains(self.settings)
 
     @property
     def hops(self) -> int:
@@ -95,12 +92,7 @@ class FedSgd(OfRecords):
     def check_own(self, graph: Data, name: str) -> None:
         """That sums over its training records are not cut."""
         held = int(graph.train_mask.sum())
-        if held > self.settings.records:
-            raise BadInput(
-                f"training.records = {self.settings.records}: {name} has {held} training "
-                f"{self.record.value}s, and sums over more than that are cut: set "
-                f"training.records={2 ** (held - 1).bit_length()} or more"
-            )
+        check_held(held, self.settings.records, name, f"training {self.record.value}")
 
     def init(self, schema: Schema, seed: int) -> State:
         """The head's seeded first weights."""

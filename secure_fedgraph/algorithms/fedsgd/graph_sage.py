@@ -19,11 +19,14 @@ from secure_fedgraph.algorithms.fedsgd.heads.own_model import OwnModelHead
 from secure_fedgraph.algorithms.fedsgd.heads.perceptron import NodePerceptron
 from secure_fedgraph.algorithms.fedsgd.settings import GcnStepSettings, SageStepSettings, SgdSettings
 from secure_fedgraph.core.channel import Channel, Reveal
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.given import NOTHING, Expected
 from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.upload import ContributionMoments
 from secure_fedgraph.graph.schema import Schema, Task
+from secure_fedgraph.models import personal
 from secure_fedgraph.models.given import Given, own_copy
+from secure_fedgraph.models.neighgen import at_home
 from secure_fedgraph.seams import ClientContext, RoundApi
 
 SUMS = "sums."
@@ -94,6 +97,17 @@ class FedSageSteps(FedSgd):
         super().check(schema)
         if self._make is not None:
             OwnModelHead(self._make).check(schema)
+        if self.settings.mend != "none" and schema.task != Task.CLASSES:
+            raise BadInput(
+                f"training.mend = {self.settings.mend}: personal models are of classes, and task = "
+                f"{schema.task}; set training.mend=none"
+            )
+
+    def check_own(self, graph: Data, name: str) -> None:
+        """As of FedSGD, and that the graph can be mended where it is to be."""
+        super().check_own(graph, name)
+        if self.settings.mend != "none":
+            at_home.check(graph, name)
 
     @property
     def head(self) -> Head:
@@ -212,6 +226,16 @@ class FedSageSteps(FedSgd):
             return scores
         return self._ridge.predict(sums, graph, schema) + self.settings.trust * scores.log_softmax(dim=1)
 
+    def scores_to_combine(self, client: ClientContext, params: State) -> torch.Tensor:
+        """As the base has it; with ``mend=at_home`` on the mended graph, where validation nodes say so."""
+        scores = super().scores_to_combine(client, params)
+        if self.settings.mend == "none":
+            return scores
+        classes = client.schema.classes
+        graph = at_home.mended(client.graph, classes, client.generator("mending"))
+        mended = self.predict(params, graph, client.schema).detach()[: len(scores)]
+        return personal.likelier(client.graph, scores, mended, classes)
+
 
 class FedGcnSteps(FedSageSteps):
     """FedGCN's network in the same form: on a node alone, two graph convolutions are a perceptron.
@@ -234,7 +258,7 @@ class FedGcnSteps(FedSageSteps):
     @property
     def head(self) -> Head:
         """FedGCN's network on single nodes."""
-        shared = self.settings.model_dump(include=SgdSettings.model_fields.keys() - {"network", "hidden"})
+        shared = self.settings.model_dump(include=SgdSettings.model_fields.keys() - {"hidden"})
         return NodePerceptron(SgdSettings(hidden=self.settings.hidden[0], **shared))
 
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Literal
 
-from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field
 
 from secure_fedgraph.algorithm import Settings, Widths
 
 
 class SgdSettings(Settings):
-    """The network, what a step takes, and inference.
+    """What a step takes, and inference.
 
     Args:
-        network: what is trained: ``mlp``, a hidden layer on a record's own numbers; of nodes also ``sage``,
-            whose half reads neighbours at inference; of graphs also ``gin``.
         hidden: units of a hidden layer.
         rate: the probability with which a record is in a step.
         clip: the L2 norm of a record's gradient over all weights.
@@ -23,11 +20,10 @@ class SgdSettings(Settings):
         momentum: of the gradients' mean over steps.
         length: records are read as of this length.
         records: about how many training nodes or graphs an owner has at most.
-        steps: how far the shares of nodes' classes travel at inference, in links (``network=mlp``).
+        steps: how far the shares of nodes' classes travel at inference, in links.
         restart: the share of a node's own that comes back at each step.
     """
 
-    network: Literal["mlp", "sage", "gin"] = "mlp"
     hidden: int = Field(32, ge=1, le=4096)
     rate: float = Field(0.1, gt=0, le=1)
     clip: float = Field(1.0, gt=0, le=1000)
@@ -39,46 +35,19 @@ class SgdSettings(Settings):
     restart: float = Field(0.2, gt=0, le=1)
 
 
-class NodeSgdSettings(SgdSettings):
-    """As :class:`SgdSettings`, with the networks of nodes."""
-
-    network: Literal["mlp", "sage"] = "mlp"
-
-    @model_validator(mode="after")
-    def _check_sage(self) -> Self:
-        """That nothing is set which ``sage`` would not use."""
-        if self.network != "sage":
-            return self
-        if self.hidden % 2:
-            raise PydanticCustomError(
-                "hidden",
-                "training.hidden = {hidden} with training.network=sage: half of the units read neighbours, "
-                "so give an even number",
-                {"hidden": self.hidden},
-            )
-        for key in ("steps", "restart"):
-            value = getattr(self, key)
-            if value != type(self).model_fields[key].default:
-                raise PydanticCustomError(
-                    "unused",
-                    "training.{key} = {value} with training.network=sage: its shares do not travel over "
-                    "links, it reads neighbours once; leave {key} out, or set training.network=mlp",
-                    {"key": key, "value": value},
-                )
-        return self
-
-
 class SageStepSettings(SgdSettings):
     """As :class:`SgdSettings`, for FedSage's network of several layers, and for class sums before the steps.
 
     Args:
         hidden: widths of the GraphSAGE layers, each even.
-        inference: where predictions are made, shares of classes ``spread`` over links as of ``mlp``; or the
+        inference: where predictions are made, shares of classes ``spread`` over links; or the
             network reads ``neighbours``, as it would without a budget.
         sums: whether owners send class sums once, before the first step, and predictions add what these say;
             ``auto`` chooses under a budget by public facts, and without one sends none.
         share: of a budget, what the class sums weigh beside 1 of the steps.
         trust: how much the network's shares count beside those of the class sums.
+        mend: whether an owner's personal model reads the released one on the owner's graph alone, or may read
+            it on that graph mended ``at_home``, by a generator of missing neighbours that nobody else sees.
     """
 
     network: Literal["sage"] = "sage"
@@ -89,6 +58,7 @@ class SageStepSettings(SgdSettings):
     sums: Literal["auto", "none", "sent"] = "auto"
     share: float = Field(19.0, gt=0, le=1e6)
     trust: float = Field(1.0, ge=0, le=1)
+    mend: Literal["none", "at_home"] = "none"
 
 
 class GcnStepSettings(SageStepSettings):
@@ -104,7 +74,6 @@ class GcnStepSettings(SageStepSettings):
 
 
 class GraphSgdSettings(SgdSettings):
-    """As :class:`SgdSettings`, with the networks of graphs and more of them in a step: there are fewer."""
+    """As :class:`SgdSettings`, with more records in a step: there are fewer graphs."""
 
-    network: Literal["mlp", "gin"] = "mlp"
     rate: float = Field(0.2, gt=0, le=1)

@@ -18,10 +18,10 @@ from secure_fedgraph.algorithms.fairgraphfl.state import (
     SEED,
     SIZES,
     add_vector,
+    convolutions_of,
     flatten,
     names_from_tensor,
     names_to_tensor,
-    shared_part,
     vector_of,
 )
 from secure_fedgraph.algorithms.gcfl import clusters
@@ -103,7 +103,7 @@ class Gcfl(GinClassifier):
     def round(self, round: RoundApi, state: State) -> State:
         """Updates in, each cluster's mean out, and clusters that are split for the rounds after."""
         state = self._with_agents(round, state)
-        like = shared_part(self._public(state), "conv")
+        like = convolutions_of(self._public(state))
         uploads = round.gather(self.UPDATE, given={SEED: int(state[SEED])})
         updates = torch.stack([vector_of(uploads[name], like, name) for name in round.cohort])
         of = state[CLUSTERS]
@@ -173,7 +173,7 @@ class Gcfl(GinClassifier):
         """Trains its own model and returns how its convolutions moved."""
         start = client.memory.get("model") or self.start(client.schema, int(given[SEED]))
         client.memory["model"] = self.fit(client, start)
-        client.memory["before"] = before = shared_part(start, "conv")
+        client.memory["before"] = before = convolutions_of(start)
         return Upload({k: client.memory["model"][k] - v for k, v in before.items()})
 
     @MEAN.answer
@@ -205,13 +205,13 @@ class Gcfl(GinClassifier):
         if channel == self.UPDATE.name:
             return ({SEED: Whole()},)
         if channel == self.MEAN.name:
-            length = len(flatten(shared_part(self.start(schema, 0), "conv")))
+            length = len(flatten(convolutions_of(self.start(schema, 0))))
             return ({STEP: Numbers((length,))},)
         return NOTHING if channel in (SIZE.name, self.PERSONAL.name) else super().takes(channel, schema)
 
     def init(self, schema: Schema, seed: int) -> State:
         """First convolutions, which follow from a public seed."""
-        return {SEED: torch.tensor(seed), **shared_part(self.start(schema, seed), "conv")}
+        return {SEED: torch.tensor(seed), **convolutions_of(self.start(schema, seed))}
 
     def released(self, state: State) -> None:
         """No model is released: nobody has a head for all."""

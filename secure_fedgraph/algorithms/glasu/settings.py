@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from secure_fedgraph.algorithm import Settings
-from secure_fedgraph.models.vertical.tower import Backbone
+from secure_fedgraph.models.vertical.tower import HEADS, Backbone
 
 LOCAL_RATE = 0.05
 """The rate where gradients are local: they lack the other clients' losses and are about M times smaller."""
@@ -20,7 +20,8 @@ class GlasuSettings(Settings):
 
     Args:
         backbone: ``residual``, which the paper's numbers come from under the name of GCNII; ``gcnii``, which
-            is GCNII and likes ``learning_rate=0.3, dropout=0`` (better than ``residual`` here); or ``gcn``.
+            is GCNII and likes ``learning_rate=0.3, dropout=0`` (better than ``residual`` here); ``gcn``; or
+            ``gat``.
         layers: graph layers, L.
         aggregated: which of them the server aggregates (K of them, counted from 1); the last is always one.
         hidden: width of every layer.
@@ -106,4 +107,9 @@ class GlasuSettings(Settings):
                 "inference; use backward 'local', or local_steps 1",
                 {"q": self.local_steps},
             )
+        if self.backbone == "gat" and self.hidden % HEADS:
+            raise PydanticCustomError(
+                "hidden", "hidden {h}: gat has {heads} heads; give a multiple of {heads}",
+                {"h": self.hidden, "heads": HEADS},
+            )  # fmt: skip
         return self

@@ -19,7 +19,7 @@ from secure_fedgraph.models.gin import Gin
 from secure_fedgraph.models.gnn import GraphSage
 from secure_fedgraph.models.molecules import Convolution, GraphNet
 from secure_fedgraph.models.parameters import Parameters, glorot, parameters_of
-from secure_fedgraph.models.ratings import OWN, Features, RatingNet
+from secure_fedgraph.models.ratings import RatingNet
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Part:
 class Task:
     """What an algorithm has to know of a kind of data: nothing else in it does. By default of classes."""
 
-    def model(self, schema: Schema, graph: Data | None = None) -> nn.Module:
-        """A fresh model; with an owner's graph, its own tables too."""
+    def model(self, schema: Schema) -> nn.Module:
+        """A fresh model."""
         raise NotImplementedError
 
     def start(self, schema: Schema, seed: int) -> Parameters:
@@ -49,10 +49,6 @@ class Task:
         model = self.model(schema)
         glorot(model, seed)
         return parameters_of(model)
-
-    def own(self, model: nn.Module) -> tuple[str, ...]:
-        """Names of the parameters that never leave their client: none."""
-        return ()
 
     def part(self, graph: Data, chosen: Tensor | None) -> Part:
         """Some items of an owner; with None all of them."""
@@ -91,7 +87,7 @@ class NodeTask(Task):
 
     hidden: Sequence[int]
 
-    def model(self, schema: Schema, graph: Data | None = None) -> nn.Module:
+    def model(self, schema: Schema) -> nn.Module:
         """A GraphSAGE."""
         return GraphSage(schema.features, schema.classes, self.hidden)
 
@@ -117,7 +113,7 @@ class GraphTask(Task):
     dropout: float = 0.0
     readout: int = 64
 
-    def model(self, schema: Schema, graph: Data | None = None) -> nn.Module:
+    def model(self, schema: Schema) -> nn.Module:
         """A network with a pooled head."""
         if self.convolution == "gin":
             return Gin(
@@ -160,25 +156,16 @@ class RatingTask(Task):
     Args:
         hidden: widths of the convolutions.
         convolution: ``gcn``, ``gat`` or ``sage``.
-        features: of a node, see :class:`~secure_fedgraph.models.ratings.RatingNet`.
         use_habits: whether users' and products' own means are looked at.
-        loss_of: ``l1``, what the metric asks for, or ``mse``, FedGraphNN's.
     """
 
     hidden: Sequence[int]
     convolution: Convolution = "gcn"
-    features: Features = "degree"
     use_habits: bool = True
-    loss_of: Literal["l1", "mse"] = "l1"
 
-    def model(self, schema: Schema, graph: Data | None = None) -> nn.Module:
-        """A network for this owner's users and products; without an owner, what is shared."""
-        nodes = int(graph.num_nodes or 0) if graph is not None else 0
-        return RatingNet(self.hidden, self.convolution, self.features, self.use_habits, nodes)
-
-    def own(self, model: nn.Module) -> tuple[str, ...]:
-        """The table of the owner's users and products."""
-        return tuple(name for name, _ in model.named_parameters() if name == OWN)
+    def model(self, schema: Schema) -> nn.Module:
+        """A network for pairs of users and products."""
+        return RatingNet(self.hidden, self.convolution, self.use_habits)
 
     def part(self, graph: Data, chosen: Tensor | None) -> Part:
         """Some ratings."""
@@ -191,9 +178,8 @@ class RatingTask(Task):
         return predicted
 
     def loss(self, outputs: Tensor, part: Part) -> Tensor:
-        """The mean error, absolute or squared."""
-        loss = F.l1_loss if self.loss_of == "l1" else F.mse_loss
-        return loss(outputs, part.answers)
+        """The mean absolute error."""
+        return F.l1_loss(outputs, part.answers)
 
     def marked(self, outputs: Tensor, graph: Data) -> dict[str, Tensor]:
         """Summed absolute errors and their number, and those of predictors that learn nothing.

@@ -10,6 +10,7 @@ import torch
 
 from secure_fedgraph.algorithm.base import Algorithm
 from secure_fedgraph.algorithm.settings import Form
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.graph.schema import OF_LINKS, Schema
 
@@ -32,6 +33,19 @@ class Kept(list[tuple[tuple[torch.Tensor, ...], torch.Tensor]]):
         found = make()
         self.insert(0, (given, found))
         return found
+
+
+def check_held(held: int, most: int, name: str, of: str) -> None:
+    """That sums over an owner's records are not cut.
+
+    Raises:
+        BadInput: where it has more of them than ``training.records``.
+    """
+    if held > most:
+        raise BadInput(
+            f"training.records = {most}: {name} has {held} {of}s, and sums over more than that are cut: set "
+            f"training.records={2 ** (held - 1).bit_length()} or more"
+        )
 
 
 class OfRecords(Algorithm):

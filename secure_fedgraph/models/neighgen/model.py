@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -109,8 +109,9 @@ class FeatureGenerator(nn.Module):
         counts = counts[some]
         h = self._inside(z[some] + self.noise(len(some), generator), generator)
         asked = [(counts > slot).nonzero().flatten() for slot in range(self.candidates)]
-        made = _AskedSlots.apply(h, self.outer.weight, self.outer.bias, asked)  # type: ignore[no-untyped-call]
-        rows = cast(Tensor, made)
+        width = self.features
+        slots = zip(self.outer.weight.split(width), self.outer.bias.split(width), asked, strict=True)
+        rows = torch.cat([F.linear(_rows(h, wanted), w, b) for w, b, wanted in slots])
         return Generated(
             rows=torch.tanh(rows),
             anchor=some[torch.cat(asked)],
@@ -121,49 +122,6 @@ class FeatureGenerator(nn.Module):
         for layer in self.inner:
             h = F.relu(layer(h))
         return dropped(h, self.dropout, generator) if self.training else h
-
-
-class _AskedSlots(torch.autograd.Function):
-    """A linear layer of several equal slots, each applied only to the rows that ask for it.
-
-    The gradient of the matrix is written once, in place: autograd's own would make one of the whole
-    layer's size (58 MB on Cora) for every slot, or stack them.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, h: Tensor, weight: Tensor, bias: Tensor, asked: list[Tensor]) -> Tensor:
-        """``[t, width of a slot]``, slot after slot."""
-        ctx.save_for_backward(h, weight, *asked)
-        width = len(bias) // len(asked)
-        out = h.new_empty(sum(map(len, asked)), width)
-        parts = zip(out.split([*map(len, asked)]), weight.split(width), bias.split(width), asked, strict=True)
-        for part, w, b, rows in parts:
-            torch.addmm(b, _rows(h, rows), w.T, out=part)
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        """Gradients of ``h``, ``weight`` and ``bias``."""
-        (grad,) = grads
-        h, weight, *asked = ctx.saved_tensors
-        width = len(weight) // len(asked)
-        to_h, to_weight = torch.zeros_like(h), torch.empty_like(weight)
-        to_bias = weight.new_empty(len(weight))
-        slots = zip(
-            grad.split([*map(len, asked)]),
-            *(t.split(width) for t in (weight, to_weight, to_bias)),
-            asked,
-            strict=True,
-        )
-        for part, w, into, b, rows in slots:
-            if len(rows):
-                torch.mm(part.T, _rows(h, rows), out=into)
-                torch.sum(part, 0, out=b)
-                to_h[rows] += part @ w
-            else:
-                into.zero_()
-                b.zero_()
-        return to_h, to_weight, to_bias, None
 
 
 class Gcn(nn.Module):

@@ -19,7 +19,8 @@ from secure_fedgraph.models.parameters import glorot
 from secure_fedgraph.models.sparse_rows import Features
 from secure_fedgraph.models.vertical.residual import LayersRun, residual_layers, sparse_entry
 
-Backbone = Literal["gcnii", "gcn", "residual"]
+Backbone = Literal["gcnii", "gcn", "gat", "residual"]
+HEADS = 8
 ALPHA, THETA = 0.1, 0.5
 """GCNII: the share of the first representation, and how fast layers turn into the identity."""
 MU = 0.5
@@ -77,6 +78,7 @@ class Tower(nn.Module):
 
     Backbones:
         - ``gcn``: ``relu(A H W + b)``;
+        - ``gat``: eight heads of attention over links and the node itself, ``relu``;
         - ``gcnii``: ``relu(((1 - a) A H + a H0) ((1 - b_l) I + b_l W))`` with this client's own first
           representation ``H0``, ``a = 0.1``, ``b_l = log(0.5 / l + 1)`` (Chen et al. 2020);
         - ``residual``: what GLASU's released code trains under the name of GCNII: layers of ``A H``, dense,
@@ -102,11 +104,16 @@ class Tower(nn.Module):
         bound: float = 8.0,
     ) -> None:
         super().__init__()
+        if backbone == "gat" and hidden % HEADS:
+            raise BadInput(f"hidden = {hidden}: gat has {HEADS} heads; give a multiple of {HEADS}")
         self.backbone, self.segments, self.bound = backbone, segments, bound
         self.entry = nn.Linear(features, hidden)
         self.layers = nn.ModuleList(
             nn.Linear(hidden, hidden, bias=backbone != "gcnii") for _ in range(segments[-1].stop)
         )
+        if backbone == "gat":
+            attention = [nn.Parameter(torch.zeros(2 * HEADS, hidden // HEADS)) for _ in self.layers]
+            self.attention = nn.ParameterList(attention)
         if backbone == "residual":
             self.norms = nn.ModuleList(nn.BatchNorm1d(hidden, momentum=MOMENTUM) for _ in self.layers)
         self.head = nn.Linear(hidden, classes)
@@ -178,6 +185,8 @@ class Tower(nn.Module):
 
     def _layer(self, depth: int, links: Links, h: Tensor, first: Tensor | None, noise: Noise) -> Tensor:
         dense = self.layers[depth]
+        if self.backbone == "gat":
+            return F.relu(self._attend(depth, links, h))
         if self.backbone == "gcnii":
             mixed = (1 - ALPHA) * links.spread(h) + ALPHA * cast(Tensor, first)
             beta = math.log(THETA / (depth + 1) + 1)
@@ -199,3 +208,21 @@ class Tower(nn.Module):
             training=measured,
             momentum=MOMENTUM,
         )
+
+    def _attend(self, depth: int, links: Links, h: Tensor) -> Tensor:
+        dense = cast(nn.Linear, self.layers[depth])
+        values = (h @ dense.weight.T).view(len(h), HEADS, -1)
+        ends = (values.unsqueeze(1) * self.attention[depth].view(2, HEADS, -1)).sum(-1)
+        size = len(links.own)
+        source = torch.cat([links.source, links.own])
+        target = torch.cat([links.target, torch.arange(size)])
+        logits = F.leaky_relu(ends[:, 0][source] + ends[links.own, 1][target], 0.2)
+        highest = logits.new_full((size, HEADS), -torch.inf)
+        highest = highest.scatter_reduce(0, target.unsqueeze(1).expand_as(logits), logits.detach(), "amax")
+        weight = (logits - highest[target]).exp()
+        total = weight.new_zeros(size, HEADS).index_add(0, target, weight)
+        weight = weight / total[target]
+        summed = values.new_zeros(size, *values.shape[1:]).index_add(
+            0, target, weight.unsqueeze(2) * values[source]
+        )
+        return summed.flatten(1) + dense.bias

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data
@@ -12,12 +14,15 @@ import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.fedsgd.graph_sage import FedSageSteps
 from secure_fedgraph.algorithms.fedsgd.heads.graph_sage import GraphSageHead
 from secure_fedgraph.algorithms.fedsgd.settings import SageStepSettings
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.forms import FormWarning
-from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.graph.schema import Schema, Task
+from secure_fedgraph.models.neighgen import at_home
 from secure_fedgraph.models.parameters import load
 from secure_fedgraph.models.per_record import tree_gradients
 from secure_fedgraph.protocol.transcript import everything
+from secure_fedgraph.running import preparation
 
 SCHEMA = Schema(features=5, classes=3)
 LARGE = {"features": 24, "classes": 3}
@@ -117,6 +122,46 @@ def test_uploads_are_the_same_bytes_without_links(federation) -> None:
         assert torch.equal(value, second.algorithm.released(second.state)[name]), name
 
 
+def test_mending_at_home_sends_the_same_bytes_and_costs_nothing(
+    federation: sfg.Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Personal models are asked for without noise too, so that uploads can be compared bit by bit."""
+    mended, asked = at_home.mended, list[int]()
+    monkeypatch.setattr(at_home, "mended", lambda *given: (asked.append(1), mended(*given))[1])
+
+    def run(mend: str, **more: Any) -> sfg.Run:
+        algorithm = FedSageSteps(sums="sent", rate=1.0, mend=mend)
+        return sfg.train(algorithm, federation, rounds=2, keep=everything, **more)
+
+    noised = {"policy": "distributed_dp", "budget": sfg.Budget(8.0, 1e-5, "node")}
+    first, second = (run(mend, **noised) for mend in ("none", "at_home"))
+    assert len(asked) == len(federation.names)
+    assert first.privacy() == second.privacy() and len(first.charges) == len(second.charges) > 0
+    monkeypatch.setattr(preparation, "is_private", lambda _: True)
+    first, second = (run(mend, policy="plaintext") for mend in ("none", "at_home"))
+    assert len(asked) == 2 * len(federation.names)
+    letters = [
+        [(one.channel, one.step, one.sender, one.recipient, one.bytes) for one in made.transcript.sent]
+        for made in (first, second)
+    ]
+    assert letters[0] == letters[1]
+    assert {one[0] for one in letters[1]} == {"class_sums", "step", "combined"}
+    for channel, times in (("class_sums", 1), ("step", 2)):
+        one, other = (made.transcript.view("server").uploads(channel) for made in (first, second))
+        assert len(one) == len(other) == times * len(federation.names)
+        for mine, theirs in zip(one, other, strict=True):
+            assert mine.clients == theirs.clients and mine.values.keys() == theirs.values.keys()
+            assert all(
+                bytes(np.asarray(value)) == bytes(np.asarray(theirs.values[name]))
+                for name, value in mine.values.items()
+            )
+
+
+def test_mending_is_of_classes() -> None:
+    with pytest.raises(BadInput, match=r"training\.mend = at_home.*task = number"):
+        FedSageSteps(mend="at_home").check(Schema(features=5, classes=1, task=Task.NUMBER, low=0, high=1))
+
+
 @pytest.mark.parametrize("policy", ["masked", "distributed_dp", "strictest"])
 def test_settings_of_local_training_by_hand_take_noisy_steps_where_a_policy_has_no_noise(policy: str) -> None:
     by_hand = Experiment(
@@ -128,3 +173,10 @@ def test_settings_of_local_training_by_hand_take_noisy_steps_where_a_policy_has_
         training={"learning_rate": 0.01},
     )
     assert (by_hand.make_policy().steps is None) == (policy == "distributed_dp")
+
+
+def test_mending_is_refused_where_nobody_makes_personal_models() -> None:
+    federation = sfg.federate("synthetic-citation", clients=2, seed=0, nodes=60, features=8)
+    noised = sfg.policies.distributed_dp(1.0, 1.0)
+    with pytest.raises(BadInput, match=r"training\.mend = 'at_home'.*'at_home'"):
+        sfg.train(FedSageSteps(mend="at_home"), federation, noised, rounds=1, evaluation="at_home")

@@ -251,6 +251,13 @@ class TestEpsilon:
         assert 3.9 < run.privacy("node")["epsilon"] <= 4.0
         assert run.privacy("edge")["epsilon"] == 0
 
+    def test_mending_is_kept_under_a_nodes_budget_and_refused_without(self, federation) -> None:
+        form = sfg.FedSagePlus(mend="at_home").on_sums("node")
+        assert (form.name, form.settings.mend) == ("fedsage-steps", "at_home")
+        assert sfg.FedSagePlus().on_sums("node").settings.mend == "none"
+        with pytest.raises(BadInput, match=r"training\.mend = at_home.*--unit node --epsilon"):
+            go(federation, settings={**SMALL, "mend": "at_home"})
+
     def test_sums_for_nodes_hold_no_budget_for_a_client(self, federation) -> None:
         with pytest.raises(BudgetExhausted, match="give --unit node"):
             go(federation, "distributed_dp", budget=sfg.Budget(epsilon=4.0, unit="client"))

@@ -29,7 +29,7 @@ from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.experiment.results import execute
 from secure_fedgraph.experiment.schema.score_verdict import RESIDUAL, SINGLE_OWNERS
-from secure_fedgraph.models.neighgen.feedback import Feedback
+from secure_fedgraph.models.neighgen.feedback import generator_gradient
 from secure_fedgraph.models.neighgen.model import FeatureGenerator
 from secure_fedgraph.models.parameters import glorot, parameters_of
 
@@ -194,9 +194,10 @@ def answer(offer: dict[str, Any], nodes: np.ndarray, seed: int) -> np.ndarray:
     params = {name.removeprefix("fgen."): v for name, v in offer.items() if name.startswith("fgen.")}
     counts, scale = offer["counts"].long(), 1 / (len(offer["z"]) * SLOTS)
     random = torch.Generator().manual_seed(seed)
-    side = Feedback(latent, words, SLOTS, widths)
+    fgen = FeatureGenerator(latent, words, SLOTS, widths)
+    fgen.load_state_dict(params)
     targets = torch.as_tensor(nodes, dtype=torch.float32)
-    return side.generator_gradient(params, offer["z"], counts, targets, scale, random)["outer.weight"].numpy()
+    return generator_gradient(fgen, offer["z"], counts, targets, scale, random)["outer.weight"].numpy()
 
 
 def test_an_answer_names_the_nearest_node_of_each_point() -> None:
@@ -236,19 +237,14 @@ def dense(nodes: int = 40, words: int = 24) -> np.ndarray:
 def honest(nodes: np.ndarray, batch: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], float]:
     """An answer to an honest generator about a batch, the generator, and the loss's factor."""
     random = torch.Generator().manual_seed(3)
-    side = Feedback(8, nodes.shape[1], SLOTS, (16, 96))
     fgen = FeatureGenerator(8, nodes.shape[1], SLOTS, (16, 96))
     glorot(fgen, 1)
     params = parameters_of(fgen)
+    scale = 1 / (batch * SLOTS)
     z, counts = torch.rand(batch, 8, generator=random), torch.full((batch,), SLOTS)
-    found = side.generator_gradient(
-        params, z, counts, torch.as_tensor(nodes), 1 / (batch * SLOTS), torch.Generator().manual_seed(4)
-    )
-    return (
-        {k: v.numpy() for k, v in found.items()},
-        {k: v.numpy() for k, v in params.items()},
-        1 / (batch * SLOTS),
-    )
+    random = torch.Generator().manual_seed(4)
+    found = generator_gradient(fgen, z, counts, torch.as_tensor(nodes), scale, random)
+    return {k: v.numpy() for k, v in found.items()}, {k: v.numpy() for k, v in params.items()}, scale
 
 
 @pytest.mark.parametrize("size", [1, 4])

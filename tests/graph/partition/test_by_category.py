@@ -13,7 +13,6 @@ from secure_fedgraph.algorithms.training.graph_classifier import RatingTask
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.kinds import RatingsDataset
 from secure_fedgraph.graph.partition.by_category import by_category
-from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.ratings import HABITS, RatingNet, habit_features
 from secure_fedgraph.protocol.transcript import everything
 
@@ -134,11 +133,10 @@ class TestHabits:
         assert torch.allclose(found[1], torch.tensor([0, 0, log1, -2 / 2, -2 / 6, log1, 0]))
         assert log2 > log1
 
-    @pytest.mark.parametrize("features", ["constant", "degree", "id_embedding"])
-    def test_a_rating_tells_the_model_nothing_about_itself(self, features):
+    def test_a_rating_tells_the_model_nothing_about_itself(self):
         """Changing it moves its own prediction through the owner's mean and median only."""
         torch.manual_seed(0)  # of this test's weights alone
-        model = RatingNet((4, 4), features=features, nodes=4)
+        model = RatingNet((4, 4))
         for p in model.parameters():
             nn_init(p)
         graph, bent = small(), small()
@@ -154,7 +152,7 @@ class TestHabits:
         assert model(graph, every).equal(model(alone, every))
 
     def test_degrees_differ(self):
-        model = RatingNet((4, 4), features="degree")
+        model = RatingNet((4, 4))
         x = model._inputs(small(), small().edge_index[:, small().train_mask])
         assert x.argmax(1).tolist() == [1, 1, 17, 17]  # log2(2 + 1) and log2(1 + 1) are both in bucket 1
         assert x.sum(1).tolist() == [1] * 4
@@ -180,12 +178,6 @@ class TestTask:
         assert marked["mae_client_mean"].tolist() == [1, 1] and marked["mae_client_median"].tolist() == [1, 1]
         assert marked["validation"].tolist() == [0, 0]
 
-    def test_the_table_of_ones_own_is_no_part_of_what_is_shared(self):
-        task = RatingTask((4, 4), features="id_embedding")
-        shared = task.start(Schema(0, 0, "ratings"), 0)
-        assert "own" not in shared
-        assert task.own(task.model(None, small())) == ("own",)  # type: ignore[arg-type]
-
 
 @pytest.fixture(scope="module")
 def federation(dataset) -> sfg.Federation:
@@ -209,16 +201,8 @@ class TestTraining:
         }  # fmt: skip
         assert scores["best_on_test"]["mae"] <= scores["mae"]
 
-    @pytest.mark.parametrize("settings", [{"features": "constant"}, {"network": "gat", "loss": "mse"}])
-    def test_others_run(self, federation, settings):
-        assert go(federation, 1, **settings).accuracy["mae"] > 0
-
-    @pytest.mark.parametrize("kind", [sfg.FedGate, sfg.ApflGate])
-    def test_ones_own_table_stays_at_home_and_learns(self, federation, kind):
-        run = go(federation, 2, kind, features="id_embedding")
-        assert "own" not in run.state
-        sent = run.transcript.view("server").uploads("update")
-        assert sent and all("own" not in upload.values for upload in sent)
+    def test_attention_runs(self, federation):
+        assert go(federation, 1, network="gat").accuracy["mae"] > 0
 
     def test_in_band(self, federation):
         algorithm = sfg.FedGate(hidden=(8, 8), batch="full", local_steps=2)

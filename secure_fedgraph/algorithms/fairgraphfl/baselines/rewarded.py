@@ -29,6 +29,8 @@ from secure_fedgraph.algorithms.fairgraphfl.state import (
     parameters_in,
 )
 from secure_fedgraph.core.channel import Channel
+from secure_fedgraph.core.given import Expected
+from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.seams import RoundApi
 
 ENCRYPTED = Form(
@@ -126,6 +128,10 @@ class RewardedAgents(PaidAgents):
             PAYOFFS: torch.cat([state[PAYOFFS], payoffs[None]]),
             ALIGNMENT: updates.alignment,
         }
+
+    def takes(self, channel: str, schema: Schema) -> Expected | None:
+        """As agents of all kinds: this round gives nothing else, which has to be said beside it."""
+        return super().takes(channel, schema)
 
     @property
     def in_use(self) -> tuple[Channel, ...]:

@@ -14,9 +14,6 @@ from secure_fedgraph.graph.schema import Schema
 class Head(Protocol):
     """What is trained by steps under one shared noise, and how whoever has it predicts.
 
-    A further head is a module with a class of these three methods, and a line in ``FedSgd.heads`` or
-    ``GraphFedSgd.heads``.
-
     Guarantees:
         - names and shapes of weights, and so of gradients, follow from the schema and the settings alone.
 
