@@ -33,14 +33,11 @@ def attacks_on(chosen: Sequence[Any], asked: Sequence[str]) -> Attacks:
     used = set[str]().union(*sent.values())
     chosen_ids: dict[str, None] = {}
     for name in asked:
-        kinds = choose([name])
-        fitting = [kind.id for kind in kinds if used & set(kind.reads())]
+        fitting = [kind.id for kind in choose([name]) if used & set(kind.reads())]
         if not fitting:
-            read = sorted({channel for kind in kinds for channel in kind.reads()})
             raise BadInput(
-                f"--attack {name} reads {' or '.join(read)}, which {' and '.join(sent)} "
-                f"{'does' if len(sent) == 1 else 'do'} not send as configured: leave it out, or compare an "
-                "algorithm that does"
+                f"--attack {name} reads nothing that {' or '.join(sent)} sends as configured: leave it out, "
+                "or compare an algorithm that it reads"
             )
         chosen_ids.update(dict.fromkeys(fitting))
     return Attacks(tuple(chosen_ids), of_rooms(*ROOMS))

@@ -230,13 +230,13 @@ def table(title: str, rows: Iterable[Part | Mapping[str, Any]], keys: str = "") 
     Args:
         keys: which, by blanks; all by default.
     """
-    dumped = [row if isinstance(row, Mapping) else dumped(row) for row in rows]
-    heads = keys.split() or list(dict.fromkeys(key for row in dumped for key in row))
-    heads = [head for head in heads if any(row.get(head) not in (None, "", [], {}, False) for row in dumped)]
+    given = [row if isinstance(row, Mapping) else dumped(row) for row in rows]
+    heads = keys.split() or list(dict.fromkeys(key for row in given for key in row))
+    heads = [head for head in heads if any(row.get(head) not in (None, "", [], {}, False) for row in given)]
     if not heads:
         return []
     names = [head.replace("_", " ") for head in heads]
-    return [table_of(title, names, ([_number(row.get(head)) for head in heads] for row in dumped))]
+    return [table_of(title, names, ([_number(row.get(head)) for head in heads] for row in given))]
 
 
 def dumped(part: Part | None) -> dict[str, Any]:

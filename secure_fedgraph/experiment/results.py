@@ -378,15 +378,13 @@ def check_goes_on(out: Path) -> None:
     commit, result, ledger = commit_path(out / "checkpoint"), out / "result.json", out / "ledger.jsonl"
     if result.exists() or files.size_of(commit) is not None:
         return
-    left = ["messages in transcript"] if Transcript.is_begun(out / "transcript") else []
-    if files.size_of(out / "checkpoint" / RESERVED) is not None:
-        left.append("reserved message numbers in checkpoint")
-    if files.size_of(ledger) and any(charge.round > 0 for charge in read_ledger(ledger)):
-        left.append("charges in ledger.jsonl")  # raw data are pooled, and charged, before a first checkpoint
-    left += [name for name in ("released.model", "report.html") if files.size_of(out / name) is not None]
-    if left:
+    # raw data are pooled, and charged, before a first checkpoint
+    charged = files.size_of(ledger) and any(charge.round > 0 for charge in read_ledger(ledger))
+    left = [name for name in ("released.model", "report.html") if files.size_of(out / name) is not None]
+    reserved = files.size_of(out / "checkpoint" / RESERVED) is not None
+    if charged or left or reserved or Transcript.is_begun(out / "transcript"):
         raise BadInput(
-            f"{commit} and {result} are missing, and the run has left {' and '.join(left)}: from round 1 on "
+            f"{commit} and {result} are missing, and the run has sent or charged something: from round 1 on "
             "everything would be charged again; put a copy of one of the two files back, or "
             f"{IN_ANOTHER_FOLDER}"
         )

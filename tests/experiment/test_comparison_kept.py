@@ -13,7 +13,8 @@ from in_this_process import at_once
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.client import Client
 from secure_fedgraph.experiment import code_digest
-from secure_fedgraph.experiment.compare import points, run_key, runs
+from secure_fedgraph.experiment.compare import points, runs
+from secure_fedgraph.experiment.compare.runs import run_key
 from secure_fedgraph.experiment.config import load
 
 SMALL = ["--data", "synthetic-citation", "--set", "dataset.nodes=60", "--set", "dataset.features=16"]
@@ -49,7 +50,7 @@ def test_another_configuration_is_refused_and_overwrite_runs_it(tmp_path):
     assert call(tmp_path).exit_code == 0
     before = (tmp_path / "compare.json").read_text()
     done = call(tmp_path, rounds=2)
-    assert done.exit_code == 2 and "its rounds is 1 and would be 2" in done.output
+    assert done.exit_code == 2 and "its rounds is another" in done.output
     assert "give another --out, or --overwrite" in done.output
     assert (tmp_path / "compare.json").read_text() == before and rounds_of(tmp_path) == {1}
     (tmp_path / "runs" / "mine").mkdir()

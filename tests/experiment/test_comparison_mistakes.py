@@ -18,7 +18,8 @@ from secure_fedgraph.cli import comparing
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.experiment import code_digest
-from secure_fedgraph.experiment.compare import ALONE, NO_PRIVACY, points, runner
+from secure_fedgraph.experiment.compare import runner
+from secure_fedgraph.experiment.compare.points import ALONE, NO_PRIVACY, points
 from secure_fedgraph.experiment.compare.runs import REFUSED, run_point
 from secure_fedgraph.experiment.config import load
 

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
 
 from secure_fedgraph.cli.options import AUTO, protection_in
 from secure_fedgraph.cli.screen import (
-    Cells,
     PlainConsole,
     plain_warnings,
     said_later,
-    table_of,
     to_a_pipe,
     visible,
 )
+from secure_fedgraph.cli.tables import table
 from secure_fedgraph.core.guarantee import Reader
 from secure_fedgraph.experiment.config import TRUSTED, Experiment, read_values
 from secure_fedgraph.experiment.planner import Candidate, Choice, asked_experiment, choose
@@ -44,7 +42,9 @@ def plan(policy: str | None, assignments: tuple[str, ...], as_json: bool, **give
             click.echo(json.dumps(_described(choice)))
             return
         click.echo(visible("\n".join(_recommended(choice, assignments))))
-        PlainConsole().print(_table(choice))
+        asked = choice.experiment
+        title = f"{asked.data}, {asked.clients} clients, epsilon {asked.epsilon:g} for one {asked.unit}"
+        PlainConsole().print(*table(title, _rows(choice)))
         click.echo(visible("\n".join(_remarks(choice))))
 
 
@@ -83,17 +83,17 @@ def _taken(chosen: Candidate) -> str:
     )
 
 
-def _table(choice: Choice) -> Table:
-    asked = choice.experiment
-    rows: list[Cells] = []
+def _rows(choice: Choice) -> Iterator[dict[str, str]]:
     compared = [one for one in choice.candidates if one.noise_to_signal is not None]
     for one in sorted(compared, key=lambda one: (one is not choice.least, one.noise_to_signal)):
-        noise = (_short(one.noise_multiplier), _short(one.noise_to_signal))
         taken = choice.learns and one is choice.least
-        form = one.form.replace("training.", "") or AS_CONFIGURED
-        rows.append([one.algorithm, form, *noise, "chosen" if taken else one.why])
-    title = f"{asked.data}, {asked.clients} clients, epsilon {asked.epsilon:g} for one {asked.unit}"
-    return table_of(title, ("algorithm", "form", "noise", "noise-to-signal", "chosen, or why not"), rows)
+        yield {
+            "algorithm": one.algorithm,
+            "form": one.form.replace("training.", "") or AS_CONFIGURED,
+            "noise": _short(one.noise_multiplier),
+            "noise-to-signal": _short(one.noise_to_signal),
+            "chosen, or why not": "chosen" if taken else one.why,
+        }
 
 
 def _recommended(choice: Choice, assignments: Sequence[str]) -> list[str]:

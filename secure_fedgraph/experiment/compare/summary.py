@@ -220,37 +220,23 @@ def beside_links(reference: Mapping[str, Any] | str) -> dict[str, Any]:
 
 
 def _worth(by_measure: Mapping[str, Mapping[str, Any]]) -> str:
-    """Whether a budget is worth spending: by the measure on which it gains most."""
+    """Whether a budget is worth spending: by owners' personal models, else by the first score of IN_WORDS."""
     # own models may be better than local training already: what counts is what came with the budget
-    keys = (
-        [k for k in by_measure if k in BESIDE] or [k for k in by_measure if k in IN_WORDS] or list(by_measure)
-    )
-    measured = {key: by_measure[key] for key in keys}
-    if not measured:
+    key = next((one for one in (*BESIDE, *IN_WORDS, *by_measure) if one in by_measure), None)
+    if key is None:
         return "Nothing to compare it with: local training has no score on the same data."
-    key = max(measured, key=lambda name: (_is_sure(measured[name]), *_seeds_and_mean(measured[name])))
-    (above, of), points = measured[key]["seeds"], 100 * measured[key]["mean"]
+    gain = by_measure[key]
+    (above, of), points = gain["seeds"], 100 * gain["mean"]
     than = "the owners' own models" if key in BESIDE else "local training"
     what = f"{IN_WORDS.get(key, key)} is above that of {than} on {above} of {of} seeds ({points:+.1f} points)"
     if not above:
         return f"{NOT_WORTH}: {what}."
-    if _is_sure(measured[key]):
+    if gain["interval"] is not None and gain["interval"][0] > 0:
         return f"{WORTH}: {what}."
     chance = (
-        "one seed cannot show whether that is chance"
-        if of == 1
-        else "the 95 % interval of the gain includes 0"
+        "one seed cannot show whether that is chance" if of == 1 else "the gain's 95 % interval includes 0"
     )
     return f"{UNDECIDED}: {what}; {chance}."
-
-
-def _is_sure(gain: Mapping[str, Any]) -> bool:
-    """Whether the interval of a gain over seeds excludes nothing gained; one seed has no interval."""
-    return gain["interval"] is not None and gain["interval"][0] > 0
-
-
-def _seeds_and_mean(gain: Mapping[str, Any]) -> tuple[int, float]:
-    return gain["seeds"][0], gain["mean"]
 
 
 def pareto(rows: Sequence[Mapping[str, Any]]) -> list[str]:
