@@ -69,11 +69,6 @@ LEDGERS = ("ledger.jsonl", "ledger.torn")
 ELSEWHERE = "on its own machine"
 """The data of an owner whom a run reached on its own machine, where others' have a file."""
 UNFINISHED = "; its run is not finished: `secure-fedgraph resume {folder}` goes on with it"
-TRAINED = (
-    " of the command; what it holds is of train(..., out=...) in Python, which writes no result: to audit a "
-    "graph of your own, give it a name (docs/own_graphs_and_models.md) and use `secure-fedgraph run --set "
-    "transcript=full`, or sfg.audit"
-)
 ASKED, PLANNED = "experiment.json", "plan.json"
 Noted = TypeVar("Noted", bound=BaseModel)
 PACKAGES = (
@@ -797,11 +792,8 @@ def read_json(path: Path, kind: str, root: Path | None = None) -> dict[str, Any]
             of another type or out of range, naming file, key, value and mend.
     """
     if not path.exists():
-        why = ""
-        if kind == "run" and is_begun(path.parent):
-            why = UNFINISHED.format(folder=path.parent)
-        elif kind == "run" and (path.parent / "transcript").exists():
-            why = TRAINED
+        begun_here = kind == "run" and is_begun(path.parent)
+        why = UNFINISHED.format(folder=path.parent) if begun_here else ""
         raise BadInput(f"{path.parent} holds no {path.name}: give the folder of a finished {kind}{why}")
     value = schema.of_kind(path, kind, lambda: files.read(path, root=root))
     if kind in schema.RESULTS:
