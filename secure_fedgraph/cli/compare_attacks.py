@@ -74,7 +74,9 @@ class Attacks:
             # a sum over all owners shows no single owner, but what a defence leaves may
             if whom(cell["settings"]["aim"], cell.get("owners")) == SINGLE_OWNERS:
                 found = best.setdefault(cell["attack"], cell)
-                best[cell["attack"]] = max(found, cell, key=_strength)
+                best[cell["attack"]] = max(
+                    found, cell, key=lambda one: (bool(one.get("leaks")), one.get("score") or 0)
+                )
         keys = ("score", "baseline", "low", "leaks", "adversary")
         told: dict[str, Any] = {"leak": {}, "leaks": {}}
         for attack in self.attacks:
@@ -94,8 +96,3 @@ class Attacks:
         except Refused:  # its row says so
             return []
         return [kind for kind in choose(self.attacks) if sent & set(kind.reads())]
-
-
-def _strength(cell: dict[str, Any]) -> tuple[bool, bool, float]:
-    scored = cell.get("score") is not None
-    return scored, bool(cell.get("leaks")), float(cell["score"]) if scored else 0.0

@@ -103,11 +103,6 @@ def _raise_for(rows: Sequence[dict[str, Any]]) -> None:
         raise Refused(f"every point was refused: {rows[0]['reason']}")
     failed = {row["name"]: row for row in rows if row["outcome"] == "failed"}
     broken = {f"attacks on {row['name']}": row["leak_failed"] for row in rows if "leak_failed" in row}
-    broken |= {
-        one["name"]: one["reason"]
-        for row in rows
-        if (one := row.get("without_graph", {})).get("class", "BadInput") != "BadInput"
-    }
     broken |= {name: row["reason"] for name, row in failed.items()}
     told = " ".join(f"{name}: {reason}" for name, reason in broken.items())
     if len(failed) == len(rows) and all(row["class"] == BadInput.__name__ for row in rows):

@@ -432,7 +432,10 @@ def begun(
             f"want, add --ledger {shlex.quote(noted[:200])}"
         )
     config |= {} if ledger is None else {"ledger": str(ledger)}
-    return configured(config, path), asked.seeds, asked.command
+    try:
+        return experiment_of(config), asked.seeds, asked.command
+    except BadInput as error:
+        raise BadInput(f"{path}: {error}") from None
 
 
 def typed_again(out: Path, experiment: Experiment) -> list[str]:
@@ -492,18 +495,6 @@ def typed_data(noted: Any, typed: str | None, folder: Path) -> dict[str, str]:
 def _leads_out(noted: str, out: Path) -> bool:
     """Whether a file's value names a place outside of its folder."""
     return "\0" in noted or not Path(noted).resolve().is_relative_to(out.resolve())
-
-
-def configured(config: Mapping[str, Any], path: Path) -> Experiment:
-    """The experiment of a configuration that a file holds.
-
-    Raises:
-        BadInput: naming the file and the key.
-    """
-    try:
-        return experiment_of(config)
-    except BadInput as error:
-        raise BadInput(f"{path}: {error}") from None
 
 
 def finish(out: Path, ledger: Path | None = None) -> None:

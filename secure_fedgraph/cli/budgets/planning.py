@@ -26,8 +26,6 @@ from secure_fedgraph.experiment.results import make_federation
 from secure_fedgraph.experiment.schema.run import NO_LEARNING
 
 AS_CONFIGURED = "as configured"
-DIGITS = 4
-"""Significant ones of what is printed."""
 
 
 def plan(policy: str | None, assignments: tuple[str, ...], as_json: bool, **given: Any) -> None:
@@ -79,19 +77,19 @@ def _taken(chosen: Candidate) -> str:
     """What the planner takes, in a line."""
     return (
         f"{chosen.algorithm} under policy {chosen.policy}, {chosen.form or AS_CONFIGURED}, with a "
-        f"noise-to-signal of {_short(chosen.noise_to_signal)}: {chosen.why}"
+        f"noise-to-signal of {chosen.noise_to_signal:.4g}: {chosen.why}"
     )
 
 
-def _rows(choice: Choice) -> Iterator[dict[str, str]]:
+def _rows(choice: Choice) -> Iterator[dict[str, Any]]:
     compared = [one for one in choice.candidates if one.noise_to_signal is not None]
     for one in sorted(compared, key=lambda one: (one is not choice.least, one.noise_to_signal)):
         taken = choice.learns and one is choice.least
         yield {
             "algorithm": one.algorithm,
             "form": one.form.replace("training.", "") or AS_CONFIGURED,
-            "noise": _short(one.noise_multiplier),
-            "noise-to-signal": _short(one.noise_to_signal),
+            "noise": one.noise_multiplier,
+            "noise-to-signal": one.noise_to_signal,
             "chosen, or why not": "chosen" if taken else one.why,
         }
 
@@ -147,12 +145,3 @@ def _described(choice: Choice) -> dict[str, Any]:
         "no_learning_above": NO_LEARNING,
         "candidates": list(rows.values()),
     }
-
-
-def _short(number: float | None) -> str:
-    """A number in few digits; nothing where there is none.
-
-    >>> _short(0.1177092), _short(None)
-    ('0.1177', '')
-    """
-    return "" if number is None else f"{number:.{DIGITS}g}"

@@ -129,13 +129,6 @@ def _depth(setting: tuple[str, object]) -> int:
     return value if name == "layers" and isinstance(value, int) else 0
 
 
-def as_state_dict(model: nn.Module) -> bytes:
-    """``torch.save`` of the plain parameters; ``torch.load(..., weights_only=True)`` reads it."""
-    file = io.BytesIO()
-    torch.save({key: value.detach().clone() for key, value in model.state_dict().items()}, file)
-    return file.getvalue()
-
-
 def export(
     folder: Path,
     out: Path,
@@ -162,7 +155,9 @@ def export(
     if not out.parent.is_dir():
         raise BadInput(f"--out {out}: {out.parent} is no folder; make it first")
     model = rebuilt(name, kept)
-    content = as_state_dict(model)
+    file = io.BytesIO()
+    torch.save({key: value.detach().clone() for key, value in model.state_dict().items()}, file)
+    content = file.getvalue()
     text = card(run, _audit(folder, run), out.name, unchecked, kept.tables)
     if unchecked:
         warn(f"{out.name} and its card: {unchecked}")
