@@ -147,7 +147,6 @@ def _sent(run: Run, reason: str) -> dict[str, Any]:
     }
 
 
-STEPS = 6
 FACTS = ("source", "digest", "nodes", "features", "classes")
 
 
@@ -155,7 +154,7 @@ def demo(out: Path, data: str, seed: int, overwrite: bool, **flags: Any) -> None
     """Attacks training in the open and under a budget, and shows what was read and what the budget costs."""
     screen, started = Screen(flags), time.perf_counter()
     fresh_folder(out, overwrite)
-    with screen.bar("reading the data", STEPS) as advance, plain_warnings():
+    with screen.bar("reading the data", 6) as advance, plain_warnings():
         result = shown(data, seed, advance)
     result |= {"command": command_line(), "seconds": round(time.perf_counter() - started, 1)}
     write_json(out / "demo.json", result)

@@ -68,7 +68,6 @@ BESIDE = (
 LEDGERS = ("ledger.jsonl", "ledger.torn")
 ELSEWHERE = "on its own machine"
 """The data of an owner whom a run reached on its own machine, where others' have a file."""
-UNFINISHED = "; its run is not finished: `secure-fedgraph resume {folder}` goes on with it"
 ASKED, PLANNED = "experiment.json", "plan.json"
 Noted = TypeVar("Noted", bound=BaseModel)
 PACKAGES = (
@@ -784,7 +783,7 @@ def read_json(path: Path, kind: str, root: Path | None = None) -> dict[str, Any]
     """
     if not path.exists():
         begun_here = kind == "run" and is_begun(path.parent)
-        why = UNFINISHED.format(folder=path.parent) if begun_here else ""
+        why = f"; it is not finished: `secure-fedgraph resume {path.parent}` goes on" if begun_here else ""
         raise BadInput(f"{path.parent} holds no {path.name}: give the folder of a finished {kind}{why}")
     value = schema.of_kind(path, kind, lambda: files.read(path, root=root))
     if kind in schema.RESULTS:
