@@ -139,9 +139,8 @@ def audit(
     if failed:
         raise SecureFedGraphError(f"some cells have no result: {'; '.join(sorted(failed))}")
     if not audited.cells and not audited.empirical:
-        raise SecureFedGraphError(
-            f"nothing was run: {audited.not_run[0]['reason']}" if audited.not_run else "nothing was run"
-        )
+        why = audited.not_run[0]["reason"] if audited.not_run else "no attack was asked for"
+        raise SecureFedGraphError(f"nothing was run: {why}")
 
 
 def _experiments(flags: dict[str, Any]) -> tuple[list[Experiment], list[int]]:

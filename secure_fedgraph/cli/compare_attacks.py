@@ -33,14 +33,11 @@ def attacks_on(chosen: Sequence[Any], asked: Sequence[str]) -> Attacks:
     used = set[str]().union(*sent.values())
     chosen_ids: dict[str, None] = {}
     for name in asked:
-        kinds = choose([name])
-        fitting = [kind.id for kind in kinds if used & set(kind.reads())]
+        fitting = [kind.id for kind in choose([name]) if used & set(kind.reads())]
         if not fitting:
-            read = sorted({channel for kind in kinds for channel in kind.reads()})
             raise BadInput(
-                f"--attack {name} reads {' or '.join(read)}, which {' and '.join(sent)} "
-                f"{'does' if len(sent) == 1 else 'do'} not send as configured: leave it out, or compare an "
-                "algorithm that does"
+                f"--attack {name} reads nothing that {' or '.join(sent)} sends as configured: leave it out, "
+                "or compare an algorithm that it reads"
             )
         chosen_ids.update(dict.fromkeys(fitting))
     return Attacks(tuple(chosen_ids), of_rooms(*ROOMS))
@@ -77,7 +74,9 @@ class Attacks:
             # a sum over all owners shows no single owner, but what a defence leaves may
             if whom(cell["settings"]["aim"], cell.get("owners")) == SINGLE_OWNERS:
                 found = best.setdefault(cell["attack"], cell)
-                best[cell["attack"]] = max(found, cell, key=_strength)
+                best[cell["attack"]] = max(
+                    found, cell, key=lambda one: (bool(one.get("leaks")), one.get("score") or 0)
+                )
         keys = ("score", "baseline", "low", "leaks", "adversary")
         told: dict[str, Any] = {"leak": {}, "leaks": {}}
         for attack in self.attacks:
@@ -97,8 +96,3 @@ class Attacks:
         except Refused:  # its row says so
             return []
         return [kind for kind in choose(self.attacks) if sent & set(kind.reads())]
-
-
-def _strength(cell: dict[str, Any]) -> tuple[bool, bool, float]:
-    scored = cell.get("score") is not None
-    return scored, bool(cell.get("leaks")), float(cell["score"]) if scored else 0.0

@@ -22,20 +22,13 @@ from secure_fedgraph.cli.options import (
 )
 from secure_fedgraph.cli.screen import Screen, say_of_data, warn
 from secure_fedgraph.core.errors import BadInput, Refused, SecureFedGraphError
-from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.experiment import compare as comparison
 from secure_fedgraph.experiment.intent import check_intent
 from secure_fedgraph.experiment.kept_schema import keep_schema
 from secure_fedgraph.experiment.pool import Pool
 from secure_fedgraph.experiment.results import dropped_charges, fresh_folder, write_json
 from secure_fedgraph.experiment.schema import CompareResult, as_read
-from secure_fedgraph.privacy.policies import is_noised
 from secure_fedgraph.report.page import write_report
-
-FOR_NODES = ("fedsage", "fedridge", "fedsgd")
-"""What is compared where no algorithm is named: the first, and under a budget for a node all."""
-OF_ITS_OWN = ("training.", "steps", "budget.")
-"""Keys whose names are one algorithm's own."""
 
 
 def compare(
@@ -46,7 +39,7 @@ def compare(
     budgets = flags.pop("epsilon")
     epsilons = _epsilons(budgets)
     budgeted = any(math.isfinite(epsilon) for epsilon in epsilons)
-    algorithms = listed("algorithm", flags["algorithm"] or _by_default(flags, policy, budgeted))
+    algorithms = listed("algorithm", flags["algorithm"] or "fedsage")
     if AUTO in algorithms:
         raise BadInput(f"--algorithm {AUTO}: 'run' takes what 'plan' chooses; name what is compared")
     policies = listed("policy", policy or ("distributed_dp" if budgeted else "strictest"))
@@ -98,15 +91,6 @@ def compare(
     _raise_for(rows)
 
 
-def _by_default(flags: dict[str, Any], policy: str | None, budgeted: bool) -> str:
-    """The algorithms that are compared where none is named: for a node's budget those made for it too."""
-    asked = asked_for(None, flags)
-    of_its_own = any(key.startswith(OF_ITS_OWN) for key in asked)
-    noised = policy is None or all(map(is_noised, listed("policy", policy)))
-    for_node = budgeted and noised and not of_its_own and asked.get("unit") == Unit.NODE
-    return ",".join(FOR_NODES if for_node else FOR_NODES[:1])
-
-
 def _raise_for(rows: Sequence[dict[str, Any]]) -> None:
     """Sets the exit status of a comparison that is written: a failed point is a failure, whatever else ran.
 
@@ -119,11 +103,6 @@ def _raise_for(rows: Sequence[dict[str, Any]]) -> None:
         raise Refused(f"every point was refused: {rows[0]['reason']}")
     failed = {row["name"]: row for row in rows if row["outcome"] == "failed"}
     broken = {f"attacks on {row['name']}": row["leak_failed"] for row in rows if "leak_failed" in row}
-    broken |= {
-        one["name"]: one["reason"]
-        for row in rows
-        if (one := row.get("without_graph", {})).get("class", "BadInput") != "BadInput"
-    }
     broken |= {name: row["reason"] for name, row in failed.items()}
     told = " ".join(f"{name}: {reason}" for name, reason in broken.items())
     if len(failed) == len(rows) and all(row["class"] == BadInput.__name__ for row in rows):
@@ -134,14 +113,9 @@ def _raise_for(rows: Sequence[dict[str, Any]]) -> None:
         )
 
 
-def _epsilons(text: Any) -> list[float]:
+def _epsilons(text: str | None) -> list[float]:
     """Budgets by commas; ``inf`` is the baseline without privacy, which is there anyway."""
-    epsilons = []
-    for part in [] if text is None else str(text).split(","):
-        try:
-            epsilons.append(float(part))
-        except ValueError:
-            raise BadInput(
-                f"--epsilon {text}: {part!r} is no budget; give positive numbers or inf, by commas"
-            ) from None
-    return epsilons
+    try:
+        return [] if text is None else [float(one) for one in text.split(",")]
+    except ValueError:
+        raise BadInput(f"--epsilon {text}: give positive numbers or inf, by commas") from None

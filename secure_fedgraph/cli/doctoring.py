@@ -33,8 +33,6 @@ USES = {
     "align": "silo align and server align",
 }
 """Extra -> what needs it."""
-ROOM = 2**30
-"""Bytes of a disk under which a folder gets a note: the messages of a run that are kept in full take that."""
 
 
 @dataclass(frozen=True)
@@ -135,28 +133,16 @@ def of_data() -> Iterator[Finding]:
 
 
 def of_machine() -> Iterator[Finding]:
-    """Processors and memory, and the folders that a run may write into."""
+    """Processors and memory, and the folder that a run may write into."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    yield Finding(
-        "machine", "machine", OK, f"{os.cpu_count()} cores, {memory / 1e9:.1f} GB; a run takes about 2 GB"
-    )
-    folders = {
-        "runs": (Path("runs"), "go to a folder that you may write into, or give --out"),
-        "cache": (sources.cache_folder(), "set XDG_CACHE_HOME to a folder of your own"),
-        "temporary": (Path(tempfile.gettempdir()), "set TMPDIR to a folder of your own"),
-    }
-    for name, (folder, mend) in folders.items():
-        place = folder.absolute()
-        while not place.exists() and place != place.parent:
-            place = place.parent
-        try:
-            with tempfile.TemporaryFile(dir=place) as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # as the ledger is locked
-            free = shutil.disk_usage(place).free
-        except OSError as error:
-            verdict = NOTE if name == "cache" else PROBLEM
-            yield Finding("folders", name, verdict, f"{folder}: {error.strerror or error}", mend)
-            continue
-        enough = free >= ROOM
-        there = f"{folder}, {free / 1e9:.1f} GB free"
-        yield Finding("folders", name, OK if enough else NOTE, there, "" if enough else "make room")
+    there = f"{os.cpu_count()} cores, {memory / 1e9:.1f} GB; a run takes about 2 GB"
+    yield Finding("machine", "machine", OK, there)
+    folder = Path("runs") if Path("runs").exists() else Path()
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # as the ledger is locked
+        there = f"{folder.absolute()}, {shutil.disk_usage(folder).free / 1e9:.1f} GB free"
+        yield Finding("machine", "runs", OK, there)
+    except OSError as error:
+        mend = "go to a folder that you may write into, or give --out"
+        yield Finding("machine", "runs", PROBLEM, f"{folder.absolute()}: {error.strerror or error}", mend)

@@ -1,4 +1,4 @@
-"""The work of ``federation init`` and ``federation show``."""
+"""The work of ``federation init``."""
 
 from __future__ import annotations
 
@@ -29,12 +29,10 @@ from secure_fedgraph.deployment.federation_file import (
     fresh_nonce,
     held_by,
     read_card,
-    read_federation,
     write_federation,
 )
 from secure_fedgraph.deployment.terms import terms_in
 from secure_fedgraph.experiment.config import OPTIONS, Experiment, read_values
-from secure_fedgraph.graph.tables.drafting import described
 from secure_fedgraph.graph.tables.schema import read_schema
 
 CERTIFICATES = "certificates"
@@ -113,24 +111,3 @@ def make_federation(
         terms_in(Approved(federation, b""))  # what cannot run is refused before anybody approves it
     out.parent.mkdir(parents=True, exist_ok=True)
     return write_federation(federation, out)
-
-
-def show(file: Path) -> None:
-    """Print a file's digest, and what it says."""
-    approved = read_federation(file)
-    with plain_warnings():
-        federation, terms = approved.federation, terms_in(approved)
-    experiment = terms.experiment
-    click.echo(f"digest {approved.digest}")
-    click.echo(f"name {federation.name}, server {federation.server.address}")
-    budget = (
-        "" if experiment.epsilon is None else f", epsilon {experiment.epsilon:g} for one {experiment.unit}"
-    )
-    click.echo(
-        f"{experiment.algorithm} under policy {experiment.policy}, {terms.prepared.rounds} rounds{budget}"
-    )
-    click.echo(f"silos {', '.join(federation.names)}")
-    if federation.tables is not None:
-        click.echo(f"schema of tables {federation.tables.digest}")
-        for line in described(federation.tables):
-            click.echo(f"  {line}")

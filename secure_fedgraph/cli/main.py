@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 import warnings
@@ -35,23 +36,16 @@ class _Errors(click.Group):
     """Turns this package's errors into one line and its exit status."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs the command; one that a plugin's ``sys.exit`` cuts short is not done, whatever its status."""
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter(
-                    "ignore", PluginWarning
-                )  # 'list' says them; whose name is used, its reason
-                return super().invoke(ctx)
-        except SystemExit as ended:
-            raise SecureFedGraphError(
-                f"a plugin or an own algorithm called sys.exit({ended.code!r}) before the command was done: "
-                "take the call out (run with --debug for the traceback)"
-            ) from ended
+        """Runs the command. 'list' says which plugins are left out; whose name is used gets the reason."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PluginWarning)
+            return super().invoke(ctx)
 
     def main(self, *args: Any, **kwargs: Any) -> NoReturn:
         given = kwargs.get("args") or (args[0] if args else None) or sys.argv[1:]
         debug = "--debug" in given
         keep_freed_memory()
+        os.environ.setdefault("PYTHONSAFEPATH", "1")  # no module of the working folder in spawned processes
         try:
             status = super().main(*args, **{**kwargs, "standalone_mode": False})
             sys.exit(status if isinstance(status, int) else 0)
@@ -75,10 +69,10 @@ class _Errors(click.Group):
 def _no_such_option(error: click.NoSuchOption) -> str:
     """The option that was meant, also where another tool calls it otherwise."""
     command = error.ctx.command if error.ctx is not None else None
-    known = [name for one in command.params for name in one.opts] if command is not None else []
-    if "--set" in known and (setting := training_setting(error.option_name)):
-        return f"No such option {error.option_name}: did you mean --set {setting}=VALUE?"
-    near = nearest(error.option_name.lstrip("-"), [name[2:] for name in known if name.startswith("--")])
+    known = [name[2:] for one in command.params for name in one.opts if name[:2] == "--"] if command else []
+    near = nearest(error.option_name.lstrip("-"), known)
+    if "set" in known and (setting := training_setting(error.option_name)):
+        near = f"set {setting}=VALUE"
     return f"No such option {error.option_name}" + (f": did you mean --{near}?" if near else "; -h lists all")
 
 

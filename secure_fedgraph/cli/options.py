@@ -31,10 +31,8 @@ def _named_files(
     silos: dict[str, str] = {}
     for one in given:
         name, separator, place = one.partition("=")
-        if not separator or not name or not place:
-            raise BadInput(f"--silo {one}: write NAME=FILE, such as bank-a=bank.csv")
-        if name in silos:
-            raise BadInput(f"--silo {one}: {name} has {silos[name]!r} already; give each owner once")
+        if not separator or not name or not place or name in silos:
+            raise BadInput(f"--silo {one}: write NAME=FILE, such as bank-a=bank.csv, once for each owner")
         silos[name] = place
     return silos or None
 

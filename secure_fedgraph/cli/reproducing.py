@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-from rich.text import Text
-
 from secure_fedgraph.cli.options import command_line
-from secure_fedgraph.cli.screen import Cells, PlainConsole, Screen, table_of, to_a_pipe
+from secure_fedgraph.cli.screen import PlainConsole, Screen, to_a_pipe
+from secure_fedgraph.cli.tables import table as table_of
 from secure_fedgraph.core import files
 from secure_fedgraph.core.errors import BadInput, SecureFedGraphError
 from secure_fedgraph.experiment.pool import Pool
@@ -22,8 +20,6 @@ from secure_fedgraph.experiment.reproduce.outcome import Outcome, Score, counts,
 from secure_fedgraph.experiment.reproduce.running import Reproduction
 from secure_fedgraph.experiment.results import versions, write_json
 from secure_fedgraph.report import text as words
-
-STYLES = {"reached": "green", "better": "green", "missed": "red", "failed": "red"}
 
 
 def reproduce(
@@ -112,24 +108,22 @@ def _show(
     marks = ", ".join(f"{count} {mark}" for mark, count in result["marks"].items())
     with to_a_pipe():
         console = PlainConsole()
-        console.print(_table(asked, found))
+        which = {"last": "last round", "best_by_validation": "best round by validation"}.get(
+            asked.selection, "best round on test, as the paper has it"
+        )
+        console.print(*table_of(f"{asked.name}: {asked.title}; {which}", _rows(asked, found)))
         for reason in dict.fromkeys(one.reason for one in found if one.reason):
             console.print(f"* {reason}", soft_wrap=True)
         console.print(f"{marks}. {verdict}", soft_wrap=True)
 
 
-def _table(asked: PaperTable, found: Sequence[Outcome]) -> Table:
-    rounds = {"last": "last round", "best_by_validation": "best round by validation"}
-    which = rounds.get(asked.selection, "best round on test, as the paper has it")
-    rows: list[Cells] = []
+def _rows(asked: PaperTable, found: Sequence[Outcome]) -> Iterator[dict[str, str]]:
     for one in found:
         cell, ours = one.cell, one.scores.get(asked.selection) or one.scores.get("last")
-        paper = ("", "") if cell.paper is None else (f"{cell.paper:.3f}", f"{cell.tolerance:g}")
-        mark = Text(one.mark + ("*" if one.reason else ""), style=STYLES.get(one.mark, ""))
-        rows.append([cell.row, cell.column, _score(ours), _score(one.scores.get("last")), *paper, mark])
-    title = f"{asked.name}: {asked.title}; {which}"
-    heads = ("row", "column", "ours", "last", "paper", "within", "")
-    return table_of(title, heads, rows, whole=("ours", "last", "paper"))
+        paper = {} if cell.paper is None else {"paper": f"{cell.paper:.3f}", "within": f"{cell.tolerance:g}"}
+        last, mark = _score(one.scores.get("last")), one.mark + ("*" if one.reason else "")
+        about = {"row": cell.row, "column": cell.column}
+        yield {**about, "ours": _score(ours), "last": last, **paper, "mark": mark}
 
 
 def _score(score: Score | None) -> str:

@@ -115,7 +115,7 @@ def _can_go_on(out: Path, experiment: Experiment) -> Iterator[None]:
             yield
     except KeyboardInterrupt as interrupt:
         what = "terminated" if isinstance(interrupt, Terminated) else "interrupted"
-        left = is_begun(out) or _lacks_page(out)
+        left = is_begun(out) or ((out / "result.json").exists() and not (out / "report.html").exists())
         raise type(interrupt)(f"{what}; {go_on}" if left else what) from None
     except OSError as error:
         if out.exists() and not is_begun(out):
@@ -147,11 +147,6 @@ def _raised_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
 
 
-def _lacks_page(out: Path) -> bool:
-    """Whether a run is finished but for its page, which ``resume`` writes."""
-    return (out / "result.json").exists() and not (out / "report.html").exists()
-
-
 def _holds_anything(folder: Path) -> bool:
     """Whether a file below it has a byte: locks and empty folders are nothing."""
     return any(one.lstat().st_size for one in folder.rglob("*") if one.is_symlink() or not one.is_dir())
@@ -159,10 +154,9 @@ def _holds_anything(folder: Path) -> bool:
 
 def _with_budget(experiment: Experiment, epsilon: float) -> Experiment:
     """The same experiment with a larger budget; its noise stays as it was."""
-    if experiment.epsilon is None:
-        raise BadInput(f"--epsilon {epsilon:g}: this run has no budget that could be larger")
-    if not epsilon >= experiment.epsilon:
-        raise BadInput(f"--epsilon {epsilon:g}: the run was started with {experiment.epsilon:g}; give more")
+    begun_with = 0.0 if experiment.epsilon is None else experiment.epsilon
+    if not epsilon >= begun_with > 0:
+        raise BadInput(f"--epsilon {epsilon:g}: the run was started with {begun_with:g}; give more")
     return experiment.model_copy(update={"epsilon": epsilon})
 
 

@@ -212,10 +212,8 @@ def plain_warnings(said: set[str] | None = None) -> Iterator[None]:
             warn(str(message))
 
     with warnings.catch_warnings():
-        for kind in (
-            *(DataWarning, PlaintextWarning, DeltaWarning),
-            *(EarlyStopWarning, CutWarning, LeftOutWarning),
-        ):
+        kinds = (DataWarning, PlaintextWarning, DeltaWarning, EarlyStopWarning, CutWarning, LeftOutWarning)
+        for kind in kinds:
             warnings.simplefilter("always", kind)
         warnings.showwarning = say
         yield

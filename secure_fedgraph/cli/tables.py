@@ -18,6 +18,7 @@ from secure_fedgraph.experiment.schema.run import NO_LEARNING
 from secure_fedgraph.report.cautions import best_alone, headline_of, no_better_than, written
 from secure_fedgraph.report.left_out import left_out, left_out_of
 from secure_fedgraph.report.measures import MEASURES, NAMES
+from secure_fedgraph.report.text import size
 
 Shown = list[Table | Text]
 
@@ -32,7 +33,7 @@ def run_lines(run: RunResult) -> Shown:
     lines = [
         f"scores: {', '.join(scores)}" if scores else "",
         f"epsilon: {', '.join(spent)}" if spent else "epsilon: 0, nothing left a client",
-        f"sent: {_bytes(run.bytes.up)} up, {_bytes(run.bytes.down)} down",
+        f"sent: {size(run.bytes.up)} up, {size(run.bytes.down)} down",
         _owners(run),
     ]
     said = [
@@ -210,7 +211,7 @@ def _point(row: Point, best: bool) -> list[Text | str]:
     return [
         *(point, label + " *" * best, str(row.spent), _number(scores.get(shown)) + spread),
         *(_number(scores.get("local")), _number(scores.get("personal"))),
-        *(_bytes(row.bytes), f"{row.seconds:.0f}"),
+        *(size(row.bytes), f"{row.seconds:.0f}"),
     ]
 
 
@@ -230,13 +231,13 @@ def table(title: str, rows: Iterable[Part | Mapping[str, Any]], keys: str = "") 
     Args:
         keys: which, by blanks; all by default.
     """
-    dumped = [row if isinstance(row, Mapping) else dumped(row) for row in rows]
-    heads = keys.split() or list(dict.fromkeys(key for row in dumped for key in row))
-    heads = [head for head in heads if any(row.get(head) not in (None, "", [], {}, False) for row in dumped)]
+    given = [row if isinstance(row, Mapping) else dumped(row) for row in rows]
+    heads = keys.split() or list(dict.fromkeys(key for row in given for key in row))
+    heads = [head for head in heads if any(row.get(head) not in (None, "", [], {}, False) for row in given)]
     if not heads:
         return []
     names = [head.replace("_", " ") for head in heads]
-    return [table_of(title, names, ([_number(row.get(head)) for head in heads] for row in dumped))]
+    return [table_of(title, names, ([_number(row.get(head)) for head in heads] for row in given))]
 
 
 def dumped(part: Part | None) -> dict[str, Any]:
@@ -256,17 +257,3 @@ def _number(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4f}" if 0.001 <= abs(value) < 10_000 else f"{value:.4g}"
     return "" if value is None else str(value)
-
-
-def _bytes(count: int | None) -> str:
-    """Decimal units, as networks count.
-
-    >>> _bytes(1234567)
-    '1.2 MB'
-    """
-    size = float(count or 0)
-    for unit in ("B", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.4g} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} GB"

@@ -123,24 +123,17 @@ class Experiment(Keys):
             return _with_silos(values)
         if "silos" in values and "data" not in values:
             raise BadInput("silos is empty: name owners and their files, or the key data")
-        for key in OF_SILOS:
-            if values.get(key) not in (None, cls.model_fields[key].default):
-                raise BadInput(
-                    f"{key} = {values[key]!r} is for owners with data of their own; give --silo NAME=FILE"
-                )
         filled = {"data": kind.data, **values}
-        if values.get("tables") is not None and not is_place(filled["data"]):
-            raise BadInput(
-                f"tables = {short(values['tables'])}: a schema is of tables of your own; give --silo "
-                "NAME=FILE or --data FILE"
-            )
+        misfits = dict.fromkeys(OF_SILOS, "owners with data of their own (--silo NAME=FILE)")
+        named = {"dataset": "data sets by name"}
+        misfits |= (
+            named if is_place(filled["data"]) else {"tables": "tables of your own (--silo, --data FILE)"}
+        )
+        for key, whose in misfits.items():
+            if values.get(key) not in (None, {}, cls.model_fields[key].default):
+                raise BadInput(f"{key} = {short(values[key])} is for {whose}: leave it out here")
         kind = kind.of_kind(kind_of(filled["data"]))
         filled.setdefault("clients", kind.clients.get(filled["data"], cls.model_fields["clients"].default))
-        if is_place(filled["data"]) and filled.get("dataset"):
-            raise BadInput(
-                f"dataset = {short(filled['dataset'])}: {filled['data'][:200]!r} is your own data and has "
-                "no settings; leave dataset out"
-            )
         if "partition" not in filled:
             fitting = BY_KIND.get(kind_of(filled["data"]), {})
             filled["partition"] = next((p for p in kind.partitions if p in fitting), kind.partitions[0])

@@ -52,22 +52,14 @@ def check_intent(given: Mapping[str, Any], experiments: Iterable[Experiment], co
         field, (name, _, inner) = Experiment.model_fields.get(key), key.partition(".")
         if (field is not None and value == field.default) or (key == "unit" and command == "compare"):
             continue  # a comparison prints what was spent of this unit
-        uses, why = RULES.get(name, (_always, ""))
+        uses, why = RULES.get(name, (lambda *_: True, ""))
         if key == "checkpoint_every" and command != "run":
-            uses, why = _never, "only 'run' writes checkpoints as it is told"
+            uses, why = (lambda *_: False), "only 'run' writes checkpoints as it is told"
         if not any(uses(one, inner) for one in resolved):
             option = f"--{inner} ({key})" if key in ("protection.norm", "protection.multiplier") else key
             option = f"--{key}" if key in ("unit", "against", "epsilon", "delta", "relation") else option
             written = f"{value:g}" if isinstance(value, float) else value
             raise BadInput(f"{option} {written} would be ignored under {resolved[0].policy}: {why}")
-
-
-def _always(experiment: Experiment, inner: str) -> bool:
-    return True
-
-
-def _never(experiment: Experiment, inner: str) -> bool:
-    return False
 
 
 def _protects(experiment: Experiment, inner: str) -> bool:

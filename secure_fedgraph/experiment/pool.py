@@ -8,8 +8,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -26,7 +25,6 @@ Work = Callable[..., Any]
 NEEDED = 4_000_000_000
 """Bytes of free memory that each process is given before another is started."""
 LIMIT = 2
-SAFE_PATH = "PYTHONSAFEPATH"
 
 
 @dataclass(frozen=True)
@@ -143,8 +141,7 @@ class Pool:
     def _made(self) -> tuple[Any, Connection]:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=_serve, args=(theirs,), daemon=False)
-        with _without_working_folder():
-            process.start()
+        process.start()
         theirs.close()
         return process, ours
 
@@ -183,24 +180,6 @@ class Here:
 
 
 Tasks = Pool | Here
-
-
-@contextmanager
-def _without_working_folder() -> Iterator[None]:
-    """A spawned interpreter does not look for modules in the working folder first, as ``python -c`` does.
-
-    A user's ``types.py`` there would take the place of Python's own. The process is given this one's search
-    path before it imports anything of a user's.
-    """
-    before = os.environ.get(SAFE_PATH)
-    os.environ[SAFE_PATH] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[SAFE_PATH]
-        else:
-            os.environ[SAFE_PATH] = before
 
 
 def _serve(pipe: Connection) -> None:

@@ -67,12 +67,6 @@ BESIDE = (
 LEDGERS = ("ledger.jsonl", "ledger.torn")
 ELSEWHERE = "on its own machine"
 """The data of an owner whom a run reached on its own machine, where others' have a file."""
-UNFINISHED = "; its run is not finished: `secure-fedgraph resume {folder}` goes on with it"
-TRAINED = (
-    " of the command; what it holds is of train(..., out=...) in Python, which writes no result: to audit a "
-    "graph of your own, give it a name (docs/own_graphs_and_models.md) and use `secure-fedgraph run --set "
-    "transcript=full`, or sfg.audit"
-)
 ASKED, PLANNED = "experiment.json", "plan.json"
 Noted = TypeVar("Noted", bound=BaseModel)
 PACKAGES = (
@@ -382,15 +376,13 @@ def check_goes_on(out: Path) -> None:
     commit, result, ledger = commit_path(out / "checkpoint"), out / "result.json", out / "ledger.jsonl"
     if result.exists() or files.size_of(commit) is not None:
         return
-    left = ["messages in transcript"] if Transcript.is_begun(out / "transcript") else []
-    if files.size_of(out / "checkpoint" / RESERVED) is not None:
-        left.append("reserved message numbers in checkpoint")
-    if files.size_of(ledger) and any(charge.round > 0 for charge in read_ledger(ledger)):
-        left.append("charges in ledger.jsonl")  # raw data are pooled, and charged, before a first checkpoint
-    left += [name for name in ("released.model", "report.html") if files.size_of(out / name) is not None]
-    if left:
+    # raw data are pooled, and charged, before a first checkpoint
+    charged = files.size_of(ledger) and any(charge.round > 0 for charge in read_ledger(ledger))
+    left = [name for name in ("released.model", "report.html") if files.size_of(out / name) is not None]
+    reserved = files.size_of(out / "checkpoint" / RESERVED) is not None
+    if charged or left or reserved or Transcript.is_begun(out / "transcript"):
         raise BadInput(
-            f"{commit} and {result} are missing, and the run has left {' and '.join(left)}: from round 1 on "
+            f"{commit} and {result} are missing, and the run has sent or charged something: from round 1 on "
             "everything would be charged again; put a copy of one of the two files back, or "
             f"{IN_ANOTHER_FOLDER}"
         )
@@ -443,7 +435,10 @@ def begun(
             f"want, add --ledger {shlex.quote(noted[:200])}"
         )
     config |= {} if ledger is None else {"ledger": str(ledger)}
-    return configured(config, path), asked.seeds, asked.command
+    try:
+        return experiment_of(config), asked.seeds, asked.command
+    except BadInput as error:
+        raise BadInput(f"{path}: {error}") from None
 
 
 def typed_again(out: Path, experiment: Experiment) -> list[str]:
@@ -503,18 +498,6 @@ def typed_data(noted: Any, typed: str | None, folder: Path) -> dict[str, str]:
 def _leads_out(noted: str, out: Path) -> bool:
     """Whether a file's value names a place outside of its folder."""
     return "\0" in noted or not Path(noted).resolve().is_relative_to(out.resolve())
-
-
-def configured(config: Mapping[str, Any], path: Path) -> Experiment:
-    """The experiment of a configuration that a file holds.
-
-    Raises:
-        BadInput: naming the file and the key.
-    """
-    try:
-        return experiment_of(config)
-    except BadInput as error:
-        raise BadInput(f"{path}: {error}") from None
 
 
 def finish(out: Path, ledger: Path | None = None) -> None:
@@ -801,11 +784,8 @@ def read_json(path: Path, kind: str, root: Path | None = None) -> dict[str, Any]
             of another type or out of range, naming file, key, value and mend.
     """
     if not path.exists():
-        why = ""
-        if kind == "run" and is_begun(path.parent):
-            why = UNFINISHED.format(folder=path.parent)
-        elif kind == "run" and (path.parent / "transcript").exists():
-            why = TRAINED
+        begun_here = kind == "run" and is_begun(path.parent)
+        why = f"; it is not finished: `secure-fedgraph resume {path.parent}` goes on" if begun_here else ""
         raise BadInput(f"{path.parent} holds no {path.name}: give the folder of a finished {kind}{why}")
     value = schema.of_kind(path, kind, lambda: files.read(path, root=root))
     if kind in schema.RESULTS:

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from secure_fedgraph.cli.commands.budget import budget
-from secure_fedgraph.core.errors import BadInput, Refused
+from secure_fedgraph.core.errors import BadInput
 
 TRAINING = ["--sampling-rate", "0.01", "--steps", "1000", "--delta", "1e-5"]
 
@@ -41,7 +41,7 @@ def test_a_node_in_several_records() -> None:
 
 def test_the_noise_that_a_budget_takes() -> None:
     noise = told_json("--epsilon", "8", *TRAINING)["noise_multiplier"]
-    spent = told_json("--noise-multiplier", str(noise), "--accountant", "pld", *TRAINING)["epsilon"]
+    spent = told_json("--noise-multiplier", str(noise), *TRAINING)["epsilon"]
     assert 7.95 < spent["pld"] <= 8
     assert f"{noise:g}" in told("--epsilon", "8", *TRAINING)
 
@@ -79,17 +79,9 @@ def test_a_delta_too_large_for_the_records() -> None:
         (["--epsilon", "8", "--unit", "client", "--relation", "add-remove", *TRAINING], "--unit client"),
         (["--epsilon", "8", "--unit", "graph", "--relation", "add-remove", *TRAINING], "--unit graph"),
         (["--epsilon", "8", "--unit", "node", "--occurrences", "0", *TRAINING], "occurrences 0"),
-        (["--noise-multiplier", "1", "--accountant", "prw", *TRAINING], "did you mean 'prv'"),
     ],
 )
 def test_bad_input_in_words(arguments: list[str], words: str) -> None:
     with pytest.raises(BadInput) as error:
         CliRunner().invoke(budget, arguments, catch_exceptions=False)
     assert words in str(error.value)
-
-
-def test_the_accountant_that_under_reports() -> None:
-    with pytest.raises(Refused, match="GaussianAccountant"):
-        CliRunner().invoke(
-            budget, ["--noise-multiplier", "1", "--accountant", "gdp", *TRAINING], catch_exceptions=False
-        )

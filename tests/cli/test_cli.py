@@ -276,15 +276,6 @@ def test_an_unexpected_error_is_status_1_and_points_at_debug(monkeypatch: pytest
     assert "Traceback" in done.stderr and "wires crossed" in done.stderr
 
 
-def test_a_command_that_a_plugin_ends_is_not_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    def ends(*_: Any, **__: Any) -> None:
-        sys.exit(0)
-
-    monkeypatch.setattr(running, "run", ends)
-    done = call("run")
-    assert done.exit_code == 1 and "sys.exit(0)" in done.stderr
-
-
 def test_no_error_steers_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("wires \x1b[31mcrossed\x07")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from secure_fedgraph.cli.demonstration import scenes
+from secure_fedgraph.cli import demonstrating as scenes
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment.schema import DemoResult, as_read

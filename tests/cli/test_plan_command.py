@@ -68,7 +68,7 @@ def test_noise_of_the_server_holds_against_peers() -> None:
     [
         (["--unit", "node", "--epsilon", "-1"], "epsilon = -1.0"),
         (["--unit", "node", "--epsilon", "4", "--clients", "500"], "owners is 500"),
-        (["--unit", "edge", "--epsilon", "4"], "epsilon of an edge is 0 at any budget"),
+        (["--unit", "edge", "--epsilon", "4"], "plan with --unit node"),
         (["--unit", "node", "--epsilon", "4", "--data", "nope"], "unknown dataset 'nope'"),
         (["--unit", "node"], "--epsilon"),
         (["--unit", "node", "--epsilon", "4", "--delta", "2"], "delta = 2.0"),

@@ -20,16 +20,9 @@ from result_parts import points as points_of
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.client import Client
 from secure_fedgraph.core.errors import BadInput
-from secure_fedgraph.experiment.compare import (
-    ALONE,
-    NO_PRIVACY,
-    NOISED,
-    SILENT,
-    gains,
-    pareto,
-    points,
-    run_point,
-)
+from secure_fedgraph.experiment.compare.points import ALONE, NO_PRIVACY, NOISED, SILENT, points
+from secure_fedgraph.experiment.compare.runs import run_point
+from secure_fedgraph.experiment.compare.summary import gains, pareto
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.experiment.schema.compare import NOT_WORTH, UNDECIDED, WORTH
 from secure_fedgraph.report.first_screens.comparison import compare_opening

@@ -18,7 +18,8 @@ from secure_fedgraph.cli import comparing
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.experiment import code_digest
-from secure_fedgraph.experiment.compare import ALONE, NO_PRIVACY, points, runner
+from secure_fedgraph.experiment.compare import runner
+from secure_fedgraph.experiment.compare.points import ALONE, NO_PRIVACY, points
 from secure_fedgraph.experiment.compare.runs import REFUSED, run_point
 from secure_fedgraph.experiment.config import load
 
@@ -75,11 +76,10 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     ("flags", "told"),
     [
         ([*SAGE, "--policy", "masked,nosuch"], "unknown policy 'nosuch'"),
-        ([*SAGE, "--policy", "masked", "--attack", "c1"], "--attack c1 reads "),
-        ([*SAGE, "--policy", "masked", "--attack", "mash"], "which fedsage and local do not send"),
+        ([*SAGE, "--policy", "masked", "--attack", "c1"], "--attack c1 reads nothing that"),
+        ([*SAGE, "--policy", "masked", "--attack", "mash"], "fedsage or local sends as configured"),
         ([*SAGE, "--policy", "masked", "--attack", "nosuch"], "unknown attack 'nosuch'"),
         ([*SAGE, "--epsilon", "inf", "--policy", "local_dp"], "needs protection.norm"),
-        ([*SAGE, "--policy", "masked", "--log", "paper:x"], "unknown log 'paper'"),
         (
             [*SMALL, "--algorithm", "fedego", "--policy", "masked"],
             "fedego-plaintext: split.local_tests = 200",

@@ -20,7 +20,8 @@ from secure_fedgraph.audits.grid.cells import Audit
 from secure_fedgraph.cli import tables
 from secure_fedgraph.cli.compare_attacks import Attacks, attacks_on
 from secure_fedgraph.cli.main import main
-from secure_fedgraph.experiment.compare import pareto, points
+from secure_fedgraph.experiment.compare.points import points
+from secure_fedgraph.experiment.compare.summary import pareto
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.experiment.schema import CompareResult
 from secure_fedgraph.experiment.schema.score_verdict import RESIDUAL, SINGLE_OWNERS

@@ -119,18 +119,6 @@ def test_an_audit_refuses_what_it_would_ignore(arguments: list[str], key: str) -
 
 
 @pytest.mark.parametrize(
-    "given",
-    [["--epsilon", "8"], ["--noise-multiplier", "9", "--unit", "node", "--occurrences", "3"]],
-    ids=" ".join,
-)
-def test_a_budget_refuses_an_accountant_that_it_would_not_ask(given: list[str]) -> None:
-    refused(
-        call("budget", *given, "--steps", "10", "--sampling-rate", "0.1", "--accountant", "rdp"),
-        "--accountant",
-    )
-
-
-@pytest.mark.parametrize(
     ("name", "text", "key"),
     [
         ("e.toml", "rounds = true", "rounds"),

@@ -15,7 +15,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from secure_fedgraph.algorithms.training.weighting import AveragingSettings
-from secure_fedgraph.cli import names
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.core.carriers.plain import Plain
 from secure_fedgraph.core.channel import Channel, Domain, Reveal
@@ -86,9 +85,6 @@ def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Four recipes of an installed package."""
     made = {one.__name__: (_checked(one.__name__, one), "somebody") for one in (ball, fixed, sign_dp, signs)}
     monkeypatch.setattr(RECIPES, "_loaded", made)
-    monkeypatch.setattr(
-        names.platformdirs, "user_cache_path", lambda *_, **__: tmp_path / "cache"
-    )  # of their names
     monkeypatch.chdir(tmp_path)
 
 

@@ -248,13 +248,6 @@ def test_a_file_that_is_no_result(text: str | None, words: str, tmp_path: Path) 
         read_json(tmp_path / "result.json", "run")
 
 
-def test_what_train_left_is_no_result_and_says_how_to_get_one(tmp_path: Path) -> None:
-    federation = sfg.federate("synthetic-citation", clients=2, partition="random", nodes=60, features=16)
-    sfg.train(sfg.FedAvg(hidden=(8, 4)), federation, "masked", rounds=1, out=tmp_path)
-    with pytest.raises(BadInput, match=r"no result\.json: .*train\(\.\.\., out=.*sfg\.audit"):
-        read_json(tmp_path / "result.json", "run")
-
-
 def test_a_run_that_was_stopped_is_no_result_and_names_resume(tmp_path: Path) -> None:
     experiment = Experiment(**{**SMALL, "policy": "masked"})
     begin(tmp_path, experiment, [0], "secure-fedgraph run")

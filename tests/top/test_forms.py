@@ -17,7 +17,8 @@ from secure_fedgraph.audits.grid import choices, grid
 from secure_fedgraph.cli import main, running
 from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput, LeftInPlaintext, Refused
-from secure_fedgraph.experiment.compare import Point, run_point
+from secure_fedgraph.experiment.compare import Point
+from secure_fedgraph.experiment.compare.runs import run_point
 from secure_fedgraph.experiment.compare.summary import row_of
 from secure_fedgraph.experiment.config import Experiment, make_policy
 from secure_fedgraph.forms import FormWarning, fit

@@ -13,12 +13,7 @@ from secure_fedgraph.cli.screen import warn
 from secure_fedgraph.core.accounting.epsilon import check_delta
 from secure_fedgraph.core.accounting.events import Event, OccurringGaussian, SampledGaussian
 from secure_fedgraph.core.errors import BadInput
-from secure_fedgraph.privacy.accountants import (
-    ACCOUNTANTS,
-    budget_figures,
-    check_accountant,
-    node_budget,
-)
+from secure_fedgraph.privacy.accountants import ACCOUNTANTS, budget_figures, node_budget
 from secure_fedgraph.privacy.noise_needed import noise_for
 
 _SEVERAL = ("node", "edge")
@@ -68,20 +63,14 @@ def budget(
     asked: Training,
     noise_multiplier: float | None,
     epsilon: float | None,
-    accountant: str | None,
     as_json: bool,
 ) -> None:
     """Prints what DP-SGD with this noise costs, or the noise that a budget needs."""
     asked.check()
-    named = ACCOUNTANTS if accountant is None else accountant.split(",")
-    accountants = tuple(check_accountant(name.strip()) for name in named)
     if (noise_multiplier is None) == (epsilon is None):
         raise BadInput(
             "give --noise-multiplier for its epsilon, or --epsilon for the noise that it needs: one of them"
         )
-    if accountants != ACCOUNTANTS and (epsilon is not None or asked.occurrences is not None):
-        for_what = "--epsilon" if epsilon is not None else "--occurrences"
-        raise BadInput(f"--accountant {accountant} would be ignored: with {for_what} the accountant is fixed")
     if asked.records is not None and asked.delta >= 1 / asked.records:
         warn(
             f"delta {asked.delta:g} is not below 1/{asked.records}: even publishing one record in the clear "
@@ -100,7 +89,7 @@ def budget(
                 f"--noise-multiplier {noise:g}: without noise epsilon is infinite; give more than 0"
             )
         if asked.occurrences is None:
-            found = budget_figures(noise, rate, steps, asked.delta, asked.relation, accountants)
+            found = budget_figures(noise, rate, steps, asked.delta, asked.relation, ACCOUNTANTS)
         else:
             found = node_budget(noise, rate, steps, asked.occurrences, asked.delta)
         figures = {name: _up(value) for name, value in found.items()}

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
 
 from secure_fedgraph.cli.options import AUTO, protection_in
 from secure_fedgraph.cli.screen import (
-    Cells,
     PlainConsole,
     plain_warnings,
     said_later,
-    table_of,
     to_a_pipe,
     visible,
 )
+from secure_fedgraph.cli.tables import table
 from secure_fedgraph.core.guarantee import Reader
 from secure_fedgraph.experiment.config import TRUSTED, Experiment, read_values
 from secure_fedgraph.experiment.planner import Candidate, Choice, asked_experiment, choose
@@ -28,8 +26,6 @@ from secure_fedgraph.experiment.results import make_federation
 from secure_fedgraph.experiment.schema.run import NO_LEARNING
 
 AS_CONFIGURED = "as configured"
-DIGITS = 4
-"""Significant ones of what is printed."""
 
 
 def plan(policy: str | None, assignments: tuple[str, ...], as_json: bool, **given: Any) -> None:
@@ -44,7 +40,9 @@ def plan(policy: str | None, assignments: tuple[str, ...], as_json: bool, **give
             click.echo(json.dumps(_described(choice)))
             return
         click.echo(visible("\n".join(_recommended(choice, assignments))))
-        PlainConsole().print(_table(choice))
+        asked = choice.experiment
+        title = f"{asked.data}, {asked.clients} clients, epsilon {asked.epsilon:g} for one {asked.unit}"
+        PlainConsole().print(*table(title, _rows(choice)))
         click.echo(visible("\n".join(_remarks(choice))))
 
 
@@ -79,21 +77,21 @@ def _taken(chosen: Candidate) -> str:
     """What the planner takes, in a line."""
     return (
         f"{chosen.algorithm} under policy {chosen.policy}, {chosen.form or AS_CONFIGURED}, with a "
-        f"noise-to-signal of {_short(chosen.noise_to_signal)}: {chosen.why}"
+        f"noise-to-signal of {chosen.noise_to_signal:.4g}: {chosen.why}"
     )
 
 
-def _table(choice: Choice) -> Table:
-    asked = choice.experiment
-    rows: list[Cells] = []
+def _rows(choice: Choice) -> Iterator[dict[str, Any]]:
     compared = [one for one in choice.candidates if one.noise_to_signal is not None]
     for one in sorted(compared, key=lambda one: (one is not choice.least, one.noise_to_signal)):
-        noise = (_short(one.noise_multiplier), _short(one.noise_to_signal))
         taken = choice.learns and one is choice.least
-        form = one.form.replace("training.", "") or AS_CONFIGURED
-        rows.append([one.algorithm, form, *noise, "chosen" if taken else one.why])
-    title = f"{asked.data}, {asked.clients} clients, epsilon {asked.epsilon:g} for one {asked.unit}"
-    return table_of(title, ("algorithm", "form", "noise", "noise-to-signal", "chosen, or why not"), rows)
+        yield {
+            "algorithm": one.algorithm,
+            "form": one.form.replace("training.", "") or AS_CONFIGURED,
+            "noise": one.noise_multiplier,
+            "noise-to-signal": one.noise_to_signal,
+            "chosen, or why not": "chosen" if taken else one.why,
+        }
 
 
 def _recommended(choice: Choice, assignments: Sequence[str]) -> list[str]:
@@ -147,12 +145,3 @@ def _described(choice: Choice) -> dict[str, Any]:
         "no_learning_above": NO_LEARNING,
         "candidates": list(rows.values()),
     }
-
-
-def _short(number: float | None) -> str:
-    """A number in few digits; nothing where there is none.
-
-    >>> _short(0.1177092), _short(None)
-    ('0.1177', '')
-    """
-    return "" if number is None else f"{number:.{DIGITS}g}"

@@ -48,12 +48,9 @@ RELATIONS = ("zero-out", "add-remove", "replace")
     help="Records that change at most where one unit is removed (docs/guarantees.md).",
 )
 @click.option("--records", type=int, help="How many records there are; warns of a delta that is too large.")
-@click.option("--accountant", help="Accountants, by commas: pld, rdp, prv. All by default.")
 @options("as_json", "debug")
-def budget(
-    noise_multiplier: float | None, epsilon: float | None, accountant: str | None, as_json: bool, **asked: Any
-) -> None:
+def budget(noise_multiplier: float | None, epsilon: float | None, as_json: bool, **asked: Any) -> None:
     """Print what DP-SGD with this noise costs, or the noise that a budget needs."""
     from secure_fedgraph.cli.budgets import budgeting
 
-    budgeting.budget(budgeting.Training(**asked), noise_multiplier, epsilon, accountant, as_json)
+    budgeting.budget(budgeting.Training(**asked), noise_multiplier, epsilon, as_json)

@@ -23,6 +23,6 @@ Example:
     out={"default": Path("demo"), "help": "A folder for the page."},
     overwrite={"help": "Replace what the folder holds."},
 )
-@work("demonstration.showing", quietly=True)
+@work("demonstrating", quietly=True)
 def demo() -> None:
     """See a leak, see it stop, and see what that costs: real data, three owners, half a minute."""

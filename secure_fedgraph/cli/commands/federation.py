@@ -1,4 +1,4 @@
-"""The commands ``federation init`` and ``federation show``."""
+"""The command ``federation init``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from secure_fedgraph.cli.options import option, options, work
+from secure_fedgraph.cli.options import options, work
 
 INIT_EXAMPLES = """
 \b
@@ -58,11 +58,3 @@ def init() -> None:
 
     The file has the roster, the algorithm, the policy, the budget and the rounds. Give it to every silo.
     """
-
-
-@federation.command("show", epilog="\b\nExample:\n  secure-fedgraph federation show federation.toml")
-@click.argument("file", type=_PATH)
-@option("debug")
-@work("federating")
-def show() -> None:
-    """Print a file's digest, and what it says."""

@@ -1,23 +1,132 @@
-"""The work of ``export``: reads a finished run, writes its released model and the card."""
+"""The work of ``export``: a released model as a module, as a file of its tensors, and its card beside it."""
 
 from __future__ import annotations
 
+import io
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
+import torch
+from torch import Tensor, nn
 
+from secure_fedgraph.algorithm import Algorithm
+from secure_fedgraph.algorithms.plugins import algorithm_named, check_own_name
 from secure_fedgraph.cli.exporting.card import card
-from secure_fedgraph.cli.exporting.model import as_state_dict, of_run, rebuilt
 from secure_fedgraph.cli.screen import visible, warn
 from secure_fedgraph.core import files
-from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.errors import BadInput, HostileMessage
+from secure_fedgraph.experiment.released import Released, read
 from secure_fedgraph.experiment.results import read_json
 from secure_fedgraph.experiment.schema import AuditResult, RunResult, as_read
+from secure_fedgraph.models.finite import is_finite
+from secure_fedgraph.models.parameters import load
 from secure_fedgraph.storage import manifest
 
 CARD = ".card.md"
 """After the name of the exported file: its card's."""
+
+
+def of_run(folder: Path, algorithm: str | None) -> tuple[RunResult, str, Released]:
+    """A finished run's result, its algorithm's name, and the model that it released.
+
+    Args:
+        algorithm: the own algorithm that the user named, where the run is of one.
+
+    Raises:
+        BadInput: where the folder holds no finished run, or no model of it.
+    """
+    run = as_read(RunResult, read_json(folder / "result.json", "run"))
+    name = run.config.get("algorithm")
+    check_own_name(name, algorithm, folder)
+    if not isinstance(name, str):
+        raise BadInput(f"{folder / 'result.json'} names no algorithm: put a copy back")
+    return run, name, read(folder, name)
+
+
+def rebuilt(name: str, released: Released) -> nn.Module:
+    """The model with its released weights, ready to predict.
+
+    Args:
+        name: the algorithm's.
+        released: as its run left it.
+
+    Raises:
+        BadInput: where settings, schema and weights do not fit each other, or the algorithm has no module.
+    """
+    algorithm = _built(name, released)
+    build: Callable[..., nn.Module] | None = getattr(algorithm, "model", None)
+    if build is None:
+        raise BadInput(
+            f"what {name} releases is no torch module: score tables with 'secure-fedgraph predict'"
+        )
+    model = build(released.schema)
+    try:
+        load(model, released.state)
+    except HostileMessage as error:
+        raise BadInput(f"the released weights cannot be used: {error}") from None
+    return model.eval()
+
+
+def fitting(name: str, released: Released) -> Algorithm:
+    """The algorithm of a released model, which predicts with it.
+
+    Args:
+        name: the algorithm's.
+        released: as its run left it.
+
+    Raises:
+        BadInput: where settings, schema and weights do not fit each other, or a weight is not finite.
+    """
+    algorithm = _built(name, released)
+    if not all(is_finite(value) for value in released.state.values() if isinstance(value, Tensor)):
+        raise BadInput(f"the released weights of {name} are not finite: put a copy back")
+    return algorithm
+
+
+def _built(name: str, released: Released) -> Algorithm:
+    """The algorithm by the released settings, whose model is first built without memory, to compare shapes.
+
+    A file cannot ask for a model of any size.
+    """
+    deepest = max(map(_depth, released.settings.items()), default=0)
+    if deepest > len(released.state):  # every layer has weights; memory for layers is taken even without any
+        raise BadInput(
+            f"the released model cannot be built: its settings ask for {deepest} layers, and it has "
+            f"{len(released.state)} weights"
+        )
+    try:
+        algorithm = algorithm_named(name)(**released.settings)
+        build: Callable[..., nn.Module] | None = getattr(algorithm, "model", None)
+        with torch.device("meta"):
+            if build is not None:
+                expected: Mapping[str, Any] = build(released.schema).state_dict()
+            else:
+                expected = algorithm.released(algorithm.init(released.schema, 0)) or {}
+    except BadInput:
+        raise
+    except Exception as error:  # a schema that no data have
+        raise BadInput(f"the released model cannot be built ({type(error).__name__})") from None
+    wanted, given = (
+        {key: getattr(value, "shape", torch.Size()) for key, value in one.items()}
+        for one in (expected, released.state)
+    )
+    if wanted != given:
+        odd = sorted(key for key in wanted.keys() | given.keys() if wanted.get(key) != given.get(key))
+        raise BadInput(f"the released weights do not fit the model of {name}: {odd[:3]} differ")
+    return algorithm
+
+
+def _depth(setting: tuple[str, object]) -> int:
+    """How many layers a setting asks for, at most."""
+    name, value = setting
+    if name == "class_weight":
+        return 0
+    if isinstance(value, list | tuple):
+        return len(value)
+    return value if name == "layers" and isinstance(value, int) else 0
 
 
 def export(
@@ -46,7 +155,9 @@ def export(
     if not out.parent.is_dir():
         raise BadInput(f"--out {out}: {out.parent} is no folder; make it first")
     model = rebuilt(name, kept)
-    content = as_state_dict(model)
+    file = io.BytesIO()
+    torch.save({key: value.detach().clone() for key, value in model.state_dict().items()}, file)
+    content = file.getvalue()
     text = card(run, _audit(folder, run), out.name, unchecked, kept.tables)
     if unchecked:
         warn(f"{out.name} and its card: {unchecked}")

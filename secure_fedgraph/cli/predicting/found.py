@@ -9,7 +9,7 @@ from typing import Any
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms.plugins import check_own_name
-from secure_fedgraph.cli.exporting.model import fitting, of_run
+from secure_fedgraph.cli.exporting.exporting import fitting, of_run
 from secure_fedgraph.core import files
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.deployment.silo_folder import MODEL, RUNS, SiloFolder

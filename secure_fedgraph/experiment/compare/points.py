@@ -89,11 +89,8 @@ def points(
         alone = algorithm_named(algorithm_named(algorithm).alone)
         if base.partition in alone.partitions:
             settings = {k: v for k, v in mine.training.items() if k in alone.Settings.model_fields}
-            unlimited = {
-                "algorithm": alone.name,
-                "training": settings,
-                "broadcast": {},
-            }  # no server gives it a model
+            # no server gives it a model
+            unlimited = {"algorithm": alone.name, "training": settings, "broadcast": {}}
             add(ALONE, mine.model_copy(update=bare | unlimited))
         for policy in policies:
             budgets: list[float | None] = [e for e in epsilons if math.isfinite(e)]

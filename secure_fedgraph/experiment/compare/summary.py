@@ -54,6 +54,10 @@ def row_of(
     held = results[0]["privacy"].get(unit, {})
     spent = _json(_most(results, unit))
     units = {one: _json(_most(results, one)) for one in results[0]["privacy"]}
+    metrics = [one.get("metrics", {}) for one in results]
+    alone = [((one.get("baselines") or {}).get("alone") or {}).get("metrics") or {} for one in results]
+    guesses = [one["commonest_class"] for one in results if one.get("commonest_class") is not None]
+    left_out = [{**note, "seed": seed} for seed, one in outcomes.items() for note in one.get("left_out", ())]
     return {
         **row,
         "epsilon": spent if point.epsilon is None else point.epsilon,
@@ -65,31 +69,34 @@ def row_of(
         "larger_units": why_larger(units, unit, held.get("holders", 1)),
         "form": results[0].get("form", {}),
         "measure": results[0]["metric"],
-        "metrics": _metrics(results),
+        "metrics": {
+            name: {end: fmean(one[name][end] for one in metrics) for end in ("global", "low", "high")}
+            for name in _shared(metrics)
+        },
         "accuracy": {key: fmean(values) for key, values in scores.items()},
         "std": {key: stdev(values) if len(values) > 1 else 0.0 for key, values in scores.items()},
         "interval": {key: _interval(values) for key, values in scores.items()},
         "seeds": len(results),
-        **_commonest(results),
-        **_alone(results),
+        **({"commonest_class": fmean(guesses)} if guesses else {}),
+        **(
+            {"alone": {name: fmean(one[name] for one in alone) for name in _shared(alone)}}
+            if any(alone)
+            else {}
+        ),
         "each": [
             {"seed": seed, "accuracy": {k: r["accuracy"].get(k) for k in keys}}
             for seed, r in outcomes.items()
         ],
         "bytes": round(fmean(r["bytes"]["up"] for r in results)),
         "seconds": round(fmean(r["seconds"] for r in results), 1),
-        **_left_out(outcomes),
+        **({"left_out": left_out} if left_out else {}),
         **{key: (leaks or {}).get(key, {}) for key in ("leak", "leaks")},
     }
 
 
-def _metrics(results: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """Each metric that all seeds have: means of its values and of its intervals' ends."""
-    shared = [
-        name for name in results[0].get("metrics", {}) if all(name in r.get("metrics", {}) for r in results)
-    ]
-    ends = ("global", "low", "high")
-    return {name: {end: fmean(r["metrics"][name][end] for r in results) for end in ends} for name in shared}
+def _shared(each: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The names that all have."""
+    return [name for name in each[0] if all(name in one for one in each)]
 
 
 def by_one_metric(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -113,26 +120,6 @@ def by_one_metric(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _most(results: Sequence[Mapping[str, Any]], unit: str) -> float:
     """The largest epsilon of a unit over all seeds."""
     return max(float(r["privacy"].get(unit, {}).get("epsilon", "inf")) for r in results)
-
-
-def _commonest(results: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """What always answering the commonest class would score, where the test data have classes."""
-    scores = [r["commonest_class"] for r in results if r.get("commonest_class") is not None]
-    return {"commonest_class": fmean(scores)} if scores else {}
-
-
-def _alone(results: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """What owners score alone, means over seeds of each metric that all have."""
-    alone = [(r.get("baselines") or {}).get("alone") or {} for r in results]
-    each = [one.get("metrics") or {} for one in alone]
-    shared = [name for name in each[0] if all(name in one for one in each)]
-    return {"alone": {name: fmean(one[name] for one in each) for name in shared}} if shared else {}
-
-
-def _left_out(outcomes: Mapping[int, Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """Clients that runs went on without, where there were any."""
-    notes = [{**note, "seed": seed} for seed, one in outcomes.items() for note in one.get("left_out", ())]
-    return {"left_out": notes} if notes else {}
 
 
 def _json(epsilon: float) -> float | str:
@@ -220,37 +207,23 @@ def beside_links(reference: Mapping[str, Any] | str) -> dict[str, Any]:
 
 
 def _worth(by_measure: Mapping[str, Mapping[str, Any]]) -> str:
-    """Whether a budget is worth spending: by the measure on which it gains most."""
+    """Whether a budget is worth spending: by owners' personal models, else by the first score of IN_WORDS."""
     # own models may be better than local training already: what counts is what came with the budget
-    keys = (
-        [k for k in by_measure if k in BESIDE] or [k for k in by_measure if k in IN_WORDS] or list(by_measure)
-    )
-    measured = {key: by_measure[key] for key in keys}
-    if not measured:
+    key = next((one for one in (*BESIDE, *IN_WORDS, *by_measure) if one in by_measure), None)
+    if key is None:
         return "Nothing to compare it with: local training has no score on the same data."
-    key = max(measured, key=lambda name: (_is_sure(measured[name]), *_seeds_and_mean(measured[name])))
-    (above, of), points = measured[key]["seeds"], 100 * measured[key]["mean"]
+    gain = by_measure[key]
+    (above, of), points = gain["seeds"], 100 * gain["mean"]
     than = "the owners' own models" if key in BESIDE else "local training"
     what = f"{IN_WORDS.get(key, key)} is above that of {than} on {above} of {of} seeds ({points:+.1f} points)"
     if not above:
         return f"{NOT_WORTH}: {what}."
-    if _is_sure(measured[key]):
+    if gain["interval"] is not None and gain["interval"][0] > 0:
         return f"{WORTH}: {what}."
     chance = (
-        "one seed cannot show whether that is chance"
-        if of == 1
-        else "the 95 % interval of the gain includes 0"
+        "one seed cannot show whether that is chance" if of == 1 else "the gain's 95 % interval includes 0"
     )
     return f"{UNDECIDED}: {what}; {chance}."
-
-
-def _is_sure(gain: Mapping[str, Any]) -> bool:
-    """Whether the interval of a gain over seeds excludes nothing gained; one seed has no interval."""
-    return gain["interval"] is not None and gain["interval"][0] > 0
-
-
-def _seeds_and_mean(gain: Mapping[str, Any]) -> tuple[int, float]:
-    return gain["seeds"][0], gain["mean"]
 
 
 def pareto(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -7,7 +7,6 @@ from typing import Any
 
 from secure_fedgraph.algorithms.plugins import algorithm_named
 from secure_fedgraph.core.errors import BadInput, Refused
-from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.experiment.compare.points import NOISED, WITHOUT_GRAPH, Point
 from secure_fedgraph.experiment.config import Experiment
 
@@ -40,7 +39,7 @@ def _reference(point: Point, given: Experiment) -> Point | str:
     own = algorithm_named(point.algorithm).without_links is not None
     name = point.algorithm if own else LINKLESS
     made = _without_links(given, name)
-    if given.unit in (Unit.CLIENT, Unit.EDGE) or made.trains_under_noise:
+    if given.unit in ("client", "edge") or made.trains_under_noise:
         return (
             f"without links {name} keeps no budget of one {given.unit} under policy {given.policy}; it does "
             "for a node, under distributed_dp"

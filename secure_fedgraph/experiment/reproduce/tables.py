@@ -103,17 +103,13 @@ class PaperTable:
         """The cells whose row or column holds one of the words; all where there are none.
 
         Raises:
-            BadInput: for a word that no cell holds.
+            BadInput: where no cell holds one.
         """
-        if not words:
-            return self
-        chosen = set[int]()
-        for word in words:
-            holding = {i for i, c in enumerate(self.cells) if word.lower() in f"{c.row} {c.column}".lower()}
-            if not word or not holding:
-                raise BadInput(
-                    f"--only {word[:60]!r}: no cell of {self.name} is named so; its rows are "
-                    f"{', '.join(self.rows)}, its columns {', '.join(self.columns)}"
-                )
-            chosen |= holding
-        return replace(self, cells=tuple(self.cells[i] for i in sorted(chosen)))
+        low = [word.lower() for word in words]
+        kept = [one for one in self.cells if any(word in f"{one.row} {one.column}".lower() for word in low)]
+        if words and not kept:
+            raise BadInput(
+                f"--only {' '.join(words)[:60]!r}: no cell of {self.name} is named so; its rows are "
+                f"{', '.join(self.rows)}, its columns {', '.join(self.columns)}"
+            )
+        return replace(self, cells=tuple(kept)) if words else self

@@ -31,13 +31,7 @@ RESULTS: Mapping[str, type[Part]] = {
     "demo": DemoResult,
 }
 """The kind that stands in a file's ``schema``, which is also the command that writes it -> its model."""
-FILES: Mapping[str, type[BaseModel]] = {
-    "result": RunResult,
-    "audit": AuditResult,
-    "compare": CompareResult,
-    "demo": DemoResult,
-    "ledger": LedgerLine,
-}
+FILES: Mapping[str, type[BaseModel]] = {"result": RunResult, **RESULTS, "ledger": LedgerLine}
 """A file's name without its ending -> the model of it, or of one line of it."""
 SHOWN = 5
 """How many missing keys are named."""

@@ -13,7 +13,7 @@ import pytest
 import torch
 from click.testing import CliRunner, Result
 
-from secure_fedgraph.cli.exporting.model import rebuilt
+from secure_fedgraph.cli.exporting.exporting import rebuilt
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment import released

@@ -1,19 +1,26 @@
-"""The two attacks of the demonstration, and the models whose accuracy it shows."""
+"""The work of ``demo``: two attacks in the open and under a budget, what the budget costs, and the page."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from secure_fedgraph.attacks import ATTACKS, Blind, Guess, Knowledge, PlantedUnits
 from secure_fedgraph.audits import truth
+from secure_fedgraph.cli.options import command_line
+from secure_fedgraph.cli.screen import Screen, plain_warnings
 from secure_fedgraph.core.message import ANSWER
 from secure_fedgraph.experiment.config import Experiment, load
-from secure_fedgraph.experiment.results import execute
+from secure_fedgraph.experiment.results import execute, fresh_folder, make_federation, write_json
+from secure_fedgraph.experiment.schema import DemoResult, as_read
 from secure_fedgraph.federation import Federation
 from secure_fedgraph.protocol.transcript import SERVER, everything
+from secure_fedgraph.report.page import write_report
+from secure_fedgraph.report.sections.demo_page import sentence
 from secure_fedgraph.running.run import Run
 
 LABELS, NODES = "a4-label-counts", PlantedUnits.id
@@ -137,4 +144,65 @@ def _sent(run: Run, reason: str) -> dict[str, Any]:
         "uploads": uploads,
         "readable": uploads if bound.carrier.gives.readable else 0,
         "epsilon": run.privacy("node")["epsilon"],
+    }
+
+
+FACTS = ("source", "digest", "nodes", "features", "classes")
+
+
+def demo(out: Path, data: str, seed: int, overwrite: bool, **flags: Any) -> None:
+    """Attacks training in the open and under a budget, and shows what was read and what the budget costs."""
+    screen, started = Screen(flags), time.perf_counter()
+    fresh_folder(out, overwrite)
+    with screen.bar("reading the data", 6) as advance, plain_warnings():
+        result = shown(data, seed, advance)
+    result |= {"command": command_line(), "seconds": round(time.perf_counter() - started, 1)}
+    write_json(out / "demo.json", result)
+    page = write_report(out)
+    screen.say(f"{sentence(as_read(DemoResult, result))}\nReport: {page}", result)
+
+
+def shown(data: str, seed: int, advance: Callable[..., None]) -> dict[str, Any]:
+    """The result, without the command and its seconds.
+
+    Args:
+        advance: counts a part that is done.
+    """
+    values = {"data": data, "seed": seed}
+    federation = make_federation(load(None, {**values, "algorithm": "fedsage", "clients": 3}, ()))
+    facts = federation.facts
+    advance("attacks in the open")
+    in_the_open = scene({**values, "policy": "plaintext"}, federation)
+    advance("the same attacks under masks")
+    masked = scene({**values, "policy": "masked"}, federation)
+    advance("the same attacks under a budget")
+    protected = scene({**values, **BUDGET}, federation)
+    advance("what the budget costs")
+    costs = prices(values, federation)
+    advance("the page")
+    return {
+        "schema": "secure-fedgraph/demo/1",
+        "seed": seed,
+        "data": {"name": facts["data"], **{key: facts[key] for key in FACTS}},
+        "owners": list(federation.names),
+        "open": in_the_open,
+        "masked": masked,
+        "protected": protected,
+        "prices": costs,
+    }
+
+
+def scene(values: dict[str, Any], federation: Federation) -> dict[str, Any]:
+    """Both attacks under one policy."""
+    labels, first = labels_scene(values, federation)
+    nodes, second = nodes_scene(values, federation)
+    noised = "epsilon" in values
+    return {
+        "policy": values["policy"],
+        "epsilon": first["epsilon"] if noised else "inf",
+        "labels": labels,
+        **nodes,
+        "uploads": first["uploads"] + second["uploads"],
+        "readable": first["readable"] + second["readable"],
+        "reasons": [reason for reason in (first["reason"], second["reason"]) if reason],
     }
