@@ -19,7 +19,7 @@ from secure_fedgraph import __version__
 from secure_fedgraph.arguments import unknown_name
 from secure_fedgraph.core import files
 from secure_fedgraph.core.errors import BadInput
-from secure_fedgraph.graph.silos.places import check_loadable, is_place, published
+from secure_fedgraph.graph.silos.places import is_place
 from secure_fedgraph.registry import points_of
 
 KINDS = ("algorithms", "policies", "attacks", "datasets", "tables")
@@ -76,10 +76,8 @@ def check_names(kind: str, given: str) -> None:
     Raises:
         BadInput: for a name that nobody has; it names packages whose list of plugins is damaged.
     """
-    if kind == "datasets":
-        if is_place(given):
-            return
-        given = ",".join(published(name.strip()) for name in given.split(","))
+    if kind == "datasets" and is_place(given):
+        return
     names = [name.strip() for name in given.split(",") if name.strip() and ":" not in name]
     if not names:
         return
@@ -88,10 +86,8 @@ def check_names(kind: str, given: str) -> None:
     registered = {name.lower() for name in known.union(point.name for point in points)}
     for name in names:
         if name.lower() not in registered:  # the configuration takes names in any case
-            if kind == "datasets":
-                check_loadable(name)
-                if os.path.exists(name):
-                    raise BadInput(f"--data {name}: to read your own file or folder, write ./{name}")
+            if kind == "datasets" and os.path.exists(name):
+                raise BadInput(f"--data {name}: to read your own file or folder, write ./{name}")
             raise BadInput(" ".join([str(unknown_name(ONE[kind], name, known)), *damaged]))
 
 

@@ -169,41 +169,15 @@ def _dense(name: str, x: Any) -> Tensor:
             "fewer columns"
         )
     if isinstance(x, Tensor):
-        return _sound(name, "x", x).to_dense()
+        return x.detach().cpu().to_dense()
     return _tensor(name, "x", x.toarray())
-
-
-def _sound(name: str, key: str, value: Tensor) -> Tensor:
-    """The same sparse tensor, whose places lie within its shape: torch does not look, and writes beyond it.
-
-    Raises:
-        BadInput: where they do not.
-    """
-    value = value.detach().to("cpu")
-    try:
-        if value.layout is torch.sparse_coo:
-            return torch.sparse_coo_tensor(
-                value._indices(), value._values(), value.shape, check_invariants=True
-            )
-        rows = value.layout is torch.sparse_csr
-        return torch.sparse_compressed_tensor(
-            value.crow_indices() if rows else value.ccol_indices(),
-            value.col_indices() if rows else value.row_indices(),
-            value.values(),
-            value.shape,
-            layout=value.layout,
-            check_invariants=True,
-        )
-    except RuntimeError as error:
-        why = str(error).splitlines()[0][:120]
-        raise BadInput(f"{name}: {key} is no sound sparse matrix ({why}): make it again") from None
 
 
 def _links(data: Data, name: str) -> str:
     """Puts ``edge_index`` in the place of ``adj_t``, whose rows are targets and whose columns are sources."""
     adjacency, said = data.adj_t, "adj_t became edge_index"
     if isinstance(adjacency, Tensor) and _is_sparse(adjacency):
-        entries = _sound(name, "adj_t", adjacency).to_sparse_coo()
+        entries = adjacency.detach().cpu().to_sparse_coo()
         (row, column), values = entries._indices(), entries._values()
     elif is_scipy_sparse(adjacency):
         entries = adjacency.tocoo()

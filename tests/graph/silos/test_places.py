@@ -16,10 +16,8 @@ from small_graphs import triangles
 from torch_geometric.data import Data
 
 from secure_fedgraph.cli.main import main
-from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.graph.data.own_graph import DataWarning
 from secure_fedgraph.graph.data.synthetic import citation
-from secure_fedgraph.graph.silos.places import PUBLISHED, is_place, published
 from secure_fedgraph.graph.silos.reading import read_one
 
 SMALL = ["--set=training.hidden=[8,4]", "--rounds", "1", "--quiet", "--policy", "plaintext", "--clients", "2"]
@@ -138,18 +136,6 @@ def test_what_is_not_there_is_said(place: str) -> None:
 def test_settings_of_a_data_set_are_refused() -> None:
     torch.save(graph(), "mine.pt")
     assert run("--data", "mine.pt", "--set", "dataset.nodes=3").exit_code == 2
-
-
-@pytest.mark.parametrize("name", ["ogbn-arxiv", "Planetoid/Nobody", "TUDataset/ENZYMES"])
-def test_another_librarys_name_is_refused_with_the_way_to_get_it(name: str) -> None:
-    done = run("--data", name, "--out", "out")
-    assert done.exit_code == 2 and "download" in done.stderr and ".pt" in done.stderr
-    assert not is_place(name)
-
-
-def test_pygs_names_are_ours() -> None:
-    assert published("Planetoid/Cora") == "cora" and set(PUBLISHED.values()) > {"cora", "pubmed", "proteins"}
-    assert Experiment(data="CitationFull/DBLP").data == "dblp"
 
 
 def test_a_folder_without_a_slash_is_no_data_set() -> None:
