@@ -53,6 +53,5 @@ def _check_nothing_else(who: str, folder: Path, read: list[Path]) -> None:
         if of_a_graph and path not in read and not hidden:
             raise BadInput(
                 f"{who}{path.name!r} in {folder} is not read: nodes are in nodes.csv and links in edges.csv "
-                f"(or .parquet), or both in {GRAPH}, and mapped features in {FEATURES}; rename it, or move it "
-                "away"
+                f"(or .parquet), or both in {GRAPH}, and mapped features in {FEATURES}; rename or move it"
             )
