@@ -6,7 +6,7 @@ import http.client
 import inspect
 import tempfile
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -209,12 +209,8 @@ def _where(name: str) -> str:
         return f"package {DATASETS.package_of(name)}"
     if name not in RAW:
         return "generated"
-    if RAW[name].present(sources.data_folder()):
-        return f"${sources.VARIABLE}"
-    if RAW[name].present(_cached_raw()):
-        return f"cache folder {_cached_raw()}"
-    if packages.carried(name):
-        return packages.label(name)
+    for _, said in _places(name):
+        return said
     host = RAW[name].host()
     return f"download from {host}" if host else f"not here: needs {RAW[name].below} in ${sources.VARIABLE}"
 
@@ -223,17 +219,23 @@ def _cached_raw() -> Path:
     return sources.cache_folder() / "data"
 
 
+def _places(name: str) -> Iterator[tuple[list[Path], str]]:
+    """Where a data set's files are on this machine, best first, and what that is called."""
+    raw = RAW[name]
+    for root, said in ((sources.data_folder(), f"${sources.VARIABLE}/"), (_cached_raw(), "cache folder, ")):
+        if root is not None and raw.present(root):
+            files = raw.paths(root)
+            yield files, said + files[0].parent.relative_to(root).as_posix()
+    if files := packages.carried(name):
+        yield files, packages.label(name)
+
+
 def _find(name: str, allow_download: bool) -> Dataset:
     raw = RAW[name]
     if raw.pyg:
         _ROOMS[raw.kind].stamp(raw)  # a reader that is not installed is named before any download
-    given, cached = sources.data_folder(), _cached_raw()
-    for root, said in ((given, f"${sources.VARIABLE}/"), (cached, "cache folder, ")):
-        if root is not None and raw.present(root):
-            files = raw.paths(root)
-            return _read(name, files, said + files[0].parent.relative_to(root).as_posix())
-    if files := packages.carried(name):
-        return _read(name, files, packages.label(name))
+    for files, said in _places(name):
+        return _read(name, files, said)
     trouble = "downloading is switched off"
     if not raw.host():
         trouble = "no address offers it for download in this layout"
@@ -244,6 +246,7 @@ def _find(name: str, allow_download: bool) -> Dataset:
             trouble = f"the download failed ({getattr(error, 'reason', None) or error})"
     carrier = packages.CARRIERS.get(name)
     carried = f"package {carrier.package} is not installed" if carrier else "no package carries it"
+    given, cached = sources.data_folder(), _cached_raw()
     set_to = f"is {str(given)!r} without it" if given is not None else "is not set"
     raise BadInput(
         f"dataset {name!r} was not found: ${sources.VARIABLE} {set_to}, the cache folder {str(cached)!r} has "
