@@ -98,8 +98,6 @@ def plain_masks(data: Data, rows: int, name: str, column: int | None = None) -> 
     notes, several = list[str](), list[str]()
     for key in MASKS:
         value = data.get(key)
-        if isinstance(value, list | tuple):
-            value = _listed(value)
         if not is_plain(value):
             continue
         if value.dim() == 2 and len(value) == rows:
@@ -123,16 +121,6 @@ def plain_masks(data: Data, rows: int, name: str, column: int | None = None) -> 
     return notes
 
 
-def _listed(value: Any) -> Tensor | None:
-    """A list of booleans or of whole numbers as a tensor; None of anything else."""
-    if not value or any(type(one) not in (bool, int) for one in value):
-        return None
-    try:
-        return torch.tensor(value)
-    except (RuntimeError, TypeError, ValueError, OverflowError):
-        return None
-
-
 def _booleans(value: Tensor, rows: int) -> tuple[Tensor, str] | None:
     """Numbers 0 and 1, a row each, or the different places of rows, as booleans; None of other numbers."""
     low, high = (int(end) for end in torch.aminmax(value))
@@ -144,13 +132,10 @@ def _booleans(value: Tensor, rows: int) -> tuple[Tensor, str] | None:
 
 
 def _tensor(name: str, key: str, value: np.ndarray) -> Tensor:
-    """An array of numbers as a tensor; it may share the array's memory, and is not written to."""
+    """An array of numbers as a tensor."""
     if value.dtype.kind not in "biuf" or value.dtype.itemsize > 8:
         raise BadInput(f"{name}: {key} is a NumPy array of {value.dtype}; give numbers, such as float32")
-    native = np.ascontiguousarray(value, dtype=value.dtype.newbyteorder("="))
-    if not native.flags.writeable:  # torch warns of it
-        native = native.copy()
-    return torch.from_numpy(native).reshape(value.shape)
+    return torch.from_numpy(np.array(value, dtype=value.dtype.newbyteorder("=")))
 
 
 def _is_sparse(x: Tensor) -> bool:

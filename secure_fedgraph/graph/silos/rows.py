@@ -13,7 +13,7 @@ from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.answers import Target, check_varied, task_of
 from secure_fedgraph.graph.conversions import plain
 from secure_fedgraph.graph.data.checks import check_owner
-from secure_fedgraph.graph.data.own_graph import NAMES, DataWarning, checked_graph, words_of
+from secure_fedgraph.graph.data.own_graph import NAMES, DataWarning, checked_graph, named_columns
 from secure_fedgraph.graph.data.splits import MASKS, stratified
 from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
 from secure_fedgraph.graph.own.sets import checked_set, unmasked
@@ -196,18 +196,9 @@ def _graph_mask(name: str, graphs: Sequence[Data], key: str) -> torch.Tensor:
 def _declared(data: Data, graph: Data, target: Target, name: str) -> Declaration:
     attributes = graph.get("edge_attr")
     columns = NO_EDGE_ATTR if attributes is None else 0 if attributes.dim() == 1 else attributes.shape[1]
-    features, classes = (words_of(data, key, name) for key in NAMES)
-    width = graph.x.shape[1]
-    if features and len(features) != width:
-        raise BadInput(f"{name}: feature_names has {len(features)} names for {width} features")
-    if classes and target.outputs > len(classes):
-        raise BadInput(f"{name}: class_names has {len(classes)} names, and y goes up to {target.outputs - 1}")
-    if classes and target.task in (Task.LABELS, Task.NUMBER) and len(classes) != target.outputs:
-        raise BadInput(f"{name}: class_names has {len(classes)} names for {target.outputs} columns of y")
-    if classes and target.positive >= len(classes):
-        raise BadInput(f"{name}: positive = {target.positive}, and class_names has {len(classes)} names")
+    features, classes = named_columns(data, graph, target, name)
     return Declaration(
-        width,
+        graph.x.shape[1],
         len(classes) or target.outputs,
         features,
         classes,

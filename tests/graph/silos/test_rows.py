@@ -51,7 +51,7 @@ def test_an_owner_may_lack_a_class_and_test_nodes() -> None:
 
 def test_nobody_tests() -> None:
     masks = {"train_mask": torch.ones(12, dtype=torch.bool), "val_mask": torch.zeros(12, dtype=torch.bool)}
-    with pytest.raises(BadInput, match="no owner has a test node"):
+    with pytest.raises(BadInput, match="no owner has a node or graph to test on"):
         silos_of([graph(**masks, test_mask=masks["val_mask"])], 0)
 
 
