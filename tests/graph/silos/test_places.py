@@ -83,17 +83,6 @@ def test_a_function_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result()["data"]["nodes"] == 60
 
 
-def test_a_pickle_is_not_run() -> None:
-    class Evil:
-        def __reduce__(self) -> Any:
-            return os.mkdir, ("evil",)
-
-    torch.save({"x": Evil()}, "mine.pt")
-    done = run("--data", "mine.pt", "--out", "out")
-    assert done.exit_code == 2 and "no file of tensors alone" in done.stderr and "--silo" not in done.stderr
-    assert not Path("evil").exists() and not Path("out").exists()
-
-
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
@@ -119,12 +108,6 @@ def test_a_list_of_graphs_is_handed_out() -> None:
     done = call("run", *small, "--data", "mine.pt", "--algorithm", "gin-fedavg", "--out", "out")
     assert done.exit_code == 0, done.output
     assert result()["data"]["partition"]["name"] == "random" and result()["data"]["clients"] == 2
-
-
-def test_a_list_of_graphs_of_nodes_is_refused() -> None:
-    torch.save([graph(), graph()], "mine.pt")
-    done = run("--data", "mine.pt", "--algorithm", "fedavg", "--out", "out")
-    assert done.exit_code == 2 and "class of the whole graph" in done.stderr, done.output
 
 
 @pytest.mark.parametrize("place", ["gone.pt", "gone/", "gone.csv,gone2.csv"])
