@@ -89,7 +89,7 @@ def checked_set(
     if not graphs:
         raise BadInput(f"{name} has no graphs: give at least one")
     made, answers, notes = list[Data](), list[Tensor](), dict[str, int]()
-    columns: list[object] = []
+    columns: list[tuple[object, ...]] = []
     of_nodes = True
     for number, graph in enumerate(graphs):
         place = f"{name}: graph {number}"
@@ -109,11 +109,12 @@ def checked_set(
             notes[note] = notes.get(note, 0) + 1
         attributes = "none" if one.get("edge_attr") is None else list(one.edge_attr.shape[1:])
         columns.append((one.x.shape[1], attributes, *(words_of(graph, key, place) for key in NAMES)))
-        if columns[-1] != columns[0]:
-            raise BadInput(
-                f"{place}: x, edge_attr, feature_names and class_names have columns {columns[-1]}, and in "
-                f"graph 0 {columns[0]}: give all graphs the same"
-            )
+        for key, mine, first in zip(("x", "edge_attr", *NAMES), columns[-1], columns[0], strict=True):
+            if mine != first:
+                raise BadInput(
+                    f"{place}: {key} has columns {str(mine)[:60]}, and in graph 0 {str(first)[:60]}: give "
+                    "all graphs the same"
+                )
         for key in MASKS:
             if given.get(key) is not None:
                 one[key] = _mask(given[key], key, place)

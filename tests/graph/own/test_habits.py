@@ -397,7 +397,7 @@ def test_one_of_several_splits(kind: torch.dtype, split: int | None) -> None:
 
 
 def test_masks_may_be_places() -> None:
-    places = {"train_mask": list(range(40)), "test_mask": torch.arange(50, NODES)}
+    places = {"train_mask": torch.arange(40), "test_mask": torch.arange(50, NODES)}
     made, said = taken(graph(**places), clients=2, partition="random")
     assert made.facts["masks"] == {"train_mask": 40, "val_mask": 10, "test_mask": 40}
     assert "test_mask of places became booleans" in said
