@@ -34,7 +34,7 @@ from secure_fedgraph.graph.partition.registry import BY_KIND, names
 from secure_fedgraph.graph.partition.result import owner_names
 from secure_fedgraph.graph.silos.agreement import check_names
 from secure_fedgraph.graph.silos.folders import GRAPH
-from secure_fedgraph.graph.silos.places import check_loadable, is_place, published
+from secure_fedgraph.graph.silos.places import is_place
 from secure_fedgraph.graph.silos.reading import DATA, digest_of_places, is_function, read_places
 from secure_fedgraph.graph.tables.schema import TableSchema, read_schema
 from secure_fedgraph.privacy.broadcasts import BroadcastLimits
@@ -170,7 +170,6 @@ class Experiment(Keys):
         kind = algorithm_named(self.algorithm).of_kind(self.kind)
         kind.check_device(self.device)
         if not self.silos and not kind_of(self.data):
-            check_loadable(self.data)
             raise unknown_name("dataset", self.data, KINDS)
         fits = self.kind
         if fits not in kind.kinds:
@@ -510,8 +509,6 @@ def as_listed(key: str, given: str) -> str:
     >>> as_listed("algorithm", "FedSage")
     'fedsage'
     """
-    if key == "data":
-        given = published(given)
     return given.lower() if given.lower() in LISTED[key] else given
 
 

@@ -98,8 +98,6 @@ def plain_masks(data: Data, rows: int, name: str, column: int | None = None) -> 
     notes, several = list[str](), list[str]()
     for key in MASKS:
         value = data.get(key)
-        if isinstance(value, list | tuple):
-            value = _listed(value)
         if not is_plain(value):
             continue
         if value.dim() == 2 and len(value) == rows:
@@ -123,16 +121,6 @@ def plain_masks(data: Data, rows: int, name: str, column: int | None = None) -> 
     return notes
 
 
-def _listed(value: Any) -> Tensor | None:
-    """A list of booleans or of whole numbers as a tensor; None of anything else."""
-    if not value or any(type(one) not in (bool, int) for one in value):
-        return None
-    try:
-        return torch.tensor(value)
-    except (RuntimeError, TypeError, ValueError, OverflowError):
-        return None
-
-
 def _booleans(value: Tensor, rows: int) -> tuple[Tensor, str] | None:
     """Numbers 0 and 1, a row each, or the different places of rows, as booleans; None of other numbers."""
     low, high = (int(end) for end in torch.aminmax(value))
@@ -144,13 +132,10 @@ def _booleans(value: Tensor, rows: int) -> tuple[Tensor, str] | None:
 
 
 def _tensor(name: str, key: str, value: np.ndarray) -> Tensor:
-    """An array of numbers as a tensor; it may share the array's memory, and is not written to."""
+    """An array of numbers as a tensor."""
     if value.dtype.kind not in "biuf" or value.dtype.itemsize > 8:
         raise BadInput(f"{name}: {key} is a NumPy array of {value.dtype}; give numbers, such as float32")
-    native = np.ascontiguousarray(value, dtype=value.dtype.newbyteorder("="))
-    if not native.flags.writeable:  # torch warns of it
-        native = native.copy()
-    return torch.from_numpy(native).reshape(value.shape)
+    return torch.from_numpy(np.array(value, dtype=value.dtype.newbyteorder("=")))
 
 
 def _is_sparse(x: Tensor) -> bool:
@@ -169,41 +154,15 @@ def _dense(name: str, x: Any) -> Tensor:
             "fewer columns"
         )
     if isinstance(x, Tensor):
-        return _sound(name, "x", x).to_dense()
+        return x.detach().cpu().to_dense()
     return _tensor(name, "x", x.toarray())
-
-
-def _sound(name: str, key: str, value: Tensor) -> Tensor:
-    """The same sparse tensor, whose places lie within its shape: torch does not look, and writes beyond it.
-
-    Raises:
-        BadInput: where they do not.
-    """
-    value = value.detach().to("cpu")
-    try:
-        if value.layout is torch.sparse_coo:
-            return torch.sparse_coo_tensor(
-                value._indices(), value._values(), value.shape, check_invariants=True
-            )
-        rows = value.layout is torch.sparse_csr
-        return torch.sparse_compressed_tensor(
-            value.crow_indices() if rows else value.ccol_indices(),
-            value.col_indices() if rows else value.row_indices(),
-            value.values(),
-            value.shape,
-            layout=value.layout,
-            check_invariants=True,
-        )
-    except RuntimeError as error:
-        why = str(error).splitlines()[0][:120]
-        raise BadInput(f"{name}: {key} is no sound sparse matrix ({why}): make it again") from None
 
 
 def _links(data: Data, name: str) -> str:
     """Puts ``edge_index`` in the place of ``adj_t``, whose rows are targets and whose columns are sources."""
     adjacency, said = data.adj_t, "adj_t became edge_index"
     if isinstance(adjacency, Tensor) and _is_sparse(adjacency):
-        entries = _sound(name, "adj_t", adjacency).to_sparse_coo()
+        entries = adjacency.detach().cpu().to_sparse_coo()
         (row, column), values = entries._indices(), entries._values()
     elif is_scipy_sparse(adjacency):
         entries = adjacency.tocoo()

@@ -367,11 +367,10 @@ def _make_store(folder: Path) -> None:
 
 def _raw(name: str, make: Callable[[Path], None], share: float = 0.3) -> Loader:
     raw = RAW[name]
-    settings = datasets._SETTINGS.get(name, {})
 
     def read(folder: Path) -> None:
         room = datasets._ROOMS[raw.kind]
-        tables = room.read(raw, raw.paths(folder), settings)
+        tables = room.read(raw, raw.paths(folder))
         room.build(name, tables, "here", room.digest(tables))
 
     def written(folder: Path) -> None:

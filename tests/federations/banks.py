@@ -29,9 +29,9 @@ from secure_fedgraph.deployment.resident import Resident
 from secure_fedgraph.deployment.serving import Serving, serve
 from secure_fedgraph.deployment.silo_folder import SiloFolder
 from secure_fedgraph.deployment.terms import terms_in
+from secure_fedgraph.graph.data.own_graph import words_of
 from secure_fedgraph.graph.silos.alone import declared_by
 from secure_fedgraph.graph.silos.given import OwnData
-from secure_fedgraph.graph.silos.rows import words_of
 
 _AUTHORITY: list[str] = []
 Watch = Callable[[str, Letter], None]

@@ -6,7 +6,7 @@ import http.client
 import inspect
 import tempfile
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -67,7 +67,6 @@ _ROOMS: dict[str, Any] = {
     "ratings": ratings,
     "relations": relations,
 }
-_SETTINGS = {"proteins": {"use_node_attr": False}}
 GIVEN = (Data, GraphDataset, GraphSetDataset, RatingsDataset, RelationsDataset)
 """What another package's data set may be."""
 
@@ -128,9 +127,8 @@ def load(name: str, *, seed: int = 0, allow_download: bool = True, **settings: A
         name: one of ``available()``.
         seed: of generated graphs; files do not depend on it.
         allow_download: whether the fourth place may be tried.
-        settings: arguments of the generator (``synthetic.citation``, ``molecules.generate``);
-            ``use_node_attr=True`` puts the measured attribute of PROTEINS before its three one-hot labels;
-            other files have none.
+        settings: arguments of the generator (``synthetic.citation``, ``molecules.generate``); files have
+            none.
 
     Returns:
         an instance of the class in ``kinds`` whose ``kind`` is ``KINDS[name]``.
@@ -153,7 +151,9 @@ def load(name: str, *, seed: int = 0, allow_download: bool = True, **settings: A
     if name == "synthetic-citation":
         graph = synthetic.citation(seed=seed, **settings)
         return node_graphs.described(name, graph, f"generated with seed {seed}", content_digest(graph))
-    return _find(name, _checked(name, settings), allow_download)
+    for key, value in sorted(settings.items()):
+        raise BadInput(f"{name} is read from files and has no setting {key!r} ({value!r}); drop it.")
+    return _find(name, allow_download)
 
 
 def _check_types(name: str, settings: Mapping[str, Any]) -> None:
@@ -209,12 +209,8 @@ def _where(name: str) -> str:
         return f"package {DATASETS.package_of(name)}"
     if name not in RAW:
         return "generated"
-    if RAW[name].present(sources.data_folder()):
-        return f"${sources.VARIABLE}"
-    if RAW[name].present(_cached_raw()):
-        return f"cache folder {_cached_raw()}"
-    if packages.carried(name):
-        return packages.label(name)
+    for _, said in _places(name):
+        return said
     host = RAW[name].host()
     return f"download from {host}" if host else f"not here: needs {RAW[name].below} in ${sources.VARIABLE}"
 
@@ -223,38 +219,34 @@ def _cached_raw() -> Path:
     return sources.cache_folder() / "data"
 
 
-def _checked(name: str, settings: dict[str, Any]) -> dict[str, Any]:
-    known = _SETTINGS.get(name, {})
-    for key, value in sorted(settings.items()):
-        if known and key not in known:
-            raise unknown_name(f"setting of {name}", key, known)
-        if not known:
-            raise BadInput(f"{name} is read from files and has no setting {key!r} ({value!r}); drop it.")
-        if type(value) is not type(known[key]):
-            raise BadInput(f"{name}: {key} is {value!r}; give true or false.")
-    return known | settings
-
-
-def _find(name: str, settings: dict[str, Any], allow_download: bool) -> Dataset:
+def _places(name: str) -> Iterator[tuple[list[Path], str]]:
+    """Where a data set's files are on this machine, best first, and what that is called."""
     raw = RAW[name]
-    _ROOMS[raw.kind].stamp(raw, settings)  # a reader that is not installed is named before any download
-    given, cached = sources.data_folder(), _cached_raw()
-    for root, said in ((given, f"${sources.VARIABLE}/"), (cached, "cache folder, ")):
+    for root, said in ((sources.data_folder(), f"${sources.VARIABLE}/"), (_cached_raw(), "cache folder, ")):
         if root is not None and raw.present(root):
             files = raw.paths(root)
-            return _read(name, files, settings, said + files[0].parent.relative_to(root).as_posix())
+            yield files, said + files[0].parent.relative_to(root).as_posix()
     if files := packages.carried(name):
-        return _read(name, files, settings, packages.label(name))
+        yield files, packages.label(name)
+
+
+def _find(name: str, allow_download: bool) -> Dataset:
+    raw = RAW[name]
+    if raw.pyg:
+        _ROOMS[raw.kind].stamp(raw)  # a reader that is not installed is named before any download
+    for files, said in _places(name):
+        return _read(name, files, said)
     trouble = "downloading is switched off"
     if not raw.host():
         trouble = "no address offers it for download in this layout"
     elif allow_download:
         try:
-            return _downloaded(name, settings)
+            return _downloaded(name)
         except (OSError, http.client.HTTPException) as error:
             trouble = f"the download failed ({getattr(error, 'reason', None) or error})"
     carrier = packages.CARRIERS.get(name)
     carried = f"package {carrier.package} is not installed" if carrier else "no package carries it"
+    given, cached = sources.data_folder(), _cached_raw()
     set_to = f"is {str(given)!r} without it" if given is not None else "is not set"
     raise BadInput(
         f"dataset {name!r} was not found: ${sources.VARIABLE} {set_to}, the cache folder {str(cached)!r} has "
@@ -263,33 +255,33 @@ def _find(name: str, settings: dict[str, Any], allow_download: bool) -> Dataset:
     )
 
 
-def _downloaded(name: str, settings: dict[str, Any]) -> Dataset:
+def _downloaded(name: str) -> Dataset:
     raw = RAW[name]
     source = f"download from {raw.host()}"
     try:
         sources.download(raw, _cached_raw())
-        return _read(name, raw.paths(_cached_raw()), settings, source)
+        return _read(name, raw.paths(_cached_raw()), source)
     except PermissionError:
         with tempfile.TemporaryDirectory(prefix="secure-fedgraph-") as scratch:
             sources.download(raw, Path(scratch))
-            return _read(name, raw.paths(Path(scratch)), settings, source)
+            return _read(name, raw.paths(Path(scratch)), source)
 
 
-def _read(name: str, files: list[Path], settings: dict[str, Any], source: str) -> Dataset:
+def _read(name: str, files: list[Path], source: str) -> Dataset:
     """The content of these raw files, from the cache folder if an intact copy is kept in it.
 
     Files that need no PyG are not kept: reading them takes a tenth of a second, and the arrays are larger.
     """
     raw = RAW[name]
     room = _ROOMS[raw.kind]
-    stamp = room.stamp(raw, settings)
-    if "rdkit" in stamp:
-        source = f"{source}, read by rdkit {graph_sets.rdkit_version()}"
     if raw.pyg:
+        stamp = room.stamp(raw)
+        if "rdkit" in stamp:
+            source = f"{source}, read by rdkit {graph_sets.rdkit_version()}"
         store = sources.cache_folder() / "canonical" / f"{name}-{stamp}-{sources.file_hash(files)[:32]}.npz"
-        tables, digest = load_or_read(store, lambda: room.read(raw, files, settings), room.digest)
+        tables, digest = load_or_read(store, lambda: room.read(raw, files), room.digest)
     else:
-        tables = room.read(raw, files, settings)
+        tables = room.read(raw, files)
         digest = room.digest(tables)
     dataset: Dataset = room.build(name, tables, source, digest)
     return dataset

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +24,13 @@ DEGREES = 135
 """The largest degree with a feature of its own in graphs without features: IMDB-BINARY's largest."""
 
 
-def stamp(raw: Raw, settings: Mapping[str, Any]) -> str:
+def stamp(raw: Raw) -> str:
     """What decides the content besides the files: for molecules the version of rdkit, which reads them.
 
     Raises:
         BadInput: for molecules, if rdkit is not installed.
     """
-    words = [str(VERSION), *(key for key in sorted(settings) if settings[key])]
-    return "-".join([*words, f"rdkit{rdkit_version()}"] if raw.pyg == "MoleculeNet" else words)
+    return f"{VERSION}-rdkit{rdkit_version()}" if raw.pyg == "MoleculeNet" else str(VERSION)
 
 
 def rdkit_version() -> str:
@@ -50,14 +48,14 @@ def rdkit_version() -> str:
         ) from error
 
 
-def read(raw: Raw, files: list[Path], settings: Mapping[str, Any]) -> Tables:
+def read(raw: Raw, files: list[Path]) -> Tables:
     """All graphs end to end, in the published order.
 
     Returns:
         ``x [sum n, F]``, ``edge_index [2, sum e]`` counting nodes from 0 in every graph,
         ``edge_attr [sum e, D]`` where links have kinds, ``y``, ``nodes`` and ``edges [graphs]``.
     """
-    graphs = sources.read_pyg(raw, files, **settings)
+    graphs = sources.read_pyg(raw, files)
     with sources.readable(files[0].parent):
         tables = {
             "edge_index": torch.cat([graph.edge_index for graph in graphs], dim=1).numpy(),

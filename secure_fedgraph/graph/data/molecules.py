@@ -96,7 +96,14 @@ def generate(
     >>> len(made.graphs), made.features, made.classes, made.graphs[0].edge_attr.shape[1]
     (10, 9, 2, 3)
     """
-    _check(graphs, mean_motifs, chain, noise)
+    for key, good, wanted in (
+        ("graphs", 1 <= graphs <= 10**6, "1 to 1000000"),
+        ("mean_motifs", 1 <= mean_motifs <= 20, "1 to 20"),
+        ("chain", 1 <= chain <= 100, "1 to 100"),
+        ("noise", 0 <= noise <= 0.5, "0 to 0.5"),
+    ):
+        if not good:
+            raise BadInput(f"dataset.{key} of {NAME} is out of range: give {wanted}")
     rng = np.random.default_rng(seed)
     made = [_molecule(rng, mean_motifs, chain, noise) for _ in range(graphs)]
     tables = {
@@ -163,14 +170,3 @@ def _tables(elements: np.ndarray, bonds: np.ndarray) -> tuple[np.ndarray, np.nda
     attributes = np.zeros((len(kind), len(BONDS)), dtype=np.float32)
     attributes[:, 0], attributes[:, 2] = kind, kind == AROMATIC
     return x, ends.T.astype(np.int64).copy(), attributes
-
-
-def _check(graphs: int, mean_motifs: float, chain: int, noise: float) -> None:
-    for key, good, wanted in (
-        ("graphs", 1 <= graphs <= 10**6, "1 to 1000000"),
-        ("mean_motifs", 1 <= mean_motifs <= 20, "1 to 20"),
-        ("chain", 1 <= chain <= 100, "1 to 100"),
-        ("noise", 0 <= noise <= 0.5, "0 to 0.5"),
-    ):
-        if not good:
-            raise BadInput(f"dataset.{key} of {NAME} is out of range: give {wanted}")

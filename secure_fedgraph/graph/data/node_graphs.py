@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch_geometric.data import Data
@@ -18,12 +16,12 @@ from secure_fedgraph.graph.kinds import GraphDataset
 KEYS = ("x", "y", "edge_index")
 
 
-def stamp(raw: Raw, settings: Mapping[str, Any]) -> str:
+def stamp(raw: Raw) -> str:
     """What besides the files decides the content; part of the name under which it is kept."""
     return str(canonical.VERSION)
 
 
-def read(raw: Raw, files: list[Path], settings: Mapping[str, Any]) -> Tables:
+def read(raw: Raw, files: list[Path]) -> Tables:
     """The canonical graph of PyG's raw files, or of the package's files."""
     if files[0].name == packages.CARRIERS["cora"].files[0]:
         graph = packages.read_cora(files)

@@ -35,6 +35,8 @@ from secure_fedgraph.graph.seeds import sub_seed
 NAME = "your graph"
 NAMES = ("feature_names", "class_names")
 """Fields that hold words for columns and classes."""
+EXACT = (Task.LABELS, Task.NUMBER)
+"""Tasks of which owners cannot lack an answer that others have."""
 
 
 class DataWarning(UserWarning):
@@ -72,13 +74,7 @@ def own_dataset(
         _check_classes(graph.y)
     if target.task != Task.LINKS:
         check_varied([graph.y], NAME)
-    features, named = (words_of(data, key, NAME) for key in NAMES)
-    for key, words, many in (
-        ("feature_names", features, graph.x.shape[1]),
-        ("class_names", named, target.outputs),
-    ):
-        if words and len(words) < many:
-            raise BadInput(f"{NAME}: {key} has {len(words)} names for {many}: name all of them, or none")
+    features, named = named_columns(data, graph, target, NAME)
     is_plain = target.task == Task.CLASSES and set(graph.keys()) == {"x", "edge_index", "y"}
     if said or notes:
         warnings.warn(f"{NAME}: {'; '.join([*notes, *said])}", DataWarning, stacklevel=4)
@@ -261,6 +257,24 @@ def _derived(rest: Tensor, y: Tensor, missing: list[str], seed: int) -> dict[str
     second = 1 - first
     parts = stratified(answers_of(y, rest), sub_seed(seed, "missing masks"), first, second)
     return dict(zip(missing, parts, strict=False))
+
+
+def named_columns(
+    data: Data, graph: Data, target: Target, name: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What features and classes are called, as far as they have names; all of them or none.
+
+    Raises:
+        BadInput: for another number of names.
+    """
+    features, classes = (words_of(data, key, name) for key in NAMES)
+    for key, words, least, exact in (
+        ("feature_names", features, graph.x.shape[1], True),
+        ("class_names", classes, max(target.outputs, target.positive + 1), target.task in EXACT),
+    ):
+        if words and (len(words) < least or (exact and len(words) > least)):
+            raise BadInput(f"{name}: {key} has {len(words)} names for {least}: name all of them, or none")
+    return features, classes
 
 
 def words_of(data: Data, key: str, name: str) -> tuple[str, ...]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,16 +13,10 @@ from secure_fedgraph.graph.data.sources import Raw, readable
 from secure_fedgraph.graph.data.store import Tables, digest_of
 from secure_fedgraph.graph.kinds import RatingsDataset
 
-VERSION = 1
-"""Version of the arrays made from the raw files."""
 digest = digest_of
 
 
-def stamp(raw: Raw, settings: Mapping[str, Any]) -> str:
-    return str(VERSION)
-
-
-def read(raw: Raw, files: list[Path], settings: Mapping[str, Any]) -> Tables:
+def read(raw: Raw, files: list[Path]) -> Tables:
     """``graph.txt`` (user, product, rating per line) in the node numbers of the ``.dict`` files.
 
     Of several ratings of one product by one user the last line counts, as in FedGraphNN. Ratings of 0

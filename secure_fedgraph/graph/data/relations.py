@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -20,18 +19,12 @@ if TYPE_CHECKING:
 else:
     sparse = postponed("scipy.sparse")
 
-VERSION = 1
-"""Version of the arrays made from the raw files."""
 RELATIONS = ("social", "spatial", "temporal", "union")
 SPLIT = ("train", "val", "test")
 digest = digest_of
 
 
-def stamp(raw: Raw, settings: Mapping[str, Any]) -> str:
-    return str(VERSION)
-
-
-def read(raw: Raw, files: list[Path], settings: Mapping[str, Any]) -> Tables:
+def read(raw: Raw, files: list[Path]) -> Tables:
     """Nodes keep their published numbers, because the published split names them by these.
 
     The class of a post is its heritage attribute; the files hold heritage values besides, which are

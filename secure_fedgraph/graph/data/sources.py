@@ -117,7 +117,7 @@ def readable(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def read_pyg(raw: Raw, files: list[Path], **settings: Any) -> list[Data]:
+def read_pyg(raw: Raw, files: list[Path]) -> list[Data]:
     """Let PyG read copies of these raw files; their own folder is never written to.
 
     PyG unpickles the files of ``Planetoid``, so only those with the published hashes are read.
@@ -133,7 +133,7 @@ def read_pyg(raw: Raw, files: list[Path], **settings: Any) -> list[Data]:
             _check_published(raw, copy / path.name, path)
         with readable(files[0].parent), _quiet():
             root = str(Path(scratch) / raw.family)
-            read = _class(raw.pyg)(root=root, name=raw.argument, **settings)
+            read = _class(raw.pyg)(root=root, name=raw.argument)
             return [read[number] for number in range(len(read))]
 
 

@@ -61,7 +61,25 @@ def citation(
     >>> citation(nodes=100, features=16, classes=3).num_nodes
     100
     """
-    _check(nodes, features, classes, mean_degree, homophily, words_per_node, topic, exponent)
+    ranges = {
+        "nodes": (nodes, nodes >= 1, "1 or more"),
+        "features": (features, features >= 1, "1 or more"),
+        "classes": (classes, 1 <= classes <= nodes, f"1 to {nodes} (the number of nodes)"),
+        "mean_degree": (mean_degree, 0 <= mean_degree < max(nodes, 1), f"0 to below {nodes}"),
+        "homophily": (homophily, 0 <= homophily <= 1, "0 to 1"),
+        "words_per_node": (words_per_node, words_per_node >= 1, "1 or more"),
+        "topic": (topic, 0 <= topic <= 1, "0 to 1"),
+        "exponent": (exponent, exponent > 2, "more than 2"),
+    }
+    for key, (value, fine, allowed) in ranges.items():
+        if not fine:
+            raise BadInput(f"synthetic-citation: {key} is {value}; give {allowed}.")
+    widest = max(features, mean_degree, words_per_node)
+    if nodes * widest > LARGEST:
+        raise BadInput(
+            f"synthetic-citation: nodes is {nodes}, of {widest} features, links or words each, or "
+            f"{nodes * widest:.1g} numbers; give fewer, {LARGEST:.0g} at most."
+        )
     if values not in VALUES:
         raise unknown_name("dataset.values", str(values), VALUES)
     rng = np.random.default_rng(seed)
@@ -128,35 +146,3 @@ def _dense(
 ) -> NDArray[np.float32]:
     means = rng.normal(0, SPREAD, (classes, features))
     return (means[y] + rng.normal(0, SPREAD, (len(y), features))).astype(np.float32)
-
-
-def _check(
-    nodes: int,
-    features: int,
-    classes: int,
-    mean_degree: float,
-    homophily: float,
-    words_per_node: int,
-    topic: float,
-    exponent: float,
-) -> None:
-    ranges = {
-        "nodes": (nodes, nodes >= 1, "1 or more"),
-        "features": (features, features >= 1, "1 or more"),
-        "classes": (classes, 1 <= classes <= nodes, f"1 to {nodes} (the number of nodes)"),
-        "mean_degree": (mean_degree, 0 <= mean_degree < max(nodes, 1), f"0 to below {nodes}"),
-        "homophily": (homophily, 0 <= homophily <= 1, "0 to 1"),
-        "words_per_node": (words_per_node, words_per_node >= 1, "1 or more"),
-        "topic": (topic, 0 <= topic <= 1, "0 to 1"),
-        "exponent": (exponent, exponent > 2, "more than 2"),
-    }
-    for key, (value, fine, allowed) in ranges.items():
-        if not fine:
-            raise BadInput(f"synthetic-citation: {key} is {value}; give {allowed}.")
-    widths = {"features": features, "mean_degree": mean_degree, "words_per_node": words_per_node}
-    key, width = max(widths.items(), key=lambda one: one[1])
-    if nodes * width > LARGEST:
-        raise BadInput(
-            f"synthetic-citation: nodes is {nodes} and {key} is {width}, or {nodes * width:.1g} numbers; "
-            f"give fewer, {LARGEST:.0g} at most."
-        )

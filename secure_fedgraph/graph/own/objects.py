@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data, HeteroData
+from torch_geometric.utils import from_networkx
 
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data.splits import MASKS
-from secure_fedgraph.loading import postponed
 
-nx = postponed("networkx")
 PARTS = dict(zip(MASKS, ("train", "valid", "test"), strict=True))
 """Of a data set of OGB's, the names of the parts of its split."""
 MEANT = ("x", "y", *MASKS)
@@ -97,49 +96,27 @@ def _with(graph: Data, **fields: Any) -> Data:
 
 def _of_networkx(given: Any, name: str) -> tuple[Data, list[str]]:
     """A graph of NetworkX: ``x``, ``y`` and masks of its nodes, or all their numbers as columns of ``x``."""
-    nodes = dict(given.nodes(data=True))
-    if not nodes:
+    if not len(given):
         raise BadInput(f"{name} has no nodes: give at least one")
-    entries = nx.to_scipy_sparse_array(given, format="coo")
-    row, column, weight = (np.asarray(getattr(entries, key)) for key in ("row", "col", "data"))
-    data = Data(edge_index=torch.from_numpy(np.stack([row, column]).astype(np.int64)), num_nodes=len(nodes))
-    notes = ["a graph of NetworkX became PyG's"]
-    if bool((weight != 1).any()):
-        data.edge_weight = torch.from_numpy(weight.astype(np.float32))
-        notes.append("weight became edge_weight, and where links stand several times their sum")
-    values = list(nodes.values())
-    keys = sorted({key for one in values for key in one}, key=str)
-    for key in MEANT:
-        if key in keys:
-            data[key] = _column(name, key, nodes, [one.get(key) for one in values])
-    numbers = [key for key in keys if key not in MEANT and all(_is_number(one.get(key)) for one in values)]
-    if "x" not in keys and numbers:
-        data.x = torch.tensor([[float(one[key]) for key in numbers] for one in values])
-        data.feature_names = [str(key) for key in numbers]
-        notes.append(f"x has the columns {', '.join(data.feature_names)}")
-    left = [str(key) for key in keys if key not in MEANT and (key not in numbers or "x" in keys)]
-    if left:
-        notes.append(f"{', '.join(left)} of nodes {'is' if len(left) == 1 else 'are'} not used")
-    return data, notes
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, bool | int | float | np.number | np.bool_)
-
-
-def _column(name: str, key: str, nodes: Iterable[object], values: list[Any]) -> Tensor:
-    """One attribute of all nodes; of a label that is missing, NaN."""
-    missing = [node for node, value in zip(nodes, values, strict=True) if value is None]
-    if missing and key != "y":
-        raise BadInput(
-            f"{name}: node {str(missing[0])[:60]!r} has no {key}, and others have one: give it to all"
-        )
-    if missing:
-        values = [float("nan") if value is None else value for value in values]
     try:
-        made = np.asarray([np.asarray(value) for value in values])
-    except ValueError:
-        made = np.empty(0, dtype=object)
-    if made.dtype.kind not in "biuf":
-        raise BadInput(f"{name}: {key} of nodes holds other things than numbers, or rows of several lengths")
-    return torch.from_numpy(made)
+        found = from_networkx(given)
+    except ValueError as error:
+        raise BadInput(f"{name}: {error}: give each attribute to all nodes, and to all links") from None
+    fields = {key: value for key, value in found.to_dict().items() if key in MEANT}
+    odd = [key for key, value in fields.items() if not isinstance(value, Tensor)]
+    if odd:
+        raise BadInput(f"{name}: {odd[0]} of nodes is missing at some, or holds other things than numbers")
+    notes = ["a graph of NetworkX became PyG's"]
+    if isinstance(found.get("weight"), Tensor):
+        fields["edge_weight"] = found.weight
+        notes.append("weight became edge_weight")
+    keys = sorted({str(key) for _, values in given.nodes(data=True) for key in values} - {*MEANT})
+    numbers = [key for key in keys if isinstance(found.get(key), Tensor) and found[key].dim() == 1]
+    if "x" not in fields and numbers:
+        fields["x"] = torch.stack([found[key].float() for key in numbers], dim=1)
+        fields["feature_names"] = numbers
+        notes.append(f"x has the columns {', '.join(numbers)}")
+        keys = [key for key in keys if key not in numbers]
+    if keys:
+        notes.append(f"{', '.join(keys)} of nodes {'is' if len(keys) == 1 else 'are'} not used")
+    return Data(edge_index=found.edge_index, num_nodes=len(given), **fields), notes

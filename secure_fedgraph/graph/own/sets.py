@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.answers import FLOATS, WHOLE, Target, answered, check_varied, is_plain, target_of
 from secure_fedgraph.graph.conversions import plain, plain_masks
-from secure_fedgraph.graph.data.own_graph import NAMES, DataWarning, checked_graph, words_of
+from secure_fedgraph.graph.data.own_graph import NAMES, DataWarning, checked_graph, named_columns, words_of
 from secure_fedgraph.graph.data.splits import MASKS
 from secure_fedgraph.graph.data.store import digest_of_data
 from secure_fedgraph.graph.kinds import GraphSetDataset
@@ -50,7 +50,7 @@ def own_set(graphs: Sequence[Data], task: str | None = None, notes: Sequence[str
     check_varied([torch.cat([graph.y for graph in checked])], NAME)
     if said or notes:
         warnings.warn(f"{NAME}: {'; '.join([*notes, *said])}", DataWarning, stacklevel=4)
-    features, named = (words_of(graphs[0], key, NAME) for key in NAMES)
+    features, named = named_columns(graphs[0], checked[0], target, NAME)
     checked = unmasked(checked)
     return GraphSetDataset(
         name=NAME,
@@ -89,7 +89,7 @@ def checked_set(
     if not graphs:
         raise BadInput(f"{name} has no graphs: give at least one")
     made, answers, notes = list[Data](), list[Tensor](), dict[str, int]()
-    attributes: list[tuple[int, ...] | None] = []
+    columns: list[tuple[object, ...]] = []
     of_nodes = True
     for number, graph in enumerate(graphs):
         place = f"{name}: graph {number}"
@@ -107,11 +107,14 @@ def checked_set(
         one, _, more = checked_graph(Data(**fields), place, 0, also=(*NAMES, "positive", "low", "high"))
         for note in (*said, *more):
             notes[note] = notes.get(note, 0) + 1
-        attributes.append(one.edge_attr.shape[1:] if one.get("edge_attr") is not None else None)
-        _check_like_the_first(place, one, attributes, made)
-        for key in NAMES:  # the first graph's stand for all
-            if words_of(graph, key, place) != words_of(graphs[0], key, name):
-                raise BadInput(f"{place}: {key} differs from that of graph 0; give the same to all")
+        attributes = "none" if one.get("edge_attr") is None else list(one.edge_attr.shape[1:])
+        columns.append((one.x.shape[1], attributes, *(words_of(graph, key, place) for key in NAMES)))
+        for key, mine, first in zip(("x", "edge_attr", *NAMES), columns[-1], columns[0], strict=True):
+            if mine != first:
+                raise BadInput(
+                    f"{place}: {key} has columns {str(mine)[:60]}, and in graph 0 {str(first)[:60]}: give "
+                    "all graphs the same"
+                )
         for key in MASKS:
             if given.get(key) is not None:
                 one[key] = _mask(given[key], key, place)
@@ -171,22 +174,6 @@ def _mask(value: object, key: str, place: str) -> Tensor:
 def unmasked(graphs: Sequence[Data]) -> list[Data]:
     """The same graphs without masks, which some may have and some not."""
     return [Data(**{k: v for k, v in one.to_dict().items() if k not in MASKS}) for one in graphs]
-
-
-def _check_like_the_first(
-    place: str, one: Data, attributes: Sequence[tuple[int, ...] | None], made: Sequence[Data]
-) -> None:
-    """Checks that a graph has the same columns as the one before all."""
-    first = attributes[0]
-    if (attributes[-1] is None) != (first is None):
-        raise BadInput(f"{place}: some graphs have edge_attr and some do not; give it to all or to none")
-    if made and one.x.shape[1] != made[0].x.shape[1]:
-        raise BadInput(f"{place} has {one.x.shape[1]} features, and graph 0 {made[0].x.shape[1]}")
-    if attributes[-1] != first:
-        raise BadInput(
-            f"{place}: edge_attr has shape {tuple(one.edge_attr.shape)}, and graph 0 has "
-            f"{tuple(made[0].edge_attr.shape)}; give the same columns to all"
-        )
 
 
 def _counted(notes: dict[str, int], graphs: int) -> list[str]:

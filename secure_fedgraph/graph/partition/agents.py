@@ -62,15 +62,12 @@ def agents(
     References:
         FairGraphFL (AAAI 2024), experimental setting; the released code deals in file order.
     """
-    _check(global_test=global_test, own_test=own_test, own_validation=own_validation)
     if own_test + own_validation >= 1:
         raise BadInput(
             f"split.own_test = {own_test} and split.own_validation = {own_validation} leave nothing to "
             "train on"
         )
-    shares = _check(low=low, medium=medium, high=high) if perturbed else {}
-    if clients < 1:
-        raise BadInput(f"clients is {clients}: give 1 or more")
+    shares = {"low": low, "medium": medium, "high": high} if perturbed else {}
     y = torch.cat([graph.y.reshape(1, -1) for graph in dataset.graphs]).squeeze(1)
     dealt_out, _, in_test = stratified(y, sub_seed(seed, "global test"), 1 - global_test, 0.0)
     rest = dealt_out.nonzero().flatten().numpy()
@@ -160,10 +157,3 @@ def _owner(graphs: list[Data], numbers: np.ndarray, train: float, validation: fl
         own[key] = mask
     own.graph_id = torch.from_numpy(np.asarray(numbers))
     return own
-
-
-def _check(**shares: float) -> dict[str, float]:
-    for key, value in shares.items():
-        if not 0 <= value < 1:
-            raise BadInput(f"split.{key} = {value}: give a share from 0 to less than 1")
-    return shares

@@ -74,8 +74,6 @@ def assign(
     links, nodes = undirected_links(graph.edge_index), int(graph.num_nodes or 0)
     many = links.shape[1] > (1_000_000 if compiled else 100_000)
     runs = (1 if many else 3) if restarts is None else restarts
-    if delta < 0 or runs < 1:
-        raise BadInput(f"delta is {delta} and restarts is {runs}; give 0 or more nodes and 1 or more runs.")
     if links.shape[1] > MOST_LINKS and not compiled:
         raise BadInput(
             f"partition louvain: the graph has {links.shape[1]:,} links, and this search in Python is for "

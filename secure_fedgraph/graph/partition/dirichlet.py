@@ -51,12 +51,6 @@ def dirichlet(
         concentration and floor are ours.
     """
     graphs = len(dataset.graphs)
-    if clients < 1:
-        raise BadInput(f"clients is {clients}: give 1 or more")
-    if not 0 < concentration < float("inf"):
-        raise BadInput(f"split.concentration = {concentration}: give a number above 0")
-    if least < 1:
-        raise BadInput(f"split.least = {least}: give 1 or more")
     training = int(graphs * SPLIT[0])
     if clients * least > training:
         raise BadInput(

@@ -15,8 +15,6 @@ from secure_fedgraph.graph.partition.result import EVERYBODY, Partition, TestSet
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS, undirected_links
 from secure_fedgraph.graph.seeds import sub_seed
 
-PROFILES = ("released", "strict")
-
 
 def label_skew(
     graph: Data,
@@ -71,7 +69,8 @@ def label_skew(
             "masks: use louvain or random, or leave the masks out"
         )
     classes = int(graph.y.max()) + 1
-    _check(clients, classes, local_share, local_tests, major_labels, major_rate, global_tests, profile)
+    if not 1 <= major_labels <= classes:
+        raise BadInput(f"split.major_labels = {major_labels}: give 1 to {classes}, the number of classes")
     whole = connected(graph)
     nodes = len(whole)
     order = whole[_draw(seed, "global tests", nodes)]
@@ -166,28 +165,3 @@ def _facts(
 
 def _draw(seed: int, purpose: str, size: int) -> Tensor:
     return torch.from_numpy(np.random.default_rng(sub_seed(seed, purpose)).permutation(size))
-
-
-def _check(
-    clients: int,
-    classes: int,
-    local_share: float,
-    local_tests: int,
-    major_labels: int,
-    major_rate: float,
-    global_tests: float,
-    profile: str,
-) -> None:
-    if clients < 1:
-        raise BadInput(f"clients is {clients}: give 1 or more")
-    for key, value in (("local_share", local_share), ("global_tests", global_tests)):
-        if not 0 < value < 1:
-            raise BadInput(f"split.{key} = {value}: give a share between 0 and 1")
-    if not 0 <= major_rate <= 1:
-        raise BadInput(f"split.major_rate = {major_rate}: give a share from 0 to 1")
-    if not 1 <= major_labels <= classes:
-        raise BadInput(f"split.major_labels = {major_labels}: give 1 to {classes}, the number of classes")
-    if local_tests < 1:
-        raise BadInput(f"split.local_tests = {local_tests}: give 1 or more")
-    if profile not in PROFILES:
-        raise BadInput(f"split.profile = {profile!r}: use one of {', '.join(PROFILES)}")

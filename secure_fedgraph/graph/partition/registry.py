@@ -118,7 +118,7 @@ def split_data(name: str, dataset: Dataset, clients: int, seed: int, **settings:
         if key not in way.settings:
             known = [f"split.{k}" for k in way.settings] or ["none"]
             raise unknown_name(f"setting of partition {name}", f"split.{key}", known)
-        _check_type(f"split.{key}", value, str(way.settings[key].annotation))
+        _check(key, value, str(way.settings[key].annotation))
     given = dataset.graph if isinstance(dataset, GraphDataset) else dataset
     return way.split(given, clients, seed, **settings)
 
@@ -129,9 +129,34 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "bool": ((bool,), "true or false"),
     "str": ((str,), "a word"),
 }
+_PART = (lambda value: 0 <= value < 1, "a share from 0 to less than 1")
+_SHARE = (lambda value: 0 < value < 1, "a share between 0 and 1")
+_SOME = (lambda value: value >= 1, "1 or more")
+_FROM_0 = (lambda value: value >= 0, "0 or more")
+_RANGES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "delta": _FROM_0,
+    "restarts": (lambda value: value is None or (isinstance(value, int) and value >= 1), "1 or more"),
+    "local_share": _SHARE,
+    "global_tests": _SHARE,
+    "major_rate": (lambda value: 0 <= value <= 1, "a share from 0 to 1"),
+    "local_tests": _SOME,
+    "profile": (lambda value: value in ("released", "strict"), "released or strict"),
+    "edge_share": (lambda value: 0 < value <= 1, "a share above 0 and up to 1"),
+    "labels": (lambda value: value in ("all", "one"), "all or one"),
+    "train_per_class": _FROM_0,
+    "validation": _SOME,
+    "test": _SOME,
+    "concentration": (lambda value: 0 < value < float("inf"), "a number above 0"),
+    "least": _SOME,
+    **dict.fromkeys(("global_test", "own_test", "own_validation", "low", "medium", "high"), _PART),
+}
+"""What a setting may be, whichever partition has it."""
 
 
-def _check_type(key: str, value: Any, annotation: str) -> None:
+def _check(key: str, value: Any, annotation: str) -> None:
     wanted, words = _TYPES.get(annotation, ((object,), ""))
     if not isinstance(value, wanted) or (isinstance(value, bool) and annotation in ("int", "float")):
-        raise BadInput(f"{key} = {value!r}: give {words}")
+        raise BadInput(f"split.{key} = {value!r}: give {words}")
+    fits, words = _RANGES.get(key, (lambda _: True, ""))
+    if not fits(value):
+        raise BadInput(f"split.{key} = {value!r}: give {words}")

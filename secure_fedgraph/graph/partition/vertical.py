@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -62,16 +65,12 @@ def vertical(
         Zhang et al., GLASU (arXiv 2303.09531), appendix D.1.
     """
     check_classes(graph, "a vertical split", "use louvain or random, with another algorithm")
-    nodes, columns = graph.x.shape
+    columns = graph.x.shape[1]
     if not 1 <= clients <= columns:
         raise BadInput(
             f"clients = {clients}: a vertical split of {columns} feature columns gives an owner none; "
             f"give 1 to {columns}"
         )
-    if not 0 < edge_share <= 1:
-        raise BadInput(f"split.edge_share = {edge_share}: give a share above 0 and up to 1")
-    if labels not in ("all", "one"):
-        raise BadInput(f"split.labels = {labels!r}: use all or one")
     if graph.get("train_mask") is not None:
         masks = (graph.train_mask, graph.val_mask, graph.test_mask)
     else:
@@ -90,27 +89,42 @@ def vertical(
         )
         for number, block in enumerate(blocks)
     )
-    train, val, held_out = (mask.nonzero().flatten() for mask in masks)
+    test_set, facts = examined(owners, graph.y, masks, labels)
+    facts["all_links"] = links.shape[1]
+    return Partition(owners, test_set, facts, _owner(graph, graph.x, known, links, masks[0]))
+
+
+def examined(
+    owners: Sequence[Data], y: Tensor, masks: Sequence[Tensor], labels: str
+) -> tuple[TestSet, dict[str, Any]]:
+    """The referee's test set of owners of columns, and facts for results.
+
+    Args:
+        owners: each one's part, of the same rows.
+        y: ``[N]``, all labels.
+        masks: of training, validation and test rows.
+        labels: who has labels: ``all`` or ``one``.
+    """
+    train, validation, test = (mask.nonzero().flatten() for mask in masks)
     facts = {
-        "owners": clients,
-        "holders": clients,
-        "nodes": nodes,
-        "columns": [len(block) for block in blocks],
+        "owners": len(owners),
+        "holders": len(owners),
+        "nodes": len(y),
+        "columns": [owner.x.shape[1] for owner in owners],
         "links": [owner.edge_index.shape[1] // 2 for owner in owners],
-        "all_links": links.shape[1],
         "training": len(train),
-        "validation": len(val),
-        "test": len(held_out),
+        "validation": len(validation),
+        "test": len(test),
         "labels": labels,
     }
     test_set = TestSet(
-        inputs=Data(num_nodes=nodes),
-        labels=graph.y,
-        tests={EVERYBODY: held_out},
-        validations={EVERYBODY: val},
+        inputs=Data(num_nodes=len(y)),
+        labels=y,
+        tests={EVERYBODY: test},
+        validations={EVERYBODY: validation},
         trainings={EVERYBODY: train},
     )
-    return Partition(owners, test_set, facts, _owner(graph, graph.x, known, links, masks[0]))
+    return test_set, facts
 
 
 def _owner(graph: Data, x: Tensor, y: Tensor, links: Tensor, train: Tensor) -> Data:
@@ -139,13 +153,8 @@ def class_split(
         validation, test: the largest numbers of them.
 
     Raises:
-        BadInput: for numbers out of range, or where too few nodes have a label.
+        BadInput: where too few nodes have a label.
     """
-    if per_class < 0 or validation < 1 or test < 1:
-        raise BadInput(
-            f"split.train_per_class = {per_class}, split.validation = {validation}, split.test = {test}: "
-            "give 0 or more, and 1 or more of the others"
-        )
     labels = y.cpu().numpy()
     nodes, classes = len(labels), int(labels.max()) + 1
     wanted = per_class or TRAINING.get((nodes, classes)) or max(1, round(SHARE * nodes / classes))

@@ -11,7 +11,7 @@ from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.graph.silos.agreement import Declaration, check_alike
 from secure_fedgraph.graph.silos.given import OwnData
-from secure_fedgraph.graph.silos.rows import in_numbers_of, one_graph, one_set
+from secure_fedgraph.graph.silos.rows import in_numbers_of, one_owner
 
 
 def declared_by(name: str, data: OwnData, number: int = 0, seed: int = 0) -> tuple[str, Declaration]:
@@ -23,9 +23,8 @@ def declared_by(name: str, data: OwnData, number: int = 0, seed: int = 0) -> tup
     Raises:
         BadInput: for data that cannot be used.
     """
-    if isinstance(data, Data):
-        return GraphDataset.kind, one_graph(name, number, data, seed)[1]
-    return GraphSetDataset.kind, one_set(name, number, data, seed)[1]
+    kind = GraphDataset.kind if isinstance(data, Data) else GraphSetDataset.kind
+    return kind, one_owner(name, number, data, seed)[1]
 
 
 def owned(
@@ -57,10 +56,7 @@ def owned(
     if isinstance(data, Data) == graphs:
         wanted, has = ("a list of graphs", "one graph") if graphs else ("one graph", "a list of graphs")
         raise BadInput(f"{name} has {has}, and this federation is of {wanted}: give other data")
-    if isinstance(data, Data):
-        graph, declared, notes = one_graph(name, number, data, seed, schema.task)
-    else:
-        graph, declared, notes = one_set(name, number, data, seed, schema.task)
+    graph, declared, notes = one_owner(name, number, data, seed, schema.task)
     check_fits(name, declared, schema, feature_names, class_names)
     if schema.task in (Task.CLASSES, Task.LINK_CLASSES):
         in_numbers_of(class_names, graph, declared.class_names)

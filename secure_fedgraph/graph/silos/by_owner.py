@@ -11,7 +11,6 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.core.errors import BadInput, wrong_type
 from secure_fedgraph.graph.partition.partition import NodeAssignment, from_assignment
-from secure_fedgraph.graph.partition.result import owner_names
 from secure_fedgraph.graph.silos.agreement import check_names
 
 
@@ -25,7 +24,7 @@ def parts_by_owner(
         owners: ``[N]`` whole numbers from 0, or names.
 
     Raises:
-        BadInput: for another length, other values, or numbers with gaps.
+        BadInput: for another length or other values.
 
     >>> triangle = Data(edge_index=torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
     >>> names, parts = parts_by_owner(triangle, ["b", "a", "b"])
@@ -39,19 +38,11 @@ def parts_by_owner(
     nodes = int(graph.num_nodes or 0)
     if len(given) != nodes or not given:
         raise BadInput(f"owners names {len(given)} owners for {nodes} nodes: give one a node")
-    numbers = [one for one in given if isinstance(one, int) and not isinstance(one, bool)]
-    if len(numbers) == nodes:
-        least, most = min(numbers), max(numbers) + 1  # of Python, whose numbers may be larger than torch's
-        absent = sorted(set(range(most)) - set(numbers)) if 0 < most <= nodes else []
-        if least < 0 or most > nodes or absent:
-            raise BadInput(
-                f"owners has numbers from {least} to {most - 1}"
-                + (f", and none is {absent[0]}" if absent else "")
-                + ": count owners from 0 without gaps, or give names"
-            )
-        return owner_names(most), from_assignment(graph, torch.tensor(numbers), most)
+    if all(isinstance(one, int) and not isinstance(one, bool) and one >= 0 for one in given):
+        width = len(str(max(given)))
+        given = [f"owner-{one:0{width}d}" for one in given]
     if not all(isinstance(one, str) for one in given):
-        raise BadInput("owners mixes types: give a whole number from 0 for each node, or a name for each")
+        raise BadInput("owners: give a whole number from 0 for each node, or a name for each")
     names = tuple(sorted(set(given)))
     check_names(dict.fromkeys(names))
     place = {name: number for number, name in enumerate(names)}

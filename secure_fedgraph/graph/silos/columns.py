@@ -17,8 +17,7 @@ from secure_fedgraph.graph.data.checks import UNLABELLED, check_graph
 from secure_fedgraph.graph.data.own_graph import NAMES, DataWarning, words_of
 from secure_fedgraph.graph.data.splits import MASKS
 from secure_fedgraph.graph.kinds import GraphDataset
-from secure_fedgraph.graph.partition.result import EVERYBODY, TestSet
-from secure_fedgraph.graph.partition.vertical import class_split
+from secure_fedgraph.graph.partition.vertical import class_split, examined
 from secure_fedgraph.graph.sample.links import undirected_links
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.graph.seeds import sub_seed
@@ -103,27 +102,9 @@ def owners_of_columns(given: Mapping[str, Data], rows: str, seed: int, classes: 
         )
         for name, table in tables.items()
     }
-    columns = [owner.x.shape[1] for owner in owners.values()]
-    train, validation, test = (mask.nonzero().flatten() for mask in masks)
-    facts = {
-        "owners": len(owners),
-        "holders": len(owners),
-        "nodes": len(ordered),
-        "columns": columns,
-        "links": [owner.edge_index.shape[1] // 2 for owner in owners.values()],
-        "training": len(train),
-        "validation": len(validation),
-        "test": len(test),
-        "labels": "all" if len(holders) == len(tables) else "one",
-    }
-    test_set = TestSet(
-        inputs=Data(num_nodes=len(ordered)),
-        labels=y,
-        tests={EVERYBODY: test},
-        validations={EVERYBODY: validation},
-        trainings={EVERYBODY: train},
-    )
-    return Silos(Schema(sum(columns), classes or found, GraphDataset.kind), owners, test_set, facts)
+    labelled = "all" if len(holders) == len(tables) else "one"
+    test_set, facts = examined(tuple(owners.values()), y, masks, labelled)
+    return Silos(Schema(sum(facts["columns"]), classes or found, GraphDataset.kind), owners, test_set, facts)
 
 
 def table_of(name: str, data: Data, rows: str) -> Table:

@@ -32,21 +32,15 @@ def files_in(who: str, folder: Path) -> tuple[list[Path], Path | None]:
     else:
         paths = [found for kind in (NODES, EDGES) if (found := _table_in(who, folder, kind)) is not None]
     _check_nothing_else(who, folder, paths if features is None else [*paths, features])
+    if not paths or (paths[0].name != GRAPH and paths[0].name.partition(".")[0] != NODES):
+        raise BadInput(f"{who}{folder} has no nodes.csv, nodes.parquet or graph.pt")
     return paths, features
 
 
 def _table_in(who: str, folder: Path, kind: str) -> Path | None:
     found = [path for suffix in SUFFIXES if (path := folder / f"{kind}{suffix}").is_file()]
-    for path in sorted(folder.glob("*")):  # Edges.csv, edges.tsv: left out, an owner would have no links
-        if not found and path.name.partition(".")[0].lower() == kind:
-            raise BadInput(
-                f"{who}{path.name!r} in {folder} is no file called {kind}.csv or {kind}.parquet: "
-                "rename it, or move it away"
-            )
     if len(found) > 1:
         raise BadInput(f"{who}{folder} has {found[0].name} and {found[1].name}: keep one")
-    if not found and kind == NODES:
-        raise BadInput(f"{who}{folder} has no nodes.csv, nodes.parquet or graph.pt")
     return found[0] if found else None
 
 
@@ -54,10 +48,10 @@ def _check_nothing_else(who: str, folder: Path, read: list[Path]) -> None:
     """A table under another name would be left out, and with it the owner's links; so would features."""
     for path in sorted(folder.glob("*")):
         hidden = path.name.startswith((".", "~$"))  # what macOS and office programs leave beside a table
-        of_a_graph = path.name.lower().endswith((*SUFFIXES, ".npy"))
-        if of_a_graph and path not in read and path.is_file() and not hidden:
+        named = path.name.partition(".")[0].lower() in (NODES, EDGES)
+        of_a_graph = named or (path.name.lower().endswith((*SUFFIXES, ".npy")) and path.is_file())
+        if of_a_graph and path not in read and not hidden:
             raise BadInput(
-                f"{who}{path.name!r} in {folder} is not read: nodes are in nodes.csv and links in "
-                f"edges.csv (or .parquet), or both in {GRAPH}, and features that are mapped in {FEATURES}; "
-                "rename it, or move it away"
+                f"{who}{path.name!r} in {folder} is not read: nodes are in nodes.csv and links in edges.csv "
+                f"(or .parquet), or both in {GRAPH}, and mapped features in {FEATURES}; rename or move it"
             )

@@ -18,7 +18,7 @@ from secure_fedgraph.graph.schema import Task
 from secure_fedgraph.graph.silos.agreement import check_names
 from secure_fedgraph.graph.silos.columns import owners_of_columns
 from secure_fedgraph.graph.silos.result import Silos
-from secure_fedgraph.graph.silos.rows import owners_of_graphs, owners_of_sets
+from secure_fedgraph.graph.silos.rows import owners_of_rows
 
 OwnData: TypeAlias = Data | Sequence[Data]
 """What one owner has: a graph, or a set of graphs."""
@@ -88,8 +88,7 @@ def silos_of(
                 f"task = {str(task)!r}: owners of columns (rows = {rows!r}) learn classes; leave it out"
             )
         return owners_of_columns(graphs, rows, seed, classes)
-    made_of = owners_of_sets if sets else owners_of_graphs
-    silos = made_of(sets or graphs, seed, classes, holders, task, column, notes)
+    silos = owners_of_rows(sets or graphs, seed, classes, holders, task, column, notes)
     _warn_of_copies(silos, holders)
     return silos
 

@@ -13,7 +13,7 @@ from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.answers import Target, check_varied, task_of
 from secure_fedgraph.graph.conversions import plain
 from secure_fedgraph.graph.data.checks import check_owner
-from secure_fedgraph.graph.data.own_graph import NAMES, DataWarning, checked_graph, words_of
+from secure_fedgraph.graph.data.own_graph import NAMES, DataWarning, checked_graph, named_columns
 from secure_fedgraph.graph.data.splits import MASKS, stratified
 from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
 from secure_fedgraph.graph.own.sets import checked_set, unmasked
@@ -25,8 +25,8 @@ from secure_fedgraph.graph.silos.agreement import Declaration, agreed, class_nam
 from secure_fedgraph.graph.silos.result import Silos
 
 
-def owners_of_graphs(
-    given: Mapping[str, Data],
+def owners_of_rows(
+    given: Mapping[str, Data | Sequence[Data]],
     seed: int,
     classes: int | None,
     holders: int,
@@ -34,19 +34,20 @@ def owners_of_graphs(
     column: int | None = None,
     notes: Sequence[str] = (),
 ) -> Silos:
-    """Owners with a graph each, of whose nodes (or links) something is learned.
+    """Owners with a graph each, of whose nodes (or links) something is learned, or with a set of graphs each.
 
     Guarantees:
         - an owner's masks are kept to; where it has none, its labelled nodes are split 60/20/20, class by
-          class, by a sub-seed of its own;
+          class, by a sub-seed of its own, and of its graphs a tenth is test;
         - no test label leaves its owner: the referee has none;
         - the given graphs are not changed.
 
     Args:
-        given: each owner's graph, by name, sorted.
+        given: each owner's graph or graphs, by name, sorted. Of a set, a graph's ``y`` is its class (or
+            number, or labels), and its masks have one entry.
         seed: of the splits.
         classes: how many there are, where that is known.
-        holders: how many owners may hold the same node.
+        holders: how many owners may hold the same node or graph.
         task: what is learned, where the answers of all owners together do not show it.
         column: which of several splits is used.
         notes: what was converted before.
@@ -54,63 +55,44 @@ def owners_of_graphs(
     Raises:
         BadInput: for a graph that cannot be used or does not fit the others', naming its owner.
     """
-    owners, declared, said = {}, {}, list(notes)
-    task = task or _shown_by(given)
+    graphs = {name: one for name, one in given.items() if isinstance(one, Data)}
+    task = task or (_shown_by(graphs) if graphs else None)
+    owners, declared, said = dict[str, Data](), dict[str, Declaration](), list(notes)
     for number, (name, data) in enumerate(given.items()):
-        owners[name], declared[name], more = one_graph(name, number, data, seed, task, column)
+        owners[name], declared[name], more = one_owner(name, number, data, seed, task, column)
         said += more
-    schema = _agreed(owners, declared, GraphDataset.kind, classes, said)
+    schema = _agreed(owners, declared, GraphDataset.kind if graphs else GraphSetDataset.kind, classes, said)
     if not any(bool(graph.test_mask.any()) for graph in owners.values()):
         raise BadInput(
-            "no owner has a test node: mark some of one owner's nodes (test_mask, or 'test' in a table's "
-            "split column), or give no split at all"
+            "no owner has a node or graph to test on: mark some of one owner's (test_mask, or 'test' in a "
+            "table's split column), or give no split at all"
         )
-    facts = {"sizes": [int(graph.num_nodes or 0) for graph in owners.values()]}
-    return Silos(schema, owners, no_test_set(), _with_holders(facts, holders), _names(declared))
+    if graphs:
+        facts: dict[str, object] = {"sizes": [int(graph.num_nodes or 0) for graph in owners.values()]}
+    else:
+        counts = [len(graph.y) for graph in owners.values()]
+        facts = {"graphs": sum(counts), "sizes": counts}
+        for graph, start in zip(owners.values(), np.cumsum([0, *counts[:-1]]), strict=True):
+            graph.graph_id = torch.arange(len(graph.y)) + int(start)
+    facts |= {"holders": holders} if holders > 1 else {}
+    return Silos(schema, owners, no_test_set(), facts, _names(declared))
 
 
-def owners_of_sets(
-    given: Mapping[str, Sequence[Data]],
+def one_owner(
+    name: str,
+    number: int,
+    data: Data | Sequence[Data],
     seed: int,
-    classes: int | None,
-    holders: int,
     task: str | None = None,
     column: int | None = None,
-    notes: Sequence[str] = (),
-) -> Silos:
-    """Owners with a set of graphs each, which are to be classified whole.
-
-    A graph's ``y`` is its class (or number, or labels). Where graphs have boolean ``train_mask``,
-    ``val_mask`` and ``test_mask`` of one entry, these are kept to; otherwise an owner tests on a tenth of its
-    graphs, class by class.
-
-    Args:
-        given: each owner's graphs, by name, sorted.
-        seed: of the splits.
-        classes: how many there are, where that is known.
-        holders: how many owners may hold the same graph.
-        task, column, notes: as :func:`owners_of_graphs` takes them.
-
-    Raises:
-        BadInput: for graphs that cannot be used, naming owner and number.
-    """
-    owners, declared, said = {}, {}, list(notes)
-    for number, (name, graphs) in enumerate(given.items()):
-        owners[name], declared[name], more = one_set(name, number, graphs, seed, task, column)
-        said += more
-    schema = _agreed(owners, declared, GraphSetDataset.kind, classes, said)
-    if not any(bool(graph.test_mask.any()) for graph in owners.values()):
-        raise BadInput("no owner has a graph to test on: give one more graphs, or masks that name some")
-    counts = [len(graph.y) for graph in owners.values()]
-    for name, start in zip(owners, np.cumsum([0, *counts[:-1]]), strict=True):
-        owners[name].graph_id = torch.arange(len(owners[name].y)) + int(start)
-    return Silos(
-        schema,
-        owners,
-        no_test_set(),
-        _with_holders({"graphs": sum(counts), "sizes": counts}, holders),
-        _names(declared),
-    )
+) -> tuple[Data, Declaration, list[str]]:
+    """One owner's graph, or its set as one union of graphs: as :func:`one_graph`."""
+    if isinstance(data, Data):
+        return one_graph(name, number, data, seed, task, column)
+    checked, target, said = checked_set(data, name, task, column)
+    packed = _packed(name, checked, sub_seed(seed, f"local split/{number}"))
+    check_owner(packed, name)
+    return packed, _declared(data[0], packed, target, name), [f"{name}: {one}" for one in said]
 
 
 def one_graph(
@@ -140,21 +122,6 @@ def one_graph(
         graph.train_mask, graph.val_mask, graph.test_mask = masks
     check_owner(graph, name)
     return graph, _declared(data, graph, target, name), [f"{name}: {one}" for one in said]
-
-
-def one_set(
-    name: str,
-    number: int,
-    graphs: Sequence[Data],
-    seed: int,
-    task: str | None = None,
-    column: int | None = None,
-) -> tuple[Data, Declaration, list[str]]:
-    """One owner's set of graphs as one union of graphs; otherwise as :func:`one_graph`."""
-    checked, target, said = checked_set(graphs, name, task, column)
-    packed = _packed(name, checked, sub_seed(seed, f"local split/{number}"))
-    check_owner(packed, name)
-    return packed, _declared(graphs[0], packed, target, name), [f"{name}: {one}" for one in said]
 
 
 def in_numbers_of(every: Sequence[str], graph: Data, own: Sequence[str]) -> None:
@@ -229,18 +196,9 @@ def _graph_mask(name: str, graphs: Sequence[Data], key: str) -> torch.Tensor:
 def _declared(data: Data, graph: Data, target: Target, name: str) -> Declaration:
     attributes = graph.get("edge_attr")
     columns = NO_EDGE_ATTR if attributes is None else 0 if attributes.dim() == 1 else attributes.shape[1]
-    features, classes = (words_of(data, key, name) for key in NAMES)
-    width = graph.x.shape[1]
-    if features and len(features) != width:
-        raise BadInput(f"{name}: feature_names has {len(features)} names for {width} features")
-    if classes and target.outputs > len(classes):
-        raise BadInput(f"{name}: class_names has {len(classes)} names, and y goes up to {target.outputs - 1}")
-    if classes and target.task in (Task.LABELS, Task.NUMBER) and len(classes) != target.outputs:
-        raise BadInput(f"{name}: class_names has {len(classes)} names for {target.outputs} columns of y")
-    if classes and target.positive >= len(classes):
-        raise BadInput(f"{name}: positive = {target.positive}, and class_names has {len(classes)} names")
+    features, classes = named_columns(data, graph, target, name)
     return Declaration(
-        width,
+        graph.x.shape[1],
         len(classes) or target.outputs,
         features,
         classes,
@@ -282,7 +240,3 @@ def _names(declared: Mapping[str, Declaration]) -> dict[str, tuple[str, ...]]:
         (one.feature_names for one in declared.values() if one.feature_names), ()
     )
     return {"feature_names": features, "class_names": class_names(declared)}
-
-
-def _with_holders(facts: Mapping[str, object], holders: int) -> dict[str, object]:
-    return {**facts, **({"holders": holders} if holders > 1 else {})}

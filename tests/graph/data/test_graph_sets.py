@@ -96,22 +96,6 @@ def test_graphs_without_labels_get_one_hot_degrees(cache: Path) -> None:
     assert degrees.sum(dim=1).eq(1).all()
 
 
-def test_attributes_of_proteins_are_an_option(cache: Path) -> None:
-    write_tu(RAW["proteins"].inside(cache / "data"), "proteins")
-    plain, measured = load_set("proteins"), load_set("proteins", use_node_attr=True)
-    assert (plain.features, measured.features) == (3, 4)
-    assert plain.digest != measured.digest
-    assert torch.cat([graph.x for graph in measured.graphs])[:, 0].tolist() == [n / 4 for n in range(10)]
-    assert torch.equal(measured.graphs[2].x[:, 1:], plain.graphs[2].x)
-    assert load_set("proteins", use_node_attr=False).digest == plain.digest
-    with pytest.raises(BadInput, match="'use_node_attr'"):
-        load("proteins", use_node_atr=True)
-    with pytest.raises(BadInput, match="give true or false"):
-        load("proteins", use_node_attr="yes")
-    with pytest.raises(BadInput, match="'use_node_attr'"):
-        load("mutag", use_node_attr=True)
-
-
 def test_the_cache_holds_plain_arrays_and_a_damaged_one_is_made_anew(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,15 +226,6 @@ def test_molecules_that_rdkit_cannot_read_are_left_out(
         pytest.param("mutag", {}, (188, 3371, 7442), 7, 4, [63, 125], marks=pytest.mark.needs_data("tu")),
         pytest.param(
             "proteins", {}, (1113, 43471, 162088), 3, 0, [663, 450], marks=pytest.mark.needs_data("tu")
-        ),
-        pytest.param(
-            "proteins",
-            {"use_node_attr": True},
-            (1113, 43471, 162088),
-            4,
-            0,
-            [663, 450],
-            marks=pytest.mark.needs_data("tu"),
         ),
         pytest.param(
             "imdb-binary", {}, (1000, 19773, 193062), 136, 0, [500, 500], marks=pytest.mark.needs_data("tu")

@@ -69,7 +69,7 @@ def label(value: int) -> torch.Tensor:
         ({"x": torch.zeros(20, 4, dtype=torch.long)}, r"x has type torch.int64.*x.float"),
         ({"x": torch.zeros(20)}, r"x has type torch.float32 and shape \(20,\)"),
         ({"x": torch.zeros(0, 4), "y": torch.zeros(0).long()}, "give one node"),
-        ({"x": torch.zeros(19, 4)}, r"y has type torch.int64 and shape \(20,\)"),
+        ({"y": torch.zeros(19).long()}, r"y has type torch.int64 and shape \(19,\)"),
         ({"y": label(-2)}, "node 3 has label -2"),
         ({"y": torch.zeros(20)}, "integer class label"),
         ({"edge_index": torch.tensor([[0], [20]])}, "names node 20, but nodes run from 0 to 19"),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
+import secure_fedgraph as sfg
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data.synthetic import citation
 from secure_fedgraph.graph.partition import communities
@@ -126,9 +128,35 @@ def test_impossible_numbers_of_owners(name: str, owners: int) -> None:
         RULES[name](GRAPH, owners, 0)
 
 
-def test_settings_out_of_range() -> None:
-    with pytest.raises(BadInput, match="delta is -1"):
-        louvain(GRAPH, 2, 0, delta=-1)
+@pytest.mark.parametrize(
+    ("partition", "key", "value"),
+    [
+        ("louvain", "delta", -1),
+        ("louvain", "restarts", 0),
+        ("label_skew", "local_share", 0.0),
+        ("label_skew", "global_tests", 1.0),
+        ("label_skew", "major_rate", 1.5),
+        ("label_skew", "local_tests", 0),
+        ("label_skew", "profile", "loose"),
+        ("vertical", "edge_share", 0.0),
+        ("vertical", "edge_share", 1.1),
+        ("vertical", "labels", "some"),
+        ("vertical", "train_per_class", -1),
+        ("vertical", "test", 0),
+        ("dirichlet", "concentration", 0.0),
+        ("dirichlet", "concentration", float("nan")),
+        ("dirichlet", "least", 0),
+        ("random", "global_test", 1.0),
+        ("random", "low", -0.1),
+    ],
+)
+def test_settings_out_of_range_are_refused(partition: str, key: str, value: object) -> None:
+    of_sets = partition == "dirichlet" or key in ("global_test", "low")
+    name, small = (
+        ("synthetic-molecules", {"graphs": 60}) if of_sets else ("synthetic-citation", {"nodes": 60})
+    )
+    with pytest.raises(BadInput, match=re.escape(f"split.{key} = {value!r}: give ")):
+        sfg.federate(name, 2, partition, split={key: value}, **small)
 
 
 @pytest.fixture

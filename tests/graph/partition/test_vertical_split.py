@@ -143,11 +143,6 @@ def test_the_pool_is_everything(graph):
     [
         (21, {}, "clients = 21: a vertical split of 20 feature columns gives an owner none; give 1 to 20"),
         (0, {}, "give 1 to 20"),
-        (2, {"edge_share": 0.0}, "split.edge_share = 0.0"),
-        (2, {"edge_share": 1.1}, "split.edge_share = 1.1"),
-        (2, {"labels": "some"}, "split.labels = 'some': use all or one"),
-        (2, {"train_per_class": -1}, "split.train_per_class = -1"),
-        (2, {"test": 0}, "split.test = 0"),
     ],
 )
 def test_what_cannot_be_is_refused(graph, clients, settings, words):

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import pytest
 import torch
 
-from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data.synthetic import citation
 from secure_fedgraph.graph.sample.trees import NeighbourTable
 
@@ -77,12 +75,3 @@ def test_a_graph_without_edges() -> None:
     table = NeighbourTable(torch.empty(2, 0, dtype=torch.long), 3)
     assert table.sample(torch.arange(3), 2, generator()).tolist() == [[-1, -1]] * 3
     assert (table.mean_matrix() @ torch.ones(3, 2)).abs().sum() == 0
-
-
-def test_bad_arguments() -> None:
-    with pytest.raises(BadInput, match=r"names nodes 0\.\.3 in a graph of 3"):
-        NeighbourTable(EDGES, 3)
-    with pytest.raises(BadInput, match="shape"):
-        NeighbourTable(EDGES.T, 5)
-    with pytest.raises(BadInput, match="fanout is -1"):
-        NeighbourTable(EDGES, 5).sample(torch.tensor([0]), -1, generator())

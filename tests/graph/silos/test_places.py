@@ -16,10 +16,8 @@ from small_graphs import triangles
 from torch_geometric.data import Data
 
 from secure_fedgraph.cli.main import main
-from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.graph.data.own_graph import DataWarning
 from secure_fedgraph.graph.data.synthetic import citation
-from secure_fedgraph.graph.silos.places import PUBLISHED, is_place, published
 from secure_fedgraph.graph.silos.reading import read_one
 
 SMALL = ["--set=training.hidden=[8,4]", "--rounds", "1", "--quiet", "--policy", "plaintext", "--clients", "2"]
@@ -85,17 +83,6 @@ def test_a_function_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result()["data"]["nodes"] == 60
 
 
-def test_a_pickle_is_not_run() -> None:
-    class Evil:
-        def __reduce__(self) -> Any:
-            return os.mkdir, ("evil",)
-
-    torch.save({"x": Evil()}, "mine.pt")
-    done = run("--data", "mine.pt", "--out", "out")
-    assert done.exit_code == 2 and "no file of tensors alone" in done.stderr and "--silo" not in done.stderr
-    assert not Path("evil").exists() and not Path("out").exists()
-
-
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
@@ -123,12 +110,6 @@ def test_a_list_of_graphs_is_handed_out() -> None:
     assert result()["data"]["partition"]["name"] == "random" and result()["data"]["clients"] == 2
 
 
-def test_a_list_of_graphs_of_nodes_is_refused() -> None:
-    torch.save([graph(), graph()], "mine.pt")
-    done = run("--data", "mine.pt", "--algorithm", "fedavg", "--out", "out")
-    assert done.exit_code == 2 and "class of the whole graph" in done.stderr, done.output
-
-
 @pytest.mark.parametrize("place", ["gone.pt", "gone/", "gone.csv,gone2.csv"])
 def test_what_is_not_there_is_said(place: str) -> None:
     done = run("--data", place, "--out", "out")
@@ -138,18 +119,6 @@ def test_what_is_not_there_is_said(place: str) -> None:
 def test_settings_of_a_data_set_are_refused() -> None:
     torch.save(graph(), "mine.pt")
     assert run("--data", "mine.pt", "--set", "dataset.nodes=3").exit_code == 2
-
-
-@pytest.mark.parametrize("name", ["ogbn-arxiv", "Planetoid/Nobody", "TUDataset/ENZYMES"])
-def test_another_librarys_name_is_refused_with_the_way_to_get_it(name: str) -> None:
-    done = run("--data", name, "--out", "out")
-    assert done.exit_code == 2 and "download" in done.stderr and ".pt" in done.stderr
-    assert not is_place(name)
-
-
-def test_pygs_names_are_ours() -> None:
-    assert published("Planetoid/Cora") == "cora" and set(PUBLISHED.values()) > {"cora", "pubmed", "proteins"}
-    assert Experiment(data="CitationFull/DBLP").data == "dblp"
 
 
 def test_a_folder_without_a_slash_is_no_data_set() -> None:

@@ -116,7 +116,7 @@ def test_a_function(
         (
             "id,age,label\nn1,3,1\nn1,4,1\n",
             EDGES,
-            "row 3, column 'id' is 'n1' as in row 2, and 'age' differs",
+            "row 3, column 'id' is 'n1' as in row 2",
         ),
         ("id,age,label\nn1,3,1\n,4,0\n", EDGES, "row 3, column 'id' is empty"),
         ("id,label,age\nn1,0,3,9\nn2,1,4,9\n", EDGES, "row 2 has 4 cells"),  # age was read as the label

@@ -51,7 +51,7 @@ def test_an_owner_may_lack_a_class_and_test_nodes() -> None:
 
 def test_nobody_tests() -> None:
     masks = {"train_mask": torch.ones(12, dtype=torch.bool), "val_mask": torch.zeros(12, dtype=torch.bool)}
-    with pytest.raises(BadInput, match="no owner has a test node"):
+    with pytest.raises(BadInput, match="no owner has a node or graph to test on"):
         silos_of([graph(**masks, test_mask=masks["val_mask"])], 0)
 
 
@@ -84,9 +84,9 @@ def test_labels_that_are_no_classes() -> None:
         ({"a": Data(x=torch.zeros(2, 1))}, "a: edge_index is missing"),
         ({"a": graph(), "b": [graph()]}, "a has one graph and b a set"),
         ({"a": []}, "a has no graphs"),
-        ({"a": graph(feature_names=["x"])}, "a: feature_names has 1 names for 3 features"),
+        ({"a": graph(feature_names=["x"])}, "a: feature_names has 1 names for 3: name all"),
         ({"a": graph(train_mask=torch.ones(12).bool().to_sparse())}, "a: train_mask is no plain tensor"),
-        ({"a": graph(class_names=["x"])}, "a: class_names has 1 names, and y goes up to 1"),
+        ({"a": graph(class_names=["x"])}, "a: class_names has 1 names for 2: name all"),
     ],
 )
 def test_data_that_cannot_be_used(data: dict[str, object], words: str) -> None:
@@ -152,7 +152,7 @@ class TestSets:
     def test_some_have_attributes(self) -> None:
         graphs = self.each(5)
         graphs[2].edge_attr = torch.zeros(6, 1)
-        with pytest.raises(BadInput, match="a: graph 2: some graphs have edge_attr"):
+        with pytest.raises(BadInput, match="a: graph 2: edge_attr has columns"):
             silos_of({"a": graphs}, 0)
 
     def test_masks_that_the_first_graph_lacks(self) -> None:
@@ -181,8 +181,8 @@ class TestSets:
             ({"y": torch.tensor([1 + 2j])}, "graph 3: y is the class"),
             ({"y": torch.tensor([1]).to_sparse()}, "graph 3: y is the class"),
             ({"y": torch.tensor([2**63], dtype=torch.uint64)}, "graph 3: y is the class"),
-            ({"edge_attr": torch.ones(6, 3)}, "graph 3: edge_attr has shape"),
-            ({"edge_attr": torch.ones(6)}, "graph 3: edge_attr has shape"),
+            ({"edge_attr": torch.ones(6, 3)}, "graph 3: edge_attr has columns"),
+            ({"edge_attr": torch.ones(6)}, "graph 3: edge_attr has columns"),
         ],
     )
     def test_graphs_that_do_not_fit(self, fields: dict[str, object], words: str) -> None:

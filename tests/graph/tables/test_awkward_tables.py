@@ -82,7 +82,6 @@ NUMBERS: dict[str, tuple[bytes, float]] = {
     "an index in the place of ids": (b",age,ok\n0,20,yes\n1,40,no\n", 20),
     "a column of nothing at the end": (b"id,age,ok,\n1,20,yes,\n2,40,no,\n", 20),
     "rows of nothing": (b"id,age,ok\n1,20,yes\n,,\n2,40,no\n,,\n", 20),
-    "a row twice": (b"id,age,ok\n1,20,yes\n1,20,yes\n2,40,no\n", 20),
     "an empty cell": (b"id,age,ok\n1,,yes\n2,40,no\n", 0),
     "a word for nothing": (b"id,age,ok\n1,NA,yes\n2,40,no\n", 0),
     "a number in scientific writing": (b"id,age,ok\n1,2.0e1,yes\n2,40,no\n", 20),
