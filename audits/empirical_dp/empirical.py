@@ -145,8 +145,7 @@ def _uploads(run: Run, delta: float, trials: int, confidence: float) -> Iterator
         except BadInput as error:
             yield not_audited(str(error), row)
             continue
-        best = max((audited.lower, audited.any_noise), key=lambda lower: lower.epsilon)
-        yield measured(row, audited.claim, best, audited.broken, confidence)
+        yield measured(row, audited.claim, audited.best, audited.broken, confidence)
 
 
 def worst_case(bound: Bound, stage: Gaussian) -> tuple[Neighbours, tuple[str, ...]]:
@@ -198,22 +197,22 @@ def _all_sums(run: Run, delta: float, trials: int, confidence: float) -> Iterato
         {name: sent[name] for name in used}, used, events,
         trials=fitting, delta=delta, confidence=confidence,
     )  # fmt: skip
-    best = max((audited.lower, audited.any_noise), key=lambda lower: lower.epsilon)
     if math.isfinite(audited.claim):
-        yield measured(row, audited.claim, best, audited.broken, confidence)
+        yield measured(row, audited.claim, audited.best, audited.broken, confidence)
 
 
 # --- noisy steps
 
 
 def _steps(run: Run, delta: float, trials: int, confidence: float) -> Iterator[dict[str, Any]]:
-    how = run.policy.steps
-    charged = [(c.client, event) for c in run.charges for events in c.steps.values() for event in events]
-    stepped = [(client, event) for client, event in charged if hasattr(event, "steps")]
-    if how is None or not stepped:
+    how, steps, times = run.policy.steps, Counter[str](), 1
+    for charge in run.charges:
+        for event in (e for events in charge.steps.values() for e in events if hasattr(e, "steps")):
+            steps[charge.client] += event.steps
+            times = max(times, getattr(event, "occurrences", 1))
+    if how is None or not steps:
         return
-    times = max(getattr(event, "occurrences", 1) for _, event in stepped)
-    most = max(_total(stepped).values())
+    most = max(steps.values())
     of = f"all {most} steps" + (f", {times} records a {how.unit}" if times > 1 else "")
     row = about("noisy steps", of, how.unit, run.policy.policy.relation, STEPS)
     if run.policy.policy.relation != "zero-out":
@@ -229,17 +228,10 @@ def _steps(run: Run, delta: float, trials: int, confidence: float) -> Iterator[d
     )
     if math.isinf(audited.claim):
         return  # the noise protects nobody, and the ledger says so
-    if audited.any_noise.refutes(audited.one_step):
+    if audited.one_step is not None and audited.any_noise_breaks:
         yield measured({**row, "of": "one step"}, audited.one_step, audited.any_noise, True, confidence)
     else:
         yield measured(row, audited.claim, audited.lower, audited.broken, confidence)
-
-
-def _total(stepped: list[tuple[str, Any]]) -> Counter[str]:
-    totals: Counter[str] = Counter()
-    for client, event in stepped:
-        totals[client] += event.steps
-    return totals
 
 
 # --- what is randomised

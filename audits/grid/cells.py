@@ -16,6 +16,7 @@ from secure_fedgraph.audits.surfaces import rounds
 from secure_fedgraph.audits.surfaces.registry import judge_of, knowledge
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.pool import in_words
+from secure_fedgraph.experiment.schema.audit import Cell
 from secure_fedgraph.experiment.schema.score_verdict import (
     RESIDUAL,
     SINGLE_OWNERS,
@@ -240,33 +241,17 @@ def limits(audit: Audit, attack: type[Attack]) -> dict[str, Any]:
 def blank_cell(
     experiment: Experiment, attack: type[Attack], adversary: str, aim: str, variant: Variant
 ) -> dict[str, Any]:
-    return {
-        "algorithm": experiment.algorithm,
-        "policy": experiment.policy,
-        "attack": attack.id,
-        **attack.in_words(),
-        "adversary": adversary,
-        "behaviour": attack.behaviour,
-        "channel": attack.channel,
-        "form": {},
-        "outcome": "",
-        "metric": None,
-        "score": None,
-        "low": None,
-        "high": None,
-        "surely_at_least": None,
-        "baseline": None,
-        "baselines": {},
-        "ceiling": None,
-        "claim": None,
-        "owners": None,
-        "leaks": False,
-        "verdict": "",
-        "reason": "",
-        "stops": "",
-        "seed": experiment.seed,
-        "accuracy": None,
-        "bytes": None,
-        "seconds": None,
-        "settings": {"aim": aim, "variant": variant.name, **variant.settings},
-    }
+    """A cell of an attack that was refused, read nothing, or has yet to be scored."""
+    blank = Cell(
+        algorithm=experiment.algorithm,
+        policy=experiment.policy,
+        attack=attack.id,
+        adversary=adversary,
+        behaviour=attack.behaviour,
+        channel=attack.channel,
+        outcome="blind",
+        seed=experiment.seed,
+    )
+    settings = {"aim": aim, "variant": variant.name, **variant.settings}
+    about = blank.model_dump(exclude={*Cell.sometimes, "settings"})
+    return {**about, **attack.in_words(), "settings": settings}

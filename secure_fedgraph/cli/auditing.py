@@ -46,7 +46,6 @@ def audit(
     effort: float | None,
     workers: int | None,
     budget_minutes: float | None,
-    canaries: int,
     **flags: Any,
 ) -> None:
     """Measures what an adversary learns, attack by attack and policy by policy."""
@@ -59,7 +58,7 @@ def audit(
     if folder is not None:
         own = flags["algorithm"] if is_own(flags["algorithm"] or "") else None
         of = flags["data"] if is_place(flags["data"] or "") else None
-        grid_only = {"canaries": canaries, "budget-minutes": budget_minutes, "workers": workers}
+        grid_only = {"budget-minutes": budget_minutes, "workers": workers}
         out = _folder_for_audit_of(
             folder,
             {
@@ -98,14 +97,11 @@ def audit(
         controls = choices.controls(attacks, [name for one in control for name in names("control", one)])
         budget = None if budget_minutes is None else 60 * budget_minutes
         options.checked_options(  # before anything of an earlier audit is replaced
-            experiments, policies, attacks, seeds, None, adversary, controls, effort, workers, budget,
-            canaries,
-        )  # fmt: skip
+            experiments, policies, attacks, seeds, None, adversary, controls, effort, workers, budget
+        )
         said = say_of_data(experiment)
         out = _folder_for_grid(flags, experiments, policies, seeds, controls, effort)
-        total = len(
-            grid.planned_runs(experiments, policies, attacks, seeds, adversary, controls, effort, canaries)
-        )
+        total = len(grid.planned_runs(experiments, policies, attacks, seeds, adversary, controls, effort))
         with screen.bar("auditing", total) as advance, plain_warnings(said):
             audited = grid.audit(
                 experiments,
@@ -120,7 +116,6 @@ def audit(
                 workers=workers,
                 budget=budget,
                 say=screen.note,
-                canaries=canaries,
                 probes=True,
             )
     result = audit_result(
