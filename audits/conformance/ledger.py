@@ -110,8 +110,7 @@ def composed(record: Record) -> Iterator[Finding]:
         yield Finding("composed", "privacy", "the result has no epsilon, and the ledger has charges")
     for unit, claim in record.result.privacy.items():
         costs = spent(record.run.charges, claim.delta, record.run.federation.holders, (unit,))[unit]
-        told = {claim.against: claim.epsilon, **claim.readers}
-        for reader, epsilon in told.items():
+        for reader, epsilon in ((claim.against, claim.epsilon), *claim.readers.items()):
             if float(epsilon) < costs[Reader(reader)].epsilon * (1 - ROUNDING):
                 worst = number(costs[Reader(reader)].epsilon)
                 what = f"epsilon {epsilon} is printed against the {reader}; the charges come to {worst}"

@@ -26,6 +26,7 @@ from secure_fedgraph.audits.empirical_dp.worst_cases import (
     surely_taken,
 )
 from secure_fedgraph.audits.record import noise_of, norm_of
+from secure_fedgraph.core.accounting.epsilon import epsilon
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.protection.bound import Bound
@@ -48,9 +49,7 @@ UPLOAD = (
     "seeds that repeat, charges that are missing, and uploads that an algorithm declares wrongly; "
     "conformance checks the first two"
 )
-STEPS = (
-    "records that depend on each other, and batches that are shuffled, not sampled; conformance checks both"
-)
+STEPS = "records that depend on each other, and batches that are shuffled; conformance checks the second"
 DRAWN = "whether the client reads its own values again afterwards; conformance checks what it trains on"
 
 
@@ -218,16 +217,17 @@ def _steps(run: Run, delta: float, trials: int, confidence: float) -> Iterator[d
     if run.policy.policy.relation != "zero-out":
         yield not_audited(f"no worst case of steps is known under {run.policy.policy.relation}", row)
         return
+    all_steps = replace(how, steps=most)
+    if math.isinf(epsilon(all_steps.events(times, "zero-out", 1), delta).epsilon):
+        return  # the noise protects nobody, and the ledger says so
     audited = audit_steps(
-        replace(how, steps=most),
+        all_steps,
         times,
         trials=trials,
         blocks=max(20, min(500, 20_000 // times)),
         delta=delta,
         confidence=confidence,
     )
-    if math.isinf(audited.claim):
-        return  # the noise protects nobody, and the ledger says so
     if audited.one_step is not None and audited.any_noise_breaks:
         yield measured({**row, "of": "one step"}, audited.one_step, audited.any_noise, True, confidence)
     else:

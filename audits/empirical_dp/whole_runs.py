@@ -105,7 +105,7 @@ def by_trade_off(
     errors, fewest = (
         upper_limit(np.array(some), trials, alpha) for some in (wrong, (0, round(missed * trials)))
     )
-    noise, most = _allowed(tested, errors, 1.2, 1.002), _allowed(tested, fewest, 2.0, 2.0)
+    noise, most = _allowed(tested, errors, 1.2, 1.01), _allowed(tested, fewest, 2.0, 2.0)
     least = 0.0 if noise >= _MOST else _epsilon(charged, noise, delta)
     ceiling = 0.0 if most >= _MOST else _epsilon(charged, most, delta)
     while math.isinf(ceiling) and most < 1:  # beyond what the accountant adds up
