@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from scipy.stats import chi2
 
-from secure_fedgraph.audits.empirical_dp.mechanisms import Transparent
+from secure_fedgraph.audits.empirical_dp.mechanisms import Transparent, nobody
 from secure_fedgraph.audits.empirical_dp.worst_cases import in_tensors
 from secure_fedgraph.audits.record import LEVEL, Finding, noise_of
 from secure_fedgraph.core.channel import Domain
@@ -164,7 +164,7 @@ def noises(
         }
         layout = Layout.from_text(next(iter(replies.values()))["layout"])
         if stage.by == "server":
-            opened = transparent.open_sum(replies, scope, _nobody).total
+            opened = transparent.open_sum(replies, scope, nobody).total
             total = sum(value for _, value in known.values())
             flat = _flat(opened, layout, bound.channel.unit)
             by_party.setdefault(SERVER, []).append((flat - total) / (stage.step * stage.sigma))
@@ -318,7 +318,3 @@ def _rounds(one: Noise, other: Noise) -> Iterator[Product]:
             )
             for i, product in enumerate(products, 1 + max(0, -lag)):
                 yield "rounds", where, f"{who} in rounds {i} and {i + lag}", float(product), width
-
-
-def _nobody(step: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    return {}

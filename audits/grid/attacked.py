@@ -14,7 +14,7 @@ from secure_fedgraph.audits.conformance.rows import conformance_rows, probe_rows
 from secure_fedgraph.audits.dp_bounds import Claims
 from secure_fedgraph.audits.empirical_dp.empirical import empirical_or_why_not
 from secure_fedgraph.audits.finished_run import FinishedRun
-from secure_fedgraph.audits.grid.cells import Audit, blank_cell, cells, limits
+from secure_fedgraph.audits.grid.cells import Audit, blank_cell, cells
 from secure_fedgraph.audits.grid.planned_runs import PlannedRun
 from secure_fedgraph.core import files
 from secure_fedgraph.core.errors import Refused, SecureFedGraphError
@@ -38,7 +38,7 @@ def attacked(planned: PlannedRun, out: Path | None, quietly: bool = False) -> di
         ``cells``, ``runs``, ``reconstructions``, ``conformance``, ``empirical`` and ``seconds``, as JSON; and
         ``not_run``, the cells whose run stopped after it had started, or whose attacks failed.
     """
-    started, grid = time.perf_counter(), Audit(controls=planned.controls, effort=planned.effort)
+    started, grid = time.perf_counter(), Audit()
     with one_thread(), warnings.catch_warnings():
         if quietly:
             warnings.simplefilter("ignore")
@@ -76,7 +76,6 @@ def _one_run(audit: Audit, planned: PlannedRun, out: Path | None) -> None:
         for attack in variant.attacks:
             for adversary in (a for a in attack.adversaries if a in who):
                 blank = blank_cell(named, attack, adversary, SINGLE_OWNERS, variant)
-                blank["settings"] |= limits(audit, attack)
                 audit.cells.append(
                     {**blank, "outcome": "refused", "verdict": "refused", "reason": str(error)}
                 )
@@ -84,7 +83,7 @@ def _one_run(audit: Audit, planned: PlannedRun, out: Path | None) -> None:
     result = run_result(run, experiment)
     finished = FinishedRun.of(run, experiment.seed, result)
     claims = Claims.from_charges(run.charges, run.federation.holders, run.federation.units, result)
-    attacked_run = cells(finished, named, variant.attacks, who, variant, audit.controls, audit.effort, claims)
+    attacked_run = cells(finished, named, variant.attacks, who, variant, planned.effort, claims)
     audit.cells += attacked_run.cells
     audit.reconstructions += attacked_run.reconstructions
     audit.not_run += attacked_run.not_run

@@ -67,7 +67,6 @@ def cells(
     attacks: Iterable[type[Attack]],
     who: Iterable[str],
     variant: Variant | None = None,
-    controls: Collection[str] | None = None,
     effort: float | None = None,
     claims: Claims | None = None,
 ) -> Audit:
@@ -77,7 +76,7 @@ def cells(
         claims: what the run claims at every delta; by default what its result says at its own.
     """
     claims = claims or Claims.from_result(finished.result)
-    audit, who = Audit(controls=None if controls is None else tuple(controls), effort=effort), tuple(who)
+    audit, who = Audit(effort=effort), tuple(who)
     variant = variant or Variant(AS_CONFIGURED, {}, ())
     for attack in attacks:
         for adversary in (a for a in attack.adversaries if a in who):
@@ -85,7 +84,7 @@ def cells(
             for aim in AIMS:
                 blank = blank_cell(experiment, attack, adversary, aim, variant)
                 decides = {key: at(finished.result["config"], key) for key in attack.depends_on}
-                blank["settings"] |= decides | limits(audit, attack)
+                blank["settings"] |= decides
                 blank["form"] = finished.result.get("form", {})
                 _cell(audit, blank, view, finished, experiment, attack(effort), claims)
     return audit
@@ -226,16 +225,6 @@ def describe_owners(guess: Guess, names: Collection[str]) -> str:
     if owners == 1:
         return "about single owners"
     return "about all owners together" if owners == len(names) else "about several owners together"
-
-
-def limits(audit: Audit, attack: type[Attack]) -> dict[str, Any]:
-    """What bounded an attack, as far as it has controls and a search."""
-    bounds: dict[str, Any] = {}
-    if audit.controls is not None and attack.controls:
-        bounds["controls"] = ", ".join(audit.controls)
-    if audit.effort is not None and attack.searches:
-        bounds["effort"] = int(audit.effort) if audit.effort == int(audit.effort) else audit.effort
-    return bounds
 
 
 def blank_cell(

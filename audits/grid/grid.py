@@ -98,7 +98,6 @@ def planned_runs(
     An attack whose channel an algorithm lacks is left out, where others of the attacks have theirs.
     """
     listed, who = [], adversaries(attacks, adversary)
-    named = None if controls is None else tuple(controls)
     for one in experiments:
         mine = readers(one, attacks) or list(attacks) if len(experiments) > 1 else attacks
         for seed in seeds:
@@ -107,7 +106,7 @@ def planned_runs(
                 for variant in variants(chosen, mine, controls):
                     # probes depend on no seed, and controls are settings of what is attacked
                     probed = probes and variant.name == AS_CONFIGURED and seed == seeds[0]
-                    listed.append(PlannedRun(chosen, variant, who, named, effort, probed=probed))
+                    listed.append(PlannedRun(chosen, variant, who, effort, probed=probed))
     return listed
 
 

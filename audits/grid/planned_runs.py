@@ -33,14 +33,13 @@ class PlannedRun:
         chosen: the experiment with its policy and seed.
         variant: the settings over it, and the attacks.
         who: adversaries.
-        controls, effort: as :func:`secure_fedgraph.audits.grid.grid.audit`'s.
+        effort: as :func:`secure_fedgraph.audits.grid.grid.audit`'s.
         probed: whether its algorithm and protections are called again on little data, besides.
     """
 
     chosen: Experiment
     variant: Variant
     who: tuple[str, ...]
-    controls: tuple[str, ...] | None = None
     effort: float | None = None
     probed: bool = False
 
@@ -90,7 +89,6 @@ class PlannedRun:
             "attacks": {attack.id: of_code(attack, *ROOMS) for attack in self.variant.attacks},
             "code": of_rooms(*ROOMS),
             "who": self.who,
-            "controls": self.controls,
             "effort": self.effort,
             "probed": self.probed,
             "versions": versions(),
