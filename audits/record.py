@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,6 +20,8 @@ from secure_fedgraph.running.run import Run
 
 LEVEL = 1e-6
 """The probability that chance alone makes a right run fail, over all statistical checks together."""
+MOST = 20_000_000
+"""Bytes of each channel that are read; what a channel sends later is counted and not opened."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ class Record:
     Args:
         run: with its transcript kept in full.
         level: for all statistical tests together.
+        most: bytes of each channel that are read, beyond its first message.
         result: of a run that was read from disk, as its file has it.
 
     Raises:
@@ -54,6 +58,7 @@ class Record:
 
     run: Run
     level: float = LEVEL
+    most: int = MOST
     result: RunResult | None = field(default=None, repr=False)
     replies: list[tuple[Sent, Tree]] = field(init=False, repr=False)
 
@@ -62,11 +67,13 @@ class Record:
         kept = [s for s in transcript.sent if s.kept and REFEREE not in (s.sender, s.recipient)]
         if transcript.sent and not kept:
             raise BadInput("the run kept no message: conformance needs keep=everything (transcript=full)")
-        self.replies = [
-            (s, Message.from_bytes(transcript.body(s.number)).tree())
-            for s in kept
-            if s.step == ANSWER and s.sender != SERVER and not s.channel.startswith(CARRIER)
-        ]
+        self.replies, read = [], Counter[str]()
+        for sent in kept:
+            if sent.step == ANSWER and sent.sender != SERVER and not sent.channel.startswith(CARRIER):
+                if not read[sent.channel] or read[sent.channel] + sent.bytes <= self.most:
+                    tree = Message.from_bytes(transcript.body(sent.number)).tree()
+                    self.replies.append((sent, tree))
+                read[sent.channel] += sent.bytes
 
     @property
     def bounds(self) -> dict[str, Bound]:

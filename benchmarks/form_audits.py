@@ -8,7 +8,7 @@ For each form, planned as ``secure-fedgraph run`` plans it (epsilon 4, delta 1e-
 - trials: one unit in every sum of the run, through the real coins, clip, shares of noise and opening, against
   the epsilon of the whole run (``audits/empirical_dp/whole_runs.py``);
 - removals: 20 random units and the 5 with the most links (or nodes) taken out of real data, and how far the
-  sums of a real first round move, in parts of what is counted (``audits/empirical_dp/real_removals.py``);
+  sums of a real first round move, in parts of what is counted (``benchmarks/real_removals.py``);
 - mistakes: each is put into the code, and a quarter of the trials, or removals, have to show it.
 
 Results are kept in ``benchmarks/results/form_audits.json``, from which the table of ``docs/audits.md`` is
@@ -30,6 +30,7 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
+from real_removals import Removed
 from written_pages import options, with_part, write_or_check
 
 from secure_fedgraph.algorithm import Form as AlgorithmForm
@@ -38,8 +39,8 @@ from secure_fedgraph.algorithms.fedridge.graphs import GraphFedRidge
 from secure_fedgraph.algorithms.glasu import at_home
 from secure_fedgraph.algorithms.glasu.at_home import GlasuAtHome
 from secure_fedgraph.algorithms.plugins import algorithm_named
-from secure_fedgraph.audits.empirical_dp.real_removals import Removed
-from secure_fedgraph.audits.empirical_dp.whole_runs import RunAudit, audit_run
+from secure_fedgraph.audits.empirical_dp.epsilon import Audit
+from secure_fedgraph.audits.empirical_dp.whole_runs import audit_run
 from secure_fedgraph.client import Client
 from secure_fedgraph.core.accounting.events import Event
 from secure_fedgraph.core.errors import BadInput
@@ -100,7 +101,7 @@ class Form:
         forecast = Forecast(prepared.algorithm, channels, names, prepared.rounds, budget)
         return forecast.uses, forecast.events(prepared.bound) if _noised(prepared) else None
 
-    def audited(self, prepared: Prepared, trials: int) -> RunAudit | None:
+    def audited(self, prepared: Prepared, trials: int) -> Audit | None:
         """The whole run's claim and what trials show; None where nothing that is sent depends on the unit."""
         (uses, events), noised = self.planned(prepared), _noised(prepared)
         if events is None:

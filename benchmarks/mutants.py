@@ -280,8 +280,8 @@ def true_labels(set_: Set) -> None:
 
 
 def labels_drawn_again(set_: Set) -> None:
-    def draw(self: Client, scope: Any) -> None:
-        DOOR_DRAWS(self, scope)
+    def draw(self: Client, *given: Any) -> None:
+        DOOR_DRAWS(self, *given)
         for one in self._policy.randomizers:
             self.graph = self.graph.clone()
             setattr(self.graph, one.place, one.randomize(self._own, self.schema.classes))

@@ -1,7 +1,7 @@
-"""Epsilon, measured: the claim of a run beside what worst cases and canaries make of it.
+"""Epsilon, measured: the claim of a run beside what worst cases make of it.
 
-Each noise by itself on two worlds that differ in one unit as much as its clip allows; then whole runs whose
-clients send canaries. A bound above its claim would refute it. Generated data, offline.
+Each noise by itself on two worlds that differ in one unit as much as its clip allows. A bound above its claim
+would refute it. Generated data, offline.
 """
 
 from __future__ import annotations
@@ -9,11 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from secure_fedgraph.audits.empirical_dp.empirical import empirical_rows
-from secure_fedgraph.audits.empirical_dp.one_run import one_run_rows
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import execute
 
-CANARIES = 100
 CLAIMS: dict[str, dict[str, Any]] = {
     "a whole owner, noise in shares": {"policy": "distributed_dp", "unit": "client"},
     "one node, noisy steps": {"policy": "masked", "unit": "node"},
@@ -35,7 +33,7 @@ def main() -> None:
             **settings,
         )
         rows = empirical_rows(execute(experiment, None), experiment.delta, trials=4000)
-        for row in [*rows, *one_run_rows(experiment, CANARIES)]:
+        for row in rows:
             told = f"{name}: {row['noise']}, {row['of']}: {row['outcome']}"
             if "lower" in row:
                 told += (

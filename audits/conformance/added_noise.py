@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,26 +16,17 @@ import numpy as np
 import torch
 from scipy.stats import chi2
 
-from secure_fedgraph.audits.empirical_dp.mechanisms import Transparent
+from secure_fedgraph.audits.empirical_dp.mechanisms import Transparent, nobody
 from secure_fedgraph.audits.empirical_dp.worst_cases import in_tensors
 from secure_fedgraph.audits.record import LEVEL, Finding, noise_of
-from secure_fedgraph.core.channel import Domain, UnitContributionMoments
+from secure_fedgraph.core.channel import Domain
 from secure_fedgraph.core.crypto import Identity
 from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.protection.bound import Bound
 from secure_fedgraph.core.protection.clip import Clip
 from secure_fedgraph.core.protection.contracts import Scope
 from secure_fedgraph.core.protection.party import Party
-from secure_fedgraph.core.protection.pooling import ROUNDING_MARGIN
-from secure_fedgraph.core.upload import (
-    ON,
-    AnyUpload,
-    ContributionMoments,
-    ContributionRows,
-    ContributionSample,
-    Layout,
-    Upload,
-)
+from secure_fedgraph.core.upload import AnyUpload, ContributionRows, ContributionSample, Layout, Upload
 from secure_fedgraph.protocol.transcript import SERVER
 
 VALUES = 1_000_000
@@ -76,8 +67,8 @@ def known_upload(
 ) -> tuple[Any, np.ndarray]:
     """An upload in an example's shape whose clipped value is known, and that value ``[coordinates]``.
 
-    Whole uploads are half as long as the clip, or ten times as long. In sums every other unit is within it
-    and the others are beyond it; sums over trees are over units that add nothing.
+    Of moments none is known. Whole uploads are half as long as the clip, or ten times as long. In sums every
+    other unit is within it and the others are beyond it.
 
     Args:
         bound: with noise.
@@ -88,14 +79,12 @@ def known_upload(
     stage = noise_of(bound)
     assert stage is not None
     made: Any
-    if isinstance(example, ContributionRows):
-        made, known = _known_sum(bound, example, units, stage.step)
-    elif isinstance(example, ContributionSample):
+    if isinstance(example, ContributionSample):
         row = torch.ones(len(example.units), 1, dtype=torch.bool)
         rows, known = _known_sum(bound, ContributionRows(example.values, row), units, stage.step)
         made = ContributionSample(rows.values, torch.arange(len(rows.places)))
-    elif isinstance(example, ContributionMoments):
-        made, known = _known_moments(bound, example, long, stage.step)
+    elif isinstance(example, ContributionRows):
+        made, known = _known_sum(bound, example, units, stage.step)
     elif isinstance(example, Upload):
         made, known = _known_row(bound, example, long)
     else:
@@ -142,33 +131,6 @@ def _known_sum(
     return ContributionRows(in_tensors(torch.from_numpy(parts.astype(np.float32)), shapes), places), known
 
 
-def _known_moments(
-    bound: Bound, example: ContributionMoments, long: bool, grid: float
-) -> tuple[ContributionMoments, np.ndarray]:
-    """One record along the first axis with a target along the first, far beyond both lengths; or none."""
-    contribution = bound.channel.unit_contribution
-    assert isinstance(contribution, UnitContributionMoments)
-    width, classes = example.records.shape[1], example.targets.shape[1]
-    records, targets = torch.zeros(1, width), torch.zeros(1, classes)
-    sums = np.zeros((width, classes))
-    products = np.zeros(width * (width + 1) // 2)
-    if long:
-        records[0, 0], targets[0, 0] = BEYOND, BEYOND * contribution.targets
-        step = math.sqrt(grid * ON * contribution.records)
-        z, t = _whole_steps(1.0, step), _whole_steps(contribution.targets, step / ON)
-        sums[0, 0] = z * t * grid
-        products[0] = z * z * ON * grid
-    known = [products, sums.reshape(-1)] if contribution.second else [sums.reshape(-1)]
-    return ContributionMoments(records, targets), np.concatenate(known)
-
-
-def _whole_steps(length: float, step: float) -> float:
-    """A length in whole steps, the nearest number that is no longer."""
-    nearest = round(length / step)
-    fits = nearest**2 <= (length / step) ** 2 * ROUNDING_MARGIN
-    return nearest if fits else math.floor(length / step * ROUNDING_MARGIN)
-
-
 def noises(
     bound: Bound,
     examples: Mapping[str, AnyUpload],
@@ -202,7 +164,7 @@ def noises(
         }
         layout = Layout.from_text(next(iter(replies.values()))["layout"])
         if stage.by == "server":
-            opened = transparent.open_sum(replies, scope, _nobody).total
+            opened = transparent.open_sum(replies, scope, nobody).total
             total = sum(value for _, value in known.values())
             flat = _flat(opened, layout, bound.channel.unit)
             by_party.setdefault(SERVER, []).append((flat - total) / (stage.step * stage.sigma))
@@ -216,7 +178,7 @@ def noises(
             )
             by_party.setdefault(name, []).append((sent - value) / (stage.step * stage.sigma))
     for party, rows in by_party.items():
-        yield Noise(bound.channel.name, party, np.array(rows), _names(layout))
+        yield Noise(bound.channel.name, party, np.array(rows), spans(_by_row(layout)))
 
 
 def _flat(values: Mapping[str, torch.Tensor], layout: Layout, unit: Unit) -> np.ndarray:
@@ -225,15 +187,19 @@ def _flat(values: Mapping[str, torch.Tensor], layout: Layout, unit: Unit) -> np.
     return np.concatenate(parts, axis=1).reshape(-1)
 
 
-def _names(layout: Layout) -> tuple[tuple[str, int, int], ...]:
-    """Of every row, one after another."""
-    spans, start = [], 0
+def spans(fields: Iterable[tuple[str, tuple[int, ...]]]) -> tuple[tuple[str, int, int], ...]:
+    """Tensors one after another: each name, and where its values begin and end."""
+    found, start = [], 0
+    for name, shape in fields:
+        found.append((name, start, start + math.prod(shape)))
+        start += math.prod(shape)
+    return tuple(found)
+
+
+def _by_row(layout: Layout) -> Iterator[tuple[str, tuple[int, ...]]]:
     for row in range(layout.rows):
         for name, shape in layout.fields:
-            end = start + math.prod(shape)
-            spans.append((name if layout.rows == 1 else f"{name}, row {row}", start, end))
-            start = end
-    return tuple(spans)
+            yield name if layout.rows == 1 else f"{name}, row {row}", shape
 
 
 def rounds_for(width: int) -> int:
@@ -249,31 +215,22 @@ def widths(noise: Noise, level: float = LEVEL) -> list[Finding]:
     """
     squares = np.square(noise.values)
     rounds, width = squares.shape
-    by_name = [(name, squares[:, first:last]) for name, first, last in noise.names if last > first]
-    tests = width + len(by_name) + rounds + 1
-    alpha = level / max(tests, 1)
-
-    def short(sums: np.ndarray, of: np.ndarray | int) -> np.ndarray:
-        return np.atleast_1d(sums < chi2.ppf(alpha, of))
-
-    who = f"{noise.party} on channel {noise.channel!r}"
-    each = np.flatnonzero(short(squares.sum(0), rounds))
-    complaints = []
-    if len(each):
-        named = ", ".join(noise.name_of(int(i)) for i in each[:3])
-        complaints.append(f"{len(each)} of {width} coordinates of {who} lack their noise: {named}")
-    for name, part in by_name:
-        if short(part.sum(), part.size)[0] and not len(each):
-            complaints.append(f"{name} of {who} has {_rms(part):.3g} of the noise that is claimed")
-    late = np.flatnonzero(short(squares.sum(1), width))
-    if len(late) and len(each) < width:
-        complaints.append(
-            f"in {len(late)} of {rounds} rounds, from round {late[0] + 1} on, {who} has "
-            f"{_rms(squares[late]):.3g} of the noise that is claimed"
-        )
-    if not complaints and short(squares.sum(), squares.size)[0]:
-        complaints.append(f"{who} has {_rms(squares):.3g} of the noise that is claimed")
-    return [Finding("width", noise.channel, what) for what in complaints]
+    tensors = [(name, squares[:, first:last]) for name, first, last in noise.names if last > first]
+    sums_of, sizes_of = (np.array([f(part) for _, part in tensors]) for f in (np.sum, np.size))
+    kinds: tuple[tuple[str, np.ndarray, Any, Callable[[int], str]], ...] = (
+        ("coordinates", squares.sum(0), rounds, noise.name_of),
+        ("tensors", sums_of, sizes_of, lambda i: tensors[i][0]),
+        ("rounds", squares.sum(1), width, lambda i: f"round {i + 1}"),
+        ("values", squares.sum().reshape(1), squares.size, lambda i: "all together"),
+    )
+    alpha, found = level / max(width + len(tensors) + rounds + 1, 1), []
+    for kind, sums, of, label in kinds:
+        if len(short := np.flatnonzero(sums < chi2.ppf(alpha, of))):
+            share = math.sqrt(float((sums / of)[short].mean()))
+            what = f"{len(short)} {kind} of {noise.party} have {share:.3g} of the noise that is claimed: "
+            what += ", ".join(label(int(i)) for i in short[:3])
+            found.append(Finding("width", noise.channel, what))
+    return found
 
 
 def beyond(noise: Noise, level: float = LEVEL) -> list[Finding]:
@@ -288,12 +245,9 @@ def beyond(noise: Noise, level: float = LEVEL) -> list[Finding]:
     totals = (squares.sum(0), rounds), (squares.sum(1), width), (squares.sum(), squares.size)
     if not any(np.any(total > chi2.isf(alpha, of)) for total, of in totals):
         return []
-    what = f"{noise.party} sends more than its clipped upload and noise: {_rms(squares):.3g} of it is left"
+    share = math.sqrt(float(squares.mean()))
+    what = f"{noise.party} sends more than its clipped upload and noise: {share:.3g} of it is left"
     return [Finding("clip", noise.channel, what)]
-
-
-def _rms(squares: np.ndarray) -> float:
-    return float(math.sqrt(squares.mean())) if squares.size else 0.0
 
 
 def likenesses(all_noise: Sequence[Noise], level: float = LEVEL) -> list[Finding]:
@@ -318,7 +272,7 @@ def likenesses(all_noise: Sequence[Noise], level: float = LEVEL) -> list[Finding
 
 
 LAGS = (1, 2, 3, 4)
-"""Each round, and each coordinate, is compared with the one so many later."""
+"""Each coordinate is compared with the one so many later."""
 ROUNDS = 40
 """So many rounds are compared with each other, each with each."""
 Product = tuple[str, str, str, float, int]
@@ -326,68 +280,41 @@ Product = tuple[str, str, str, float, int]
 
 
 def _products(all_noise: Sequence[Noise]) -> Iterator[Product]:
-    for noise in all_noise:
-        yield from _own_products(noise)
-    yield from _each_with_each(all_noise)
-    for one, other in itertools.combinations(all_noise, 2):
-        rounds = min(len(one.values), len(other.values))
-        width = min(one.values.shape[1], other.values.shape[1])
-        a, b = one.values[:rounds], other.values[:rounds]
-        where = _channels(one, other)
-        what = f"the noise of {one.party} on {one.channel!r} and of {other.party} on {other.channel!r}"
-        for first, second in (
-            (a[:, :width], b[:, :width]),
-            (a[:, a.shape[1] - width :], b[:, b.shape[1] - width :]),
-        ):
-            yield "parties", where, what, *_dot(first, second)
-            if rounds > 1:
-                yield "parties", where, f"{what} a round later", *_dot(first[:-1], second[1:])
-                yield "parties", where, f"{what} a round earlier", *_dot(first[1:], second[:-1])
-
-
-def _each_with_each(all_noise: Sequence[Noise]) -> Iterator[Product]:
-    """Any round of any party and channel with any other, over the coordinates that both have."""
     for one, other in itertools.combinations_with_replacement(all_noise, 2):
-        width = min(one.values.shape[1], other.values.shape[1])
-        gram = one.values[:ROUNDS, :width] @ other.values[:ROUNDS, :width].T
-        where = _channels(one, other)
-        for i, j in itertools.product(*map(range, gram.shape)):
-            if one is not other or i < j:
-                what = f"the noise of {one.party} in round {i + 1} and of {other.party} in round {j + 1}"
-                yield "rounds", where, what, float(gram[i, j]), width
+        yield from _rounds(one, other)
+    for noise in all_noise:
+        values, width = noise.values, noise.values.shape[1]
+        who = f"the noise of {noise.party} on channel {noise.channel!r}"
+        half = width // 2
+        for lag in {k for k in (*LAGS, half) if 0 < k < width}:
+            a, b = values[:, :-lag], values[:, lag:]
+            yield (
+                "coordinates",
+                noise.channel,
+                f"{who} at coordinates {lag} apart",
+                float((a * b).sum()),
+                a.size,
+            )
+        if half:
+            a, b = values[:, :half], values[:, ::-1][:, :half]
+            yield "coordinates", noise.channel, f"{who} at mirrored coordinates", float((a * b).sum()), a.size
 
 
-def _channels(one: Noise, other: Noise) -> str:
-    return " and ".join(dict.fromkeys((one.channel, other.channel)))
-
-
-def _own_products(noise: Noise) -> Iterator[Product]:
-    values, where = noise.values, noise.channel
-    rounds, width = values.shape
-    who = f"the noise of {noise.party} on channel {noise.channel!r}"
-    for lag in (k for k in LAGS if k < rounds):
-        yield "rounds", where, f"{who} in rounds {lag} apart", *_dot(values[:-lag], values[lag:])
-    for start in (0, 1):  # pairs (1, 2), (3, 4), ... and (2, 3), (4, 5), ...
-        pairs = (rounds - start) // 2
-        if pairs:
-            block = values[start : start + 2 * pairs]
-            yield "rounds", where, f"{who} in every other round", *_dot(block[::2], block[1::2])
-    half = width // 2
-    for lag in {k for k in (*LAGS, half) if 0 < k < width}:
-        yield (
-            "coordinates",
-            where,
-            f"{who} at coordinates {lag} apart",
-            *_dot(values[:, :-lag], values[:, lag:]),
-        )
-    if width > 1:
-        back = values[:, ::-1][:, :half]
-        yield "coordinates", where, f"{who} at mirrored coordinates", *_dot(values[:, :half], back)
-
-
-def _dot(a: np.ndarray, b: np.ndarray) -> tuple[float, int]:
-    return float((a * b).sum()), a.size
-
-
-def _nobody(step: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    return {}
+def _rounds(one: Noise, other: Noise) -> Iterator[Product]:
+    """Any round of one with any round of the other, over the coordinates that both have, and lag by lag."""
+    width = min(one.values.shape[1], other.values.shape[1])
+    gram = one.values[:ROUNDS, :width] @ other.values[:ROUNDS, :width].T
+    where = " and ".join(dict.fromkeys((one.channel, other.channel)))
+    who = f"the noise of {one.party} on {one.channel!r} and of {other.party} on {other.channel!r}"
+    for lag in range(1 - len(gram), gram.shape[1]):
+        products = np.diagonal(gram, lag)
+        if one is not other or lag > 0:
+            yield (
+                "rounds",
+                where,
+                f"{who} in rounds {lag} apart",
+                float(products.sum()),
+                products.size * width,
+            )
+            for i, product in enumerate(products, 1 + max(0, -lag)):
+                yield "rounds", where, f"{who} in rounds {i} and {i + lag}", float(product), width

@@ -1,8 +1,4 @@
-"""What a client shows besides its answer: the same answers on other data, other answers in the same shape.
-
-Here clients answer by a script and not from their data. What they send must then depend on the script alone,
-not on their data or on earlier answers. A script decides values, never whether, when or how much is sent.
-"""
+"""What leaves a client depends on its answer alone, and data decide neither whether nor how much it sends."""
 
 from __future__ import annotations
 
@@ -23,11 +19,10 @@ from torch_geometric.data import Data
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.audits.conformance.dependence import other_data
 from secure_fedgraph.audits.conformance.rehearsal import (
-    SECONDS,
     Answer,
+    Answers,
     OutOfTime,
     Rehearsal,
-    Shown,
     tensors_of,
     with_tensors,
 )
@@ -36,21 +31,16 @@ from secure_fedgraph.audits.record import Finding
 from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import SecureFedGraphError
 from secure_fedgraph.core.message import ANSWER, CARRIER, Message
-from secure_fedgraph.core.upload import ContributionSample
 from secure_fedgraph.core.wire import decode
-from secure_fedgraph.protocol.transcript import REFEREE, SERVER, everything
+from secure_fedgraph.protocol.transcript import SERVER, everything
 from secure_fedgraph.running.run import Run
 from secure_fedgraph.seams import ClientContext
 
 ROUNDS = 2
 """Rounds of scripted answers, which need no training."""
-LENGTH = 0.5
-"""The norm of a scripted answer."""
-LONG = 1e6
-"""How many times as long an answer is that is far beyond any clip."""
 PLAIN, ZEROS, FAR, BROKEN = "short", "all zeros", "a million times as long", "not finite"
-EXTREMES = (ZEROS, FAR, BROKEN)
-TWICE = "short, with a second part of each unit"
+LENGTHS = {PLAIN: 0.5, ZEROS: 0.0, FAR: 0.5e6, BROKEN: 0.5}
+"""Kind of scripted answer -> its norm."""
 EQUAL_RUNS = 8
 """How many equal runs have to agree before a difference counts."""
 Place = tuple[int, str, str, int]
@@ -87,11 +77,11 @@ class Script:
 
     Args:
         shapes: (channel, client) -> what it answered in one round, in order.
-        kind: how values are made: :data:`PLAIN`, :data:`TWICE` or one of :data:`EXTREMES`.
+        kind: one of :data:`LENGTHS`.
         changed: rounds with values other than usual.
     """
 
-    shapes: Shown
+    shapes: Answers
     kind: str = PLAIN
     changed: frozenset[int] = frozenset()
     tape: Tape | None = None
@@ -110,14 +100,7 @@ class Script:
         example = known[number % len(known)]
         if channel.exact:
             return example
-        seed = f"{place} {number} {client.round in self.changed}"
-        made = _filled(example, seed, self.kind)
-        if self.kind == TWICE and isinstance(made, ContributionSample):
-            return ContributionSample(
-                {name: torch.cat([value, value]) for name, value in made.values.items()},
-                torch.cat([made.units, made.units]),
-            )
-        return made
+        return _filled(example, f"{place} {number} {client.round in self.changed}", self.kind)
 
 
 def _filled(example: Answer, seed: str, kind: str) -> Answer:
@@ -127,8 +110,7 @@ def _filled(example: Answer, seed: str, kind: str) -> Answer:
         name: torch.randn(value.shape, generator=generator) for name, value in tensors_of(example).items()
     }
     length = sum(float(value.square().sum()) for value in made.values()) ** 0.5
-    scale = {ZEROS: 0.0, FAR: LONG}.get(kind, 1.0) * LENGTH / max(length, 1e-30)
-    values = {name: value * scale for name, value in made.items()}
+    values = {name: value * (LENGTHS[kind] / max(length, 1e-30)) for name, value in made.items()}
     if kind == BROKEN:
         for value in values.values():
             value.reshape(-1)[::2] = float("nan")
@@ -139,9 +121,9 @@ def _filled(example: Answer, seed: str, kind: str) -> Answer:
 def scripted(algorithm: Algorithm, script: Script) -> Algorithm:
     """A copy of an algorithm whose clients answer by a script, and read nothing."""
     made = copy.copy(algorithm)
-    by_name = {channel.name: channel for channel in (*algorithm.in_use, *algorithm.examiners())}
+    by_name = {channel.name: channel for channel in algorithm.in_use}
     for name, method in algorithm.answers.items():
-        if name in by_name and by_name[name].to != REFEREE:
+        if name in by_name:
             setattr(made, method, _by(script, by_name[name], getattr(algorithm, method)))
     for method in algorithm.readers.values():
         setattr(made, method, lambda client, read: None)
@@ -160,54 +142,43 @@ def _by(script: Script, channel: Channel, work: Callable[[Any, Any], Any]) -> Ca
 def answer_alone(rehearsal: Rehearsal) -> list[Finding]:
     """That what a client sends depends on its answer and randomness, not on data or earlier answers.
 
-    And, of sums of sampled units, on the first part of each unit alone.
-
     All runs have the same randomness; each is made in a copy of this process.
 
     Raises:
         NoTwins: where no copies can be made, or runs do not repeat.
     """
-    shapes = rehearsal.unchanged_round().answers
-    classes, graphs = rehearsal.federation.schema.classes, rehearsal.federation.owners
-    others = {name: other_data(graph, classes, 3) for name, graph in graphs.items()}
+    shapes, federation = rehearsal.answers, rehearsal.federation
+    others = {
+        name: other_data(graph, federation.schema.classes, 3) for name, graph in federation.owners.items()
+    }
     last = rehearsal.algorithm.warm_up + ROUNDS
 
     def sample(
-        owners: Mapping[str, Data] | None = None, changed: frozenset[int] = frozenset(), kind: str = PLAIN
+        owners: Mapping[str, Data] | None = None, changed: frozenset[int] = frozenset()
     ) -> Callable[[], dict[str, np.ndarray]]:
         def played() -> dict[str, np.ndarray]:
             tape = Tape()
-            script = Script(shapes, kind, changed, tape)
             with tape.playing():
-                run = _play(rehearsal, script, owners)
-            return dict(_values(run))
+                return dict(_values(_play(rehearsal, Script(shapes, PLAIN, changed, tape), owners)))
 
         return played
 
-    earlier = frozenset(range(1, last))
-    sampled = {name for (name, _), answers in shapes.items() if isinstance(answers[0], ContributionSample)}
-    worlds = [sample(), sample(), sample(others), sample(changed=earlier)]
-    one, again, on_others, after_others, *twice = copies([*worlds, *[sample(kind=TWICE)] * bool(sampled)])
+    worlds = [sample(), sample(), sample(others), sample(changed=frozenset(range(1, last)))]
+    one, again, on_others, after_others = copies(worlds)
     steady = {key for key in one if _same(one, again, key)}
     if not steady:
         raise NoTwins("what clients send differs from run to run with the same randomness")
     findings = []
+    in_last = {key for key in steady if int(key.split("/")[0]) == last}
     for which, world, why in (
         (steady, on_others, "its data"),
-        ({key for key in steady if int(key.split("/")[0]) == last}, after_others, "its earlier answers"),
-        *(
-            ({k for k in steady if k.split("/")[1] in sampled}, world, "a unit's second part")
-            for world in twice
-        ),
+        (in_last, after_others, "its earlier answers"),
     ):
         wrong = sorted(key for key in which if not _same(one, world, key))
         if wrong:
             _, channel, whose, _ = wrong[0].split("/")
-            findings.append(
-                Finding(
-                    "answer alone", channel, f"what {whose} sends depends on {why}, not on its answer only"
-                )
-            )
+            what = f"what {whose} sends depends on {why}, not on its answer only"
+            findings.append(Finding("answer alone", channel, what))
     return findings
 
 
@@ -226,73 +197,71 @@ def _values(run: Run) -> Iterator[tuple[str, np.ndarray]]:
     numbers: Counter[str] = Counter()
     for place, value in (*_sent(run), *_opened(run)):
         numbers[place] += 1
-        yield f"{place}/{numbers[place]}", value
+        yield f"{place}/{numbers[place]}", np.asarray(value, dtype=np.float64).reshape(-1)
 
 
-def _sent(run: Run) -> Iterator[tuple[str, np.ndarray]]:
+def _sent(run: Run) -> Iterator[tuple[str, Any]]:
     for sent in run.transcript.sent:
         bound = run.policy.bounds.get(sent.channel)
-        if bound is None or sent.sender == SERVER or sent.step != ANSWER or bound.channel.to == REFEREE:
+        if bound is None or sent.sender == SERVER or sent.step != ANSWER:
             continue
         data = Message.from_bytes(run.transcript.body(sent.number)).tree().get("data")
         if bound.carrier.gives.readable and isinstance(data, np.ndarray):
-            yield f"{sent.round}/{sent.channel}/{sent.sender}", np.asarray(data, dtype=np.float64).reshape(-1)
+            yield f"{sent.round}/{sent.channel}/{sent.sender}", data
 
 
-def _opened(run: Run) -> Iterator[tuple[str, np.ndarray]]:
+def _opened(run: Run) -> Iterator[tuple[str, Any]]:
     for note in run.transcript.opened:
-        if not note.kept or note.reader == REFEREE or note.contributors == (note.reader,):
-            continue
-        values = decode(run.transcript.body(note.number))
-        flat = [
-            np.asarray(v, dtype=np.float64).reshape(-1)
-            for v in values.values()
-            if not isinstance(v, str | bytes)
-        ]
-        if flat:
-            yield f"{note.round}/{note.channel}/the cohort", np.concatenate(flat)
+        if note.kept and note.contributors != (note.reader,):
+            for value in decode(run.transcript.body(note.number)).values():
+                if not isinstance(value, str | bytes):
+                    yield f"{note.round}/{note.channel}/the cohort", value
 
 
 def any_answer(rehearsal: Rehearsal) -> list[Finding]:
     """That any answer is sent, and in the same form, on channels that hide something."""
-    answers = rehearsal.unchanged_round().answers
 
     def play(kind: str) -> Run:
-        return _play(rehearsal, Script(answers, kind))
+        return _play(rehearsal, Script(rehearsal.answers, kind))
 
-    return _changes("any answer", "answers that are {}", rehearsal, _trace(play(PLAIN)), play, EXTREMES)
+    return _changes("any answer", "answers that are {}", rehearsal, play, (ZEROS, FAR, BROKEN))
 
 
 def behaviour(rehearsal: Rehearsal) -> list[Finding]:
-    """That data decide neither whether nor when nor how much clients send on channels that hide something.
-
-    Raises:
-        OutOfTime: where a round takes too long to be played on other data.
-    """
-    usual = rehearsal.unchanged_round()
-    if usual.seconds * len(CHANGES) > SECONDS:
-        raise OutOfTime(f"its first round took {usual.seconds:.0f} s, too long for other data")
+    """That data decide neither whether nor when nor how much clients send on channels that hide something."""
+    owners, classes = rehearsal.federation.owners, rehearsal.federation.schema.classes
+    first = min(owners)  # one owner's data change: the others' answers must be as they were
 
     def play(kind: str) -> Run:
-        return rehearsal.play(1, owners=_owners(rehearsal, kind), keep=everything)
+        changed = {} if kind == PLAIN else {first: _poorer(owners[first], classes)}
+        return rehearsal.play(1, owners={**owners, **changed}, keep=everything)
 
-    return _changes("behaviour", "data with {}", rehearsal, _trace(usual.run), play, tuple(CHANGES))
+    kinds = ("other values, a class less, fewer links and no features",)
+    return _changes("behaviour", "data with {}", rehearsal, play, kinds)
+
+
+def _poorer(graph: Data, classes: int) -> Data:
+    """Other data in the same shape, with a class less, about half of the links, and features of zeros."""
+    made = other_data(graph, classes, 4)
+    y = made.get("y")
+    if isinstance(y, torch.Tensor) and not y.is_floating_point() and classes > 1:
+        made.y = torch.where(y == 0, 1, y)
+    if made.edge_index is not None and made.get("graph") is None:
+        made.edge_index = made.edge_index[:, made.edge_index.sum(0) % 2 == 0]
+    if made.x is not None:
+        made.x = torch.zeros_like(made.x)
+    return made
 
 
 def _changes(
-    check: str,
-    sentence: str,
-    rehearsal: Rehearsal,
-    usual: Trace,
-    play: Callable[[str], Run],
-    kinds: tuple[str, ...],
+    check: str, sentence: str, rehearsal: Rehearsal, play: Callable[[str], Run], kinds: tuple[str, ...]
 ) -> list[Finding]:
     """What clients show of each kind of change, but not between two equal runs."""
-    bounds = rehearsal.bound().bounds
+    bounds = rehearsal.bound.bounds
     hidden = {
         n for n, b in bounds.items() if not b.carrier.gives.readable or any(s.noise() for s in b.stages)
     }
-    equal: list[Trace] = []
+    usual, equal = _trace(play(PLAIN)), list[Trace]()
 
     def differs_by_itself(key: Place) -> bool:
         """Coins, such as who opens a sum, may fall alike in a few runs."""
@@ -316,13 +285,10 @@ def _changes(
             continue
         for key in sorted(usual.keys() | trace.keys()):
             _, channel, sender, _ = key
-            if channel not in hidden or usual.get(key) == trace.get(key):
-                continue
-            if not differs_by_itself(key):  # what differs between equal runs says nothing
+            if channel in hidden and usual.get(key) != trace.get(key) and not differs_by_itself(key):
                 instead = f"{_shown(trace.get(key))} instead of {_shown(usual.get(key))}"
-                findings.setdefault(
-                    channel, Finding(check, channel, f"{where} change what {sender} shows: {instead}")
-                )
+                what = f"{where} change what {sender} shows: {instead}"
+                findings.setdefault(channel, Finding(check, channel, what))
     return list(findings.values())
 
 
@@ -334,56 +300,9 @@ def _trace(run: Run) -> Trace:
     trace: Trace = {}
     places: Counter[tuple[int, str, str]] = Counter()
     for sent in run.transcript.sent:
-        if (
-            sent.sender == SERVER
-            or REFEREE in (sent.sender, sent.recipient)
-            or sent.channel.startswith(CARRIER)
-        ):
-            continue
-        place = sent.exchange, sent.channel, sent.sender
-        places[place] += 1
-        layout = Message.from_bytes(run.transcript.body(sent.number)).tree().get("layout", "")
-        trace[*place, places[place]] = sent.bytes, str(layout)
+        if sent.sender != SERVER and not sent.channel.startswith(CARRIER):
+            place = sent.exchange, sent.channel, sent.sender
+            places[place] += 1
+            layout = Message.from_bytes(run.transcript.body(sent.number)).tree().get("layout", "")
+            trace[*place, places[place]] = sent.bytes, str(layout)
     return trace
-
-
-def _without_a_class(graph: Data, classes: int) -> Data:
-    made, y = graph.clone(), graph.get("y")
-    if isinstance(y, torch.Tensor) and not y.is_floating_point() and classes > 1:
-        made.y = torch.where(y == 0, 1, y)
-    return made
-
-
-def _with_fewer_links(graph: Data, classes: int) -> Data:
-    made = graph.clone()
-    if graph.edge_index is not None and graph.get("graph") is None:
-        low, high = graph.edge_index.min(0).values, graph.edge_index.max(0).values
-        made.edge_index = graph.edge_index[:, (low + high) % 2 == 0]
-    return made
-
-
-def _without_features(graph: Data, classes: int) -> Data:
-    made = graph.clone()
-    if graph.x is not None:
-        made.x = torch.zeros_like(graph.x)
-    return made
-
-
-CHANGES: Mapping[str, Callable[[Data, int], Data]] = {
-    "other values and a class less": lambda graph, classes: _without_a_class(
-        other_data(graph, classes, 4), classes
-    ),
-    "fewer links and no features": lambda graph, classes: _without_features(
-        _with_fewer_links(graph, classes), classes
-    ),
-}
-
-
-def _owners(rehearsal: Rehearsal, kind: str) -> dict[str, Data] | None:
-    if kind == PLAIN:
-        return None
-    classes = rehearsal.federation.schema.classes
-    graphs = rehearsal.federation.owners
-    # one owner's data change: the others' answers must be as they were
-    first = min(graphs)
-    return {name: CHANGES[kind](graph, classes) if name == first else graph for name, graph in graphs.items()}

@@ -1,4 +1,4 @@
-"""Conformance of noise on the wire: on its grid, as wide as claimed and as charged, never the same twice."""
+"""Conformance of noise on the wire: on its grid, as wide as claimed, never the same twice."""
 
 from __future__ import annotations
 
@@ -9,16 +9,12 @@ import numpy as np
 from scipy.stats import chi2
 
 from secure_fedgraph.audits.record import Finding, Record, noise_of
-from secure_fedgraph.core.accounting.events import DiscreteRelease, Event, GaussianRelease, SampledGaussian
-from secure_fedgraph.core.channel import Domain, UnitContributionMoments
-from secure_fedgraph.core.protection.bound import Bound
-from secure_fedgraph.core.protection.clip import Clip
+from secure_fedgraph.core.channel import Domain
 from secure_fedgraph.core.wire import decode
 from secure_fedgraph.protocol.transcript import REFEREE
 
 WHOLE = 0.02
 """How far a value that was sent as float32 may be from a whole step."""
-ROUNDED = 1 - 1e-9
 LastSeen = dict[tuple[str, str], tuple[np.ndarray, float]]
 """(channel, reader or sender) -> the last values in steps, and the variance of their noise."""
 
@@ -33,6 +29,9 @@ def noise(record: Record) -> Iterator[Finding]:
         if tree["domain"] == Domain.REAL.value:
             values = np.asarray(tree["data"], dtype=np.float64)
             grid, sigma = float(tree["grid"]), float(tree["sigma"])
+            if (named := grid * sigma) < (due := stage.step * stage.sigma) * (1 - 1e-9):
+                what = f"{sent.sender} names noise of {named:.3g}, and its channel has {due:.3g}"
+                yield Finding("noise", sent.channel, what)
             yield from _noised(record, before, sent.channel, sent.sender, values / grid, sigma)
     for note in record.run.transcript.opened:
         stage = noise_of(record.run.policy.bounds.get(note.channel))
@@ -78,61 +77,3 @@ def _noised(
             if apart < (variance + earlier_variance) * chi2.ppf(record.each / (len(before) + 1), width):
                 yield Finding("repeated", channel, f"{who} and {name} differ by less than fresh noise would")
     before[channel, who] = steps, variance
-
-
-def scale(record: Record) -> Iterator[Finding]:
-    """The noise named in a message is as large as its charge says, with the sensitivity computed again."""
-    worst: dict[tuple[str, str], float] = {}
-    for sent, tree in record.replies:
-        if "sigma" in tree and "grid" in tree:
-            key = sent.channel, sent.sender
-            worst[key] = min(worst.get(key, math.inf), float(tree["sigma"]) * float(tree["grid"]))
-    for charge in record.charged():
-        bound = record.run.policy.bounds[charge.channel]
-        stage, sensitivity = noise_of(bound), _moves(bound)
-        if stage is None or sensitivity is None or (charge.channel, charge.client) not in worst:
-            continue
-        honest = 1
-        if stage.by == "shares":
-            counted_on = max(1, math.ceil(stage.colluders * len(bound.bind_context.clients) - 1e-9))
-            honest = bound.bind_context.quorum - counted_on
-        multiplier = worst[charge.channel, charge.client] * math.sqrt(max(honest, 0)) / sensitivity
-        for reader, events in charge.releases.items():
-            plain = map(_unsampled, events)
-            claimed = [e for e in plain if isinstance(e, GaussianRelease | DiscreteRelease)]
-            if any(e.noise_multiplier * ROUNDED > multiplier for e in claimed):
-                yield Finding(
-                    "scale",
-                    charge.channel,
-                    f"{charge.client} is charged against the {reader} for a noise multiplier of "
-                    f"{max(e.noise_multiplier for e in claimed):.3g} and sends noise with a multiplier of "
-                    f"{multiplier:.3g} (sensitivity {sensitivity:.3g})",
-                )
-            if any(isinstance(e, DiscreteRelease) and e.shares > honest for e in claimed):
-                yield Finding(
-                    "scale", charge.channel, f"the charge counts on more than {honest} honest shares"
-                )
-
-
-def _unsampled(event: Event) -> Event:
-    """A sampled sum's noise, in multiples of what a unit moves where it is part of the sum."""
-    if isinstance(event, SampledGaussian):
-        return GaussianRelease(event.noise_multiplier / (2 if event.relation == "replace" else 1))
-    return event
-
-
-def _moves(bound: Bound) -> float | None:
-    """The sensitivity of an upload by the declarations alone; None where they do not say."""
-    contribution, twice = (
-        bound.channel.unit_contribution,
-        2 if bound.bind_context.relation == "replace" else 1,
-    )
-    if isinstance(contribution, UnitContributionMoments) and contribution.second and twice == 2:
-        # two records with opposite targets; the worst of all angles between them
-        cosines = np.linspace(0, 1, 10_001)
-        squares = 2 + 2 * contribution.targets**2 - 2 * cosines**2 + 2 * cosines * contribution.targets**2
-        return float(np.sqrt(squares.max())) / contribution.records
-    if contribution is not None:
-        return twice * math.sqrt(contribution.rows) * contribution.norm
-    clips = [s for s in bound.stages if isinstance(s, Clip)]
-    return twice * clips[0].norm if len(clips) == 1 else None

@@ -8,8 +8,9 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -27,25 +28,18 @@ from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
 from secure_fedgraph.graph.partition.registry import names
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy
-from secure_fedgraph.protocol.transcript import REFEREE, Keep, everything, nothing
-from secure_fedgraph.running.loop import played
-from secure_fedgraph.running.options import RunOptions
-from secure_fedgraph.running.preparation import prepare
+from secure_fedgraph.protocol.transcript import Keep, everything, nothing
+from secure_fedgraph.running.loop import train
 from secure_fedgraph.running.run import Run
 
 MOST_CLIENTS = 8
 SMALL = 3_000
 """A run's own data of at most so many nodes are used, where no synthetic data fit its algorithm."""
-SPLITS: Mapping[str, Mapping[str, Any]] = {
-    "label_skew": {"local_tests": 5, "local_share": 0.4},
-    "dirichlet": {"concentration": 5.0},
-}
-"""Settings with which these partitions can split little data."""
 SECONDS = 15.0
 """Of processor time, that one probe's runs may take together."""
 
 Answer = AnyUpload
-Shown = Mapping[tuple[str, str], list[Answer]]
+Answers = Mapping[tuple[str, str], list[Answer]]
 """(channel, client) -> what it answered in one round, in order."""
 BeforeAnswer = Callable[[Client], None]
 """Called with the client, before it answers."""
@@ -71,22 +65,7 @@ class OutOfTime(SecureFedGraphError):
     """A probe's runs took longer than they may; nothing is known then."""
 
 
-@dataclass(frozen=True)
-class UnchangedRound:
-    """The first round of a run in which nothing is changed.
-
-    Args:
-        run: with every message kept.
-        answers: of the clients.
-        seconds: of processor time.
-    """
-
-    run: Run
-    answers: Shown
-    seconds: float
-
-
-@dataclass(frozen=True)
+@dataclass
 class Rehearsal:
     """A small run to repeat: an algorithm on a small federation, under the protections of the audited run.
 
@@ -94,17 +73,11 @@ class Rehearsal:
         algorithm: the audited run's, with its settings.
         federation: small.
         policy: gives every channel the protection that the run gave it.
-        evaluation: the run's.
-        examined: the channels on which clients' scores are asked for, as the run has them.
-        known: its first round, where it already ran.
     """
 
     algorithm: Algorithm
     federation: Federation
     policy: Policy
-    evaluation: str = "referee"
-    examined: tuple[Channel, ...] = ()
-    known: UnchangedRound | None = field(default=None, repr=False)
     started: float = field(default_factory=time.process_time)
 
     @classmethod
@@ -116,33 +89,27 @@ class Rehearsal:
         """
         refusal: SecureFedGraphError | None = None
         for federation in _federations(run):
-            policy, examined = same_protections(run, federation), same_scores(run, federation)
-            made = cls(run.algorithm, federation, policy, run.evaluation, examined)
+            made = cls(run.algorithm, federation, same_protections(run, federation))
             try:
-                made.federation.check(made.algorithm, made.evaluation)
-                made.bound()
-                return replace(made, known=made.unchanged_round())
+                if made.answers or not run.transcript.sent:
+                    return made
             except SecureFedGraphError as error:
                 refusal = refusal or error
         raise refusal or OutOfTime("the run's own data are too large to run again")
 
-    @property
-    def channels(self) -> tuple[Channel, ...]:
-        """Those that the algorithm uses, and those on which clients' scores are asked for."""
-        return (*self.algorithm.in_use, *self.examined)
-
+    @cached_property
     def bound(self) -> BoundPolicy:
-        """The protections of :attr:`channels`."""
-        return self.policy.bind(self.channels, self.federation.names)
+        """The protections of the algorithm's channels."""
+        return self.policy.bind(self.algorithm.in_use, self.federation.names)
 
     def fresh(self) -> Rehearsal:
         """The same with its whole time limit."""
-        return replace(self, started=time.process_time())
+        self.started = time.process_time()
+        return self
 
-    def unchanged_round(self) -> UnchangedRound:
-        """The first round; of each channel the first round in which clients are asked."""
-        if self.known is not None:
-            return self.known
+    @cached_property
+    def answers(self) -> Answers:
+        """What clients answer on each channel, in the first round in which they are asked."""
         answers: dict[tuple[str, str], list[Answer]] = {}
         first: dict[tuple[str, str], int] = {}
 
@@ -151,9 +118,8 @@ class Rehearsal:
             if isinstance(made, Answer) and first.setdefault(place, client.round) == client.round:
                 answers.setdefault(place, []).append(made)
 
-        started = time.process_time()
-        run = self.play(1, after=after, keep=everything)
-        return UnchangedRound(run, answers, time.process_time() - started)
+        self.play(1, after=after, keep=everything)
+        return answers
 
     def play(
         self,
@@ -161,15 +127,13 @@ class Rehearsal:
         before: BeforeAnswer | None = None,
         after: AfterAnswer | None = None,
         owners: Mapping[str, Data] | None = None,
-        policy: Policy | None = None,
         keep: Keep = nothing,
     ) -> Run:
         """A run.
 
         Args:
-            before, after: called around every answer, except those about the owners' own tests.
+            before, after: called around every answer.
             owners: other data in the owners' place.
-            policy: another one.
 
         Raises:
             OutOfTime: beyond :data:`SECONDS`.
@@ -183,42 +147,22 @@ class Rehearsal:
                 before(client)
 
         # allowed as it was to the audited run, where it needed to
-        options = RunOptions(rounds=rounds, evaluation=self.evaluation, keep=keep, allow_plaintext=True)
-        with watched(self.algorithm, in_time, after) as algorithm, silence():
-            if self.evaluation != "in_band":
-                return played(prepare(algorithm, federation, policy or self.policy, options))
-            # what scores are asked for depends on the run's budget, which a rehearsal does not have
-            at_home = replace(options, evaluation="at_home")
-            prepared = prepare(algorithm, federation, policy or self.policy, at_home)
-            asked = (*(one.channel for one in prepared.bound.bounds.values()), *self.examined)
-            bound = prepared.bound.policy.bind(asked, prepared.federation.names)
-            return played(replace(prepared, bound=bound, options=options))
-
-
-@contextmanager
-def silence() -> Iterator[None]:
-    """Mutes log and warnings: such runs are about data that nobody owns."""
-    log = logging.getLogger("secure_fedgraph")
-    level = log.level
-    log.setLevel(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings():
+        options: dict[str, Any] = {"evaluation": "at_home", "keep": keep, "allow_plaintext": True}
+        log = logging.getLogger("secure_fedgraph")  # such runs are about data that nobody owns
+        with warnings.catch_warnings(), ExitStack() as after_it:
             warnings.simplefilter("ignore")
-            yield
-    finally:
-        log.setLevel(level)
+            after_it.callback(log.setLevel, log.level)
+            log.setLevel(logging.CRITICAL)
+            algorithm = _watched(self.algorithm, in_time, after)
+            return train(algorithm, federation, self.policy, rounds=rounds, **options)
 
 
-@contextmanager
-def watched(
-    algorithm: Algorithm, before: BeforeAnswer, after: AfterAnswer | None = None
-) -> Iterator[Algorithm]:
+def _watched(algorithm: Algorithm, before: BeforeAnswer, after: AfterAnswer | None) -> Algorithm:
     """A copy of an algorithm that calls ``before`` before each answer, and ``after`` with the answer."""
     shown = copy.copy(algorithm)
     for channel, name in algorithm.answers.items():
-        if channel not in {one.name for one in algorithm.examiners() if one.to == REFEREE}:
-            setattr(shown, name, _around(getattr(algorithm, name), channel, before, after))
-    yield shown
+        setattr(shown, name, _around(getattr(algorithm, name), channel, before, after))
+    return shown
 
 
 def _around(
@@ -238,7 +182,7 @@ def _federations(run: Run) -> Iterator[Federation]:
     clients = min(len(run.federation.names), MOST_CLIENTS)
     split = run.federation.facts.get("partition", {})
     partition = str(split.get("name", "random"))
-    if partition not in names():  # owners with data of their own
+    if partition not in names() or partition in ("label_skew", "dirichlet"):  # which split no little data
         partition = "vertical" if "columns" in split else "random"
     kinds: dict[str, tuple[str, dict[str, Any]]] = {
         GraphDataset.kind: ("synthetic-citation", {"nodes": 30 * max(clients, 3), "features": 16}),
@@ -246,12 +190,7 @@ def _federations(run: Run) -> Iterator[Federation]:
     }
     if run.federation.schema.kind in kinds:
         data, size = kinds[run.federation.schema.kind]
-        for settings in (SPLITS[partition], None) if partition in SPLITS else (None,):
-            try:
-                made = load(data, seed=sub_seed(0, "data"), **size)
-                yield federate(made, clients, partition, 0, settings)
-            except SecureFedGraphError:
-                continue
+        yield federate(load(data, seed=sub_seed(0, "data"), **size), clients, partition, 0)
     if sum(int(graph.num_nodes or 0) for graph in run.federation.owners.values()) <= SMALL:
         yield run.federation
 
@@ -271,13 +210,3 @@ def same_protections(run: Run, federation: Federation) -> Policy:
     return Policy(
         about.name, recipe, relation=about.relation, steps=about.steps, randomizers=about.randomizers
     )
-
-
-def same_scores(run: Run, federation: Federation) -> tuple[Channel, ...]:
-    """The channels on which a run asked its clients for scores, for other data of the same kind."""
-    asked = {name: b for name, b in run.policy.bounds.items() if b.channel.to != REFEREE}
-    algorithm = run.algorithm
-    made = [algorithm.METRICS] if algorithm.METRICS.name in asked else []
-    if counted := asked.get(algorithm.SCORES.name):
-        made.append(algorithm.scores_channel(federation.schema, counted.sums_units))
-    return tuple(made)

@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import torch
-from scipy.stats import binom, chi2, norm
+from scipy.stats import binom, chi2
 
-from secure_fedgraph.audits.conformance.added_noise import Noise, likenesses, widths
+from secure_fedgraph.audits.conformance.added_noise import Noise, likenesses, spans, widths
 from secure_fedgraph.audits.empirical_dp.worst_cases import in_tensors
 from secure_fedgraph.audits.record import LEVEL, Finding
-from secure_fedgraph.core.accounting.events import SampledGaussian
-from secure_fedgraph.core.channel import UnitContributionSampled
-from secure_fedgraph.core.protection.bound import Bound
 from secure_fedgraph.privacy.dp_sgd import SIGMA, PrivateSteps, Training
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -51,52 +48,25 @@ class _Moving(torch.optim.SGD):
         return torch.cat([p.detach().reshape(-1) for p in self.named.values()]).numpy().copy()
 
 
+@lru_cache(maxsize=RECORDS)
 def _direction(width: int, record: int) -> np.ndarray:
     return np.random.default_rng([7, record]).standard_normal(width).astype(np.float32)
 
 
-_kept = lru_cache(maxsize=RECORDS)(_direction)
-"""Of narrow gradients, which are asked for again and again."""
+def _gradient(width: int, record: int, clip: float) -> np.ndarray:
+    """One record's gradient, which is known: of every other record within the clip, else far beyond it."""
+    row = (_direction if width < VALUES // 10 // RECORDS else _direction.__wrapped__)(width, record)
+    size = clip * (0.5 if record % 2 else 10.0)
+    return np.asarray(row * (size / max(float(np.linalg.norm(row)), 1e-30)), dtype=np.float32)
 
 
-@dataclass
-class Pulling:
-    """Records whose gradients are known: half of them within the clip, half far beyond it.
-
-    Args:
-        shapes: of the parameters, by their names.
-        number: records.
-        clip: of one gradient.
-    """
-
-    shapes: Shapes
-    number: int
-    clip: float
-    asked: list[list[int]] = field(default_factory=list)
-
-    @property
-    def width(self) -> int:
-        """Values of a gradient."""
-        return sum(math.prod(shape) for shape in self.shapes.values())
-
-    def row(self, record: int) -> np.ndarray:
-        """One record's gradient."""
-        row = (_kept if self.width * RECORDS < VALUES // 10 else _direction)(self.width, record)
-        size = self.clip * (0.5 if record % 2 else 10.0)
-        return np.asarray(row * (size / max(float(np.linalg.norm(row)), 1e-30)), dtype=np.float32)
-
-    def clipped_sum(self, records: list[int]) -> np.ndarray:
-        """The sum of clipped gradients that a step may have."""
-        total = np.zeros(self.width)
-        for record in records:
-            row = self.row(record).astype(np.float64)
-            total += row * min(1.0, self.clip / max(float(np.linalg.norm(row)), 1e-30))
-        return total
-
-    def gradients(self, chosen: torch.Tensor) -> dict[str, torch.Tensor]:
-        """As training asks for them."""
-        self.asked[-1] += chosen.tolist()
-        return in_tensors(torch.from_numpy(np.stack([self.row(int(i)) for i in chosen])), self.shapes)
+def _clipped_sum(width: int, records: list[int], clip: float) -> np.ndarray:
+    """The sum of clipped gradients that a step may have."""
+    total = np.zeros(width)
+    for record in records:
+        row = _gradient(width, record, clip).astype(np.float64)
+        total += row * min(1.0, clip / max(float(np.linalg.norm(row)), 1e-30))
+    return total
 
 
 @dataclass(frozen=True)
@@ -129,53 +99,32 @@ def taken(private_steps: PrivateSteps, shapes: Shapes, number: int = 0, steps: i
     width = sum(math.prod(shape) for shape in shapes.values())
     number = number or max(1, round(min(DRAWN / private_steps.rate, 2_000)))
     steps = steps or min(max(VALUES // max(width, 1), FEWEST), MOST)
-    each = min(private_steps.steps, max(steps // 2, 2))
-    pulling = Pulling(shapes, number, private_steps.clip)
+    each, clip = min(private_steps.steps, max(steps // 2, 2)), private_steps.clip
     expected = max(private_steps.rate * number, 1.0)
-    rows: list[np.ndarray] = []
-    chosen: list[np.ndarray] = []
-    went: list[np.ndarray] = []
+    rows, chosen, went = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
     for _ in range(math.ceil(steps / each)):
         parameters = {
             name: torch.nn.Parameter(torch.zeros(shape, dtype=torch.float64))
             for name, shape in shapes.items()
         }
-        moving = _Moving(parameters)
-        training = Training(
-            PrivateSteps(
-                private_steps.noise, private_steps.clip, private_steps.rate, each, private_steps.unit
-            ),
-            "zero-out",
-        )
-        asked = _asked_by_step(training, moving, pulling, parameters)
+        moving, asked = _Moving(parameters), [list[int]() for _ in range(each)]
+
+        def gradients(
+            records: torch.Tensor, moving: _Moving = moving, asked: list[list[int]] = asked
+        ) -> dict[str, torch.Tensor]:
+            asked[len(moving.moved)] += records.tolist()
+            known = np.stack([_gradient(width, int(i), clip) for i in records])
+            return in_tensors(torch.from_numpy(known), shapes)
+
+        Training(replace(private_steps, steps=each), "zero-out").run(moving, parameters, number, gradients)
         for moved, records in zip(moving.moved, asked, strict=True):
-            left = moved * expected - pulling.clipped_sum(records)
-            rows.append(left / (private_steps.noise * private_steps.clip))
+            left = moved * expected - _clipped_sum(width, records, clip)
+            rows.append(left / (private_steps.noise * clip))
             went.append(moved)
             chosen.append(np.isin(np.arange(number), records))
-    names, start = [], 0
-    for name, shape in shapes.items():
-        names.append((name, start, start + math.prod(shape)))
-        start += math.prod(shape)
-    noise = Noise("steps", "a client's training", np.array(rows), tuple(names))
+    noise = Noise("steps", "a client's training", np.array(rows), spans(shapes.items()))
     who = np.array(chosen)
     return Steps(noise, who.sum(1).reshape(-1, each), number, who, np.array(went))
-
-
-def _asked_by_step(
-    training: Training, moving: _Moving, pulling: Pulling, parameters: dict[str, torch.nn.Parameter]
-) -> list[list[int]]:
-    """Which records each step asked for; a step that draws nobody asks for none."""
-    by_step: list[list[int]] = []
-
-    def gradients(chosen: torch.Tensor) -> dict[str, torch.Tensor]:
-        while len(by_step) <= len(moving.moved):
-            by_step.append([])
-            pulling.asked.append(by_step[-1])
-        return pulling.gradients(chosen)
-
-    training.run(moving, parameters, pulling.number, gradients)
-    return by_step + [[] for _ in range(len(moving.moved) - len(by_step))]
 
 
 def steps_of(
@@ -198,7 +147,7 @@ def steps_of(
             rms = math.sqrt(float(squares.mean()))
             what = f"a step moves by more than its clipped sum and noise: {rms:.3g} of the noise is left"
             findings.append(Finding("pull", "steps", what))
-        findings += _rates(private_steps, watched, part)
+        findings += _rates(charged, watched, part)
     return findings
 
 
@@ -219,42 +168,26 @@ def _grid(private_steps: PrivateSteps, watched: Steps) -> Iterator[Finding]:
         yield Finding("grid", "steps", "noise off the grid: the last bits of floating point leak")
 
 
-def _rates(private_steps: PrivateSteps, watched: Steps, level: float) -> list[Finding]:
+def _rates(rate: float, watched: Steps, level: float) -> list[Finding]:
     """That each step of a round draws as many records as its rate says."""
     by_place = watched.drawn.sum(0)
     trials = len(watched.drawn) * watched.number
-    low, high = binom.interval(1 - level / len(by_place), trials, private_steps.rate)
+    low, high = binom.interval(1 - level / len(by_place), trials, rate)
     wrong = np.flatnonzero((by_place < low) | (by_place > high))
     return [
         Finding(
             "rate",
             "steps",
             f"step {place + 1} of a round draws {by_place[place] / trials:.3g} of the records, "
-            f"{private_steps.rate:.3g} are charged",
+            f"{rate:.3g} are charged",
         )
         for place in wrong[:1]
     ]
 
 
-def coins_of(bound: Bound, alpha: float) -> list[Finding]:
-    """That a channel's coins take each unit at the rate that its uploads are charged for."""
-    contribution = bound.channel.unit_contribution
-    if not isinstance(contribution, UnitContributionSampled):
-        return []
-    asked = np.array([np.isin(np.arange(RECORDS), bound.coins(RECORDS)) for _ in range(STEPS)])
-    charged = {
-        one.rate for events in bound.releases().values() for one in events if isinstance(one, SampledGaussian)
-    } or {contribution.rate}
-    return [finding for rate in charged for finding in _coins(asked, rate, alpha)]
-
-
 def _coins(asked: np.ndarray, rate: float, alpha: float) -> Iterator[Finding]:
     """Each record is drawn in each step by a coin of its own: ``asked`` is ``[steps, records]``."""
     table, (rounds, records) = asked.astype(float), asked.shape
-    low, high = binom.interval(1 - 2 * alpha, table.size, rate)
-    if not low <= table.sum() <= high:
-        yield Finding("rate", "coins", f"{table.mean():.4g} of the records a step, {rate:.4g} are charged")
-        return
     if rate == 1:
         return
     variance = rate * (1 - rate)
@@ -266,10 +199,3 @@ def _coins(asked: np.ndarray, rate: float, alpha: float) -> Iterator[Finding]:
             yield Finding(
                 "coins", "coins", f"{what} of draws varies {spread / parts:.3g} times as much as coins do"
             )
-    both = float((table[1:] * table[:-1]).sum())
-    pairs = (rounds - 1) * records
-    wide = norm.isf(alpha) * math.sqrt(pairs * rate**2 * (1 - rate**2) * 2)
-    if abs(both - pairs * rate**2) > wide:
-        yield Finding(
-            "coins", "coins", f"steps in a row share {both:.0f} records, {pairs * rate**2:.0f} by chance"
-        )

@@ -6,13 +6,11 @@ module, every counter, every seed. So coins and noise that any of these decide a
 
 from __future__ import annotations
 
-import os
+import multiprocessing
 import random
-import select
-import signal
-import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 import numpy as np
 import torch
@@ -123,62 +121,29 @@ def copies(samples: Sequence[Sample]) -> list[dict[str, np.ndarray]]:
 
 def _copy(sample: Sample) -> dict[str, np.ndarray]:
     """The values of a sample in a forked copy of this process."""
-    if not hasattr(os, "fork"):
+    if "fork" not in multiprocessing.get_all_start_methods():
         raise NoTwins("this system makes no copies of a process")
-    reader, writer = os.pipe()
-    state = random.getstate()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # threads of this process: the copy starts none
-        child = os.fork()
-    if not child:
+    context, state = multiprocessing.get_context("fork"), random.getstate()
+    reader, writer = context.Pipe(duplex=False)
+
+    def answer() -> None:
         random.setstate(state)  # which Python seeds anew in a copy
-        _answer(sample, reader, writer)
-    os.close(writer)
-    try:
-        raw = _all_of(reader, time.monotonic() + SECONDS)
-    finally:
-        os.close(reader)
-        _end(child)
-    try:
-        tree = wire.decode(raw) if raw else {}
-    except HostileMessage:
-        tree = {}
+        torch.set_num_threads(1)  # a fork has no pool of threads
+        with suppress(Exception):  # no answer says that it failed
+            writer.send_bytes(wire.encode({n: np.ascontiguousarray(v) for n, v in sample().items()}))
+
+    copy = context.Process(target=answer, daemon=True)
+    with warnings.catch_warnings(), reader:
+        warnings.simplefilter("ignore", DeprecationWarning)  # threads of this process: the copy starts none
+        copy.start()
+        writer.close()
+        try:
+            tree = wire.decode(reader.recv_bytes()) if reader.poll(SECONDS) else {}
+        except (EOFError, HostileMessage):
+            tree = {}
+        finally:
+            copy.kill()
+            copy.join()
     if not tree:
         raise NoTwins("a copy of this process did not answer")
     return {name: np.asarray(value) for name, value in tree.items()}
-
-
-def _answer(sample: Sample, reader: int, writer: int) -> None:
-    """In the copy: never returns."""
-    status = 1
-    try:
-        os.close(reader)
-        torch.set_num_threads(1)  # a fork has no pool of threads
-        raw = wire.encode({name: np.ascontiguousarray(value) for name, value in sample().items()})
-        with os.fdopen(writer, "wb") as pipe:
-            pipe.write(raw)
-        status = 0
-    finally:
-        os._exit(status)
-
-
-def _all_of(pipe: int, deadline: float) -> bytes:
-    pieces: list[bytes] = []
-    while (left := deadline - time.monotonic()) > 0:
-        if not select.select([pipe], [], [], left)[0]:
-            break
-        piece = os.read(pipe, 2**16)
-        if not piece:
-            return b"".join(pieces)
-        pieces.append(piece)
-    return b""
-
-
-def _end(child: int) -> None:
-    """Waits for a copy that has answered; one that has not is ended."""
-    for _ in range(100):
-        if os.waitpid(child, os.WNOHANG)[0]:
-            return
-        time.sleep(0.01)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)

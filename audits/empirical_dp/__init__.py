@@ -1,1 +1,1 @@
-"""Epsilon, measured: canaries, worst cases, removals."""
+"""Epsilon, measured: worst cases."""

@@ -26,6 +26,7 @@ from secure_fedgraph.audits.empirical_dp.worst_cases import (
     surely_taken,
 )
 from secure_fedgraph.audits.record import noise_of, norm_of
+from secure_fedgraph.core.accounting.epsilon import epsilon
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.protection.bound import Bound
@@ -48,9 +49,7 @@ UPLOAD = (
     "seeds that repeat, charges that are missing, and uploads that an algorithm declares wrongly; "
     "conformance checks the first two"
 )
-STEPS = (
-    "records that depend on each other, and batches that are shuffled, not sampled; conformance checks both"
-)
+STEPS = "records that depend on each other, and batches that are shuffled; conformance checks the second"
 DRAWN = "whether the client reads its own values again afterwards; conformance checks what it trains on"
 
 
@@ -145,8 +144,7 @@ def _uploads(run: Run, delta: float, trials: int, confidence: float) -> Iterator
         except BadInput as error:
             yield not_audited(str(error), row)
             continue
-        best = max((audited.lower, audited.any_noise), key=lambda lower: lower.epsilon)
-        yield measured(row, audited.claim, best, audited.broken, confidence)
+        yield measured(row, audited.claim, audited.best, audited.broken, confidence)
 
 
 def worst_case(bound: Bound, stage: Gaussian) -> tuple[Neighbours, tuple[str, ...]]:
@@ -198,48 +196,42 @@ def _all_sums(run: Run, delta: float, trials: int, confidence: float) -> Iterato
         {name: sent[name] for name in used}, used, events,
         trials=fitting, delta=delta, confidence=confidence,
     )  # fmt: skip
-    best = max((audited.lower, audited.any_noise), key=lambda lower: lower.epsilon)
     if math.isfinite(audited.claim):
-        yield measured(row, audited.claim, best, audited.broken, confidence)
+        yield measured(row, audited.claim, audited.best, audited.broken, confidence)
 
 
 # --- noisy steps
 
 
 def _steps(run: Run, delta: float, trials: int, confidence: float) -> Iterator[dict[str, Any]]:
-    how = run.policy.steps
-    charged = [(c.client, event) for c in run.charges for events in c.steps.values() for event in events]
-    stepped = [(client, event) for client, event in charged if hasattr(event, "steps")]
-    if how is None or not stepped:
+    how, steps, times = run.policy.steps, Counter[str](), 1
+    for charge in run.charges:
+        for event in (e for events in charge.steps.values() for e in events if hasattr(e, "steps")):
+            steps[charge.client] += event.steps
+            times = max(times, getattr(event, "occurrences", 1))
+    if how is None or not steps:
         return
-    times = max(getattr(event, "occurrences", 1) for _, event in stepped)
-    most = max(_total(stepped).values())
+    most = max(steps.values())
     of = f"all {most} steps" + (f", {times} records a {how.unit}" if times > 1 else "")
     row = about("noisy steps", of, how.unit, run.policy.policy.relation, STEPS)
     if run.policy.policy.relation != "zero-out":
         yield not_audited(f"no worst case of steps is known under {run.policy.policy.relation}", row)
         return
+    all_steps = replace(how, steps=most)
+    if math.isinf(epsilon(all_steps.events(times, "zero-out", 1), delta).epsilon):
+        return  # the noise protects nobody, and the ledger says so
     audited = audit_steps(
-        replace(how, steps=most),
+        all_steps,
         times,
         trials=trials,
         blocks=max(20, min(500, 20_000 // times)),
         delta=delta,
         confidence=confidence,
     )
-    if math.isinf(audited.claim):
-        return  # the noise protects nobody, and the ledger says so
-    if audited.any_noise.refutes(audited.one_step):
+    if audited.one_step is not None and audited.any_noise_breaks:
         yield measured({**row, "of": "one step"}, audited.one_step, audited.any_noise, True, confidence)
     else:
         yield measured(row, audited.claim, audited.lower, audited.broken, confidence)
-
-
-def _total(stepped: list[tuple[str, Any]]) -> Counter[str]:
-    totals: Counter[str] = Counter()
-    for client, event in stepped:
-        totals[client] += event.steps
-    return totals
 
 
 # --- what is randomised

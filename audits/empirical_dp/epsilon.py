@@ -1,4 +1,4 @@
-"""Lower bounds on epsilon: pure functions of what a score was with a canary and without it.
+"""Lower bounds on epsilon: pure functions of what a score was with a unit and without it.
 
 Each holds with the stated confidence for every mechanism that meets its needs, so an epsilon that is claimed
 below it is refuted. Beside it stands its ceiling: what a mechanism without any noise would have given with as
@@ -8,21 +8,16 @@ many trials. A bound near its ceiling says that the audit was too small, not tha
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import dp_accounting as dp
 import numpy as np
-from scipy.special import betaincinv, ndtr, ndtri
-from scipy.stats import binom
+from scipy.special import betaincinv, ndtri
 
 from secure_fedgraph.core.errors import BadInput
 
-GUESSED = (1.0, 0.5, 0.2, 0.1, 0.05)
-"""Shares of the canaries that the one-run bounds guess on; each share pays its part of the confidence."""
 _THRESHOLDS = 1000
-_LARGEST = 200.0
-_FINE = 1e-4
 
 
 @dataclass(frozen=True)
@@ -36,7 +31,6 @@ class Lower:
         method: its name.
         delta, confidence: as asked for.
         scores_in, scores_out: how many scores the bound was taken over.
-        details: further figures, by name.
     """
 
     epsilon: float
@@ -46,11 +40,50 @@ class Lower:
     confidence: float
     scores_in: int
     scores_out: int
-    details: Mapping[str, float] = field(default_factory=dict)
 
     def refutes(self, claim: float) -> bool:
         """Whether it is above what was claimed."""
         return self.epsilon > claim
+
+
+@dataclass(frozen=True)
+class Audit:
+    """A claim, and what trials show of it.
+
+    Args:
+        claim: the epsilon that the ledger charges, at ``lower.delta``.
+        lower: a lower bound on the true one, on the hypothesis that the noise has the claimed shape;
+            ``lower.ceiling`` is the audit's power.
+        any_noise: the same scores' bound without that hypothesis; weaker.
+        one_step: the claim that ``any_noise`` is about, where it is a smaller one.
+        noise: the most noise that the scores allow, where that is what was bounded.
+    """
+
+    claim: float
+    lower: Lower
+    any_noise: Lower
+    one_step: float | None = None
+    noise: float = math.nan
+
+    @property
+    def any_noise_breaks(self) -> bool:
+        """Whether the claim is refuted without a hypothesis."""
+        return self.any_noise.refutes(self.claim if self.one_step is None else self.one_step)
+
+    @property
+    def broken(self) -> bool:
+        """Whether the claim is refuted."""
+        return self.lower.refutes(self.claim) or self.any_noise_breaks
+
+    @property
+    def best(self) -> Lower:
+        """The larger bound."""
+        return max((self.lower, self.any_noise), key=lambda lower: lower.epsilon)
+
+    @property
+    def reached(self) -> float:
+        """The share of the claim that the lower bound reaches."""
+        return self.lower.epsilon / self.claim if 0 < self.claim < math.inf else math.nan
 
 
 def two_worlds(
@@ -67,10 +100,10 @@ def two_worlds(
     no further than the rarest error that so many trials show.
 
     Needs:
-        - independent trials: one score a run, or canaries whose scores do not depend on each other's.
+        - independent trials: one score a run.
 
     Args:
-        scores_in, scores_out: with the canary and without it; higher where it is thought to be in.
+        scores_in, scores_out: with the unit and without it; higher where it is thought to be in.
         delta: 0 is possible here.
         confidence: that the bound holds.
         threshold: one that was fixed before the scores were seen. Without one every other score chooses it,
@@ -92,8 +125,8 @@ def two_worlds(
             ]
         return np.maximum(np.maximum(*ways), 0.0)
 
-    bound, most, cut, (n_in, n_out) = _by_threshold(ins, outs, confidence, threshold, of_errors)
-    return Lower(bound, most, "two worlds", delta, confidence, n_in, n_out, {"threshold": cut})
+    bound, most, (n_in, n_out) = _by_threshold(ins, outs, confidence, threshold, of_errors)
+    return Lower(bound, most, "two worlds", delta, confidence, n_in, n_out)
 
 
 def gaussian(
@@ -127,7 +160,7 @@ def gaussian(
         mu: np.ndarray = np.maximum(ndtri(1 - false_positive) - ndtri(false_negative), 0.0)
         return mu
 
-    mu, most, cut, (n_in, n_out) = _by_threshold(ins, outs, confidence, threshold, of_errors)
+    mu, most, (n_in, n_out) = _by_threshold(ins, outs, confidence, threshold, of_errors)
     return Lower(
         of_mu(mu, delta),
         of_mu(most, delta),
@@ -136,48 +169,7 @@ def gaussian(
         confidence,
         n_in,
         n_out,
-        {"mu": mu, "threshold": cut},
     )
-
-
-def one_run(scores_in: np.ndarray, scores_out: np.ndarray, delta: float, confidence: float = 0.95) -> Lower:
-    """From one run with many canaries, each of which an independent fair coin put in or left out.
-
-    It guesses on equally many of the highest and of the lowest scores, in shares of :data:`GUESSED`. Ties
-    count as wrong. It holds for any mechanism, and canaries may interfere. It is loose, more so for a larger
-    epsilon.
-
-    Needs:
-        - fair, independent, secret coins: ``scores_in`` are those whose coin said in.
-
-    References:
-        Steinke, Nasr, Jagielski, Privacy Auditing with One (1) Training Run, NeurIPS 2023, theorem 5.2.
-    """
-    ins, outs = _checked(scores_in, scores_out, delta, confidence)
-
-    def refuted(canaries: int, guesses: int, right: int, alpha: float) -> Callable[[float], bool]:
-        return lambda epsilon: _by_chance(canaries, guesses, right, epsilon, delta) <= alpha
-
-    return _one_run(ins, outs, delta, confidence, "one run", refuted, lambda epsilon: epsilon)
-
-
-def one_run_gaussian(
-    scores_in: np.ndarray, scores_out: np.ndarray, delta: float, confidence: float = 0.95
-) -> Lower:
-    """As :func:`one_run`, for mechanisms that are no worse than a Gaussian one: tighter.
-
-    Needs:
-        - as :func:`one_run`, and a claim about Gaussian noise as :func:`gaussian`.
-
-    References:
-        Mahloujifar, Melis, Chaudhuri, Auditing f-Differential Privacy in One Run, ICML 2025, algorithm 3.
-    """
-    ins, outs = _checked(scores_in, scores_out, delta, confidence, least=math.ulp(0.0))
-
-    def refuted(canaries: int, guesses: int, right: int, alpha: float) -> Callable[[float], bool]:
-        return lambda mu: _too_many_right(canaries, guesses, right, alpha, mu)
-
-    return _one_run(ins, outs, delta, confidence, "one run, Gaussian", refuted, lambda mu: of_mu(mu, delta))
 
 
 def of_mu(mu: float, delta: float) -> float:
@@ -195,8 +187,8 @@ def _by_threshold(
     confidence: float,
     threshold: float | None,
     of_errors: Callable[[np.ndarray, np.ndarray], np.ndarray],
-) -> tuple[float, float, float, tuple[int, int]]:
-    """The bound, its ceiling, the threshold and the numbers of scores that the bound is over."""
+) -> tuple[float, float, tuple[int, int]]:
+    """The bound, its ceiling and the numbers of scores that the bound is over."""
     alpha = (1 - confidence) / 2  # half for either error rate
     if threshold is None:
         if min(ins.size, outs.size) < 2:
@@ -210,7 +202,6 @@ def _by_threshold(
     return (
         float(of_errors(*errors)[0]),
         float(of_errors(*none)[0]),
-        threshold,
         (int(ins.size), int(outs.size)),
     )
 
@@ -228,85 +219,6 @@ def upper_limit(errors: np.ndarray, trials: int, alpha: float) -> np.ndarray:
     """Clopper and Pearson's one-sided upper limit."""
     wrong = np.minimum(errors, trials - 1)  # with all trials wrong there is no beta distribution
     return np.where(errors < trials, betaincinv(wrong + 1.0, trials - wrong, 1 - alpha), 1.0)
-
-
-def _one_run(
-    ins: np.ndarray,
-    outs: np.ndarray,
-    delta: float,
-    confidence: float,
-    method: str,
-    refuted: Callable[[int, int, int, float], Callable[[float], bool]],
-    epsilon: Callable[[float], float],
-) -> Lower:
-    canaries, alpha = ins.size + outs.size, (1 - confidence) / len(GUESSED)
-    best, most, details = 0.0, 0.0, {"guesses": 0.0, "right": 0.0}
-    for share in GUESSED:
-        each = max(int(share * canaries) // 2, 1)
-        guesses, right = 2 * each, _right(ins, outs, each)
-        bound = _first_kept(refuted(canaries, guesses, right, alpha))
-        most = max(most, _first_kept(refuted(canaries, guesses, guesses, alpha)))
-        if bound > best:
-            best, details = bound, {"guesses": float(guesses), "right": float(right)}
-    return Lower(
-        epsilon(best), epsilon(most), method, delta, confidence, int(ins.size), int(outs.size), details
-    )
-
-
-def _right(ins: np.ndarray, outs: np.ndarray, each: int) -> int:
-    """Right guesses, where so many of the highest scores are said to be in and so many of the lowest out."""
-    scores = np.concatenate([ins, outs])
-    inside = np.arange(scores.size) < ins.size
-    # of equal scores the wrong guesses come first
-    highest = np.lexsort((inside, -scores))[:each]
-    lowest = np.lexsort((~inside, scores))[:each]
-    return int(inside[highest].sum() + (~inside[lowest]).sum())
-
-
-def _first_kept(refuted: Callable[[float], bool]) -> float:
-    """The smallest parameter that is not refuted; all smaller ones are."""
-    low, step = 0.0, 0.25
-    if not refuted(low):
-        return low
-    while refuted(low + step):
-        low += step
-        if low > _LARGEST:
-            return low
-    high = low + step
-    while high - low > _FINE:
-        middle = (low + high) / 2
-        low, high = (middle, high) if refuted(middle) else (low, middle)
-    return low
-
-
-def _by_chance(canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
-    """How likely an (epsilon, delta)-DP mechanism allows so many right guesses at most (the p-value)."""
-    chance = 1 / (1 + math.exp(-epsilon))
-    tail = float(binom.sf(right - 1, guesses, chance))
-    if delta == 0 or not right:
-        return min(tail, 1.0)
-    fewer = np.arange(1, right + 1)
-    near = (binom.sf(right - 1 - fewer, guesses, chance) - tail) / fewer
-    return min(tail + 2 * canaries * delta * float(near.max()), 1.0)
-
-
-def _too_many_right(canaries: int, guesses: int, right: int, alpha: float, mu: float) -> bool:
-    """Whether a mu-GDP mechanism lets a guesser be right so often with a probability below ``alpha`` only.
-
-    Suppose it were ``alpha``. For a canary drawn at random, let ``r`` be the probability that it is guessed
-    rightly in the event of at least ``i`` right guesses, and ``h`` that it is guessed wrongly. A right guess
-    becomes a wrong one when the canary's coin falls the other way, so the trade-off function bounds ``r`` at
-    ``i + 1`` by ``h`` at ``i``; that forces ``h`` up, down to ``i = 0``, where the event is certain and
-    ``r + h`` has to be the share that is guessed on.
-    """
-    r, h = alpha * right / canaries, alpha * (guesses - right) / canaries
-    for i in range(right - 1, -1, -1):
-        forced = float(ndtr(ndtri(r) - mu))
-        if forced > h:
-            r, h = r + (forced - h) * i / (guesses - i), forced
-            if r + h > guesses / canaries:
-                return True
-    return False
 
 
 def _checked(

@@ -14,14 +14,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from secure_fedgraph.audits.empirical_dp import epsilon
-from secure_fedgraph.audits.empirical_dp.epsilon import Lower
+from secure_fedgraph.audits.empirical_dp.epsilon import Audit
 from secure_fedgraph.audits.empirical_dp.worst_cases import Neighbours, Uploads
 from secure_fedgraph.core.channel import Domain, Reveal
 from secure_fedgraph.core.crypto import Identity
@@ -38,47 +38,6 @@ CONFIDENCE = 1 - 1e-4
 """The noise is not seeded: a right mechanism is accused once in ten thousand audits."""
 PILOT, LEAST_PILOT = 20, 200
 """One trial in ``PILOT``, at least ``LEAST_PILOT``, serves only to choose the direction and the threshold."""
-
-
-@dataclass(frozen=True)
-class Audit:
-    """The outcome of one audit.
-
-    Args:
-        channel, unit, relation, reader: whose claim it is.
-        claim: the epsilon that the ledger charges for one upload, at ``lower.delta``.
-        lower: a lower bound on the true one, from the Gaussian curve: it refutes the claim, which is of
-            (nearly) Gaussian noise. ``lower.ceiling`` is the audit's power.
-        any_noise: the same scores' bound without that hypothesis; weaker.
-    """
-
-    channel: str
-    unit: str
-    relation: str
-    reader: str
-    claim: float
-    lower: Lower
-    any_noise: Lower
-
-    @property
-    def broken(self) -> bool:
-        """Whether the claim is refuted."""
-        return self.lower.refutes(self.claim) or self.any_noise.refutes(self.claim)
-
-    @property
-    def reached(self) -> float:
-        """The share of the claim that the lower bound reaches."""
-        return self.lower.epsilon / self.claim if 0 < self.claim < math.inf else math.nan
-
-    def sentence(self) -> str:
-        """The verdict, in words with its numbers."""
-        verdict = "BROKEN" if self.broken else "holds"
-        return (
-            f"channel {self.channel!r} against the {self.reader}: a claim of epsilon {self.claim:.3g} per "
-            f"{self.unit} ({self.relation}) {verdict}: at least "
-            f"{max(self.lower.epsilon, self.any_noise.epsilon):.3g} from {self.lower.scores_in} trials, "
-            f"which show {self.lower.ceiling:.3g} at most"
-        )
 
 
 class Transparent(Carrier):
@@ -191,7 +150,7 @@ def view(
         if seen:
             matrix = sent(replies[target], target)
         elif channel.reveal is Reveal.SUM:
-            matrix = opened(transparent.open_sum(replies, scope, _nobody).total, rows).astype(np.float64)
+            matrix = opened(transparent.open_sum(replies, scope, nobody).total, rows).astype(np.float64)
             for name in colluders:
                 matrix -= sent(replies[name], name, len(replies))
         else:
@@ -236,10 +195,6 @@ def audit(
     )
     confidence = (1 + confidence) / 2  # two bounds, and either may refute
     return Audit(
-        bound.channel.name,
-        bound.channel.unit.value,
-        bound.bind_context.relation,
-        reader,
         claims(bound, delta)[reader] if claim is None else claim,
         epsilon.gaussian(scores_in, scores_out, delta, confidence, threshold=threshold),
         # its best threshold is not in the middle: half of the scores choose it
@@ -262,5 +217,6 @@ def _best_direction(pilots: list[np.ndarray]) -> np.ndarray:
     return np.asarray(np.linalg.solve(noise + least * np.eye(width), apart))
 
 
-def _nobody(step: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def nobody(step: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """No client answers: the stand-in needs none to open a sum."""
     return {}

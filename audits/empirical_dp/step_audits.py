@@ -10,61 +10,18 @@ the errors allow, composed over the steps by the accountant, is the lower bound 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import torch
-from scipy.optimize import brentq
-from scipy.stats import beta, binom, norm
 
-from secure_fedgraph.audits.empirical_dp.epsilon import Lower, two_worlds
+from secure_fedgraph.audits.empirical_dp.epsilon import Audit, Lower, two_worlds
 from secure_fedgraph.audits.empirical_dp.mechanisms import CONFIDENCE
+from secure_fedgraph.audits.empirical_dp.whole_runs import by_trade_off
 from secure_fedgraph.audits.empirical_dp.worst_cases import Records, unit_in_records
-from secure_fedgraph.core.accounting import epsilon as accounting
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps, Training
 from secure_fedgraph.privacy.input_dp.links import DividedLinks, RandomisedLinks
-
-_RANGE = (1e-3, 1e3)
-"""The range of noise multipliers that is searched."""
-
-
-@dataclass(frozen=True)
-class StepAudit:
-    """The outcome of an audit of noisy steps.
-
-    Args:
-        claim: epsilon of all the steps, as they are charged.
-        lower: a lower bound on the true one, by the claim's own trade-off curve.
-        any_noise: of a single step, from the same scores without a hypothesis.
-        one_step: the claim for a single step.
-        noise: the largest multiplier that the scores allow, and what is claimed.
-    """
-
-    claim: float
-    lower: Lower
-    any_noise: Lower
-    one_step: float
-    noise: tuple[float, float]
-
-    @property
-    def broken(self) -> bool:
-        """Whether the claim is refuted."""
-        return self.lower.refutes(self.claim) or self.any_noise.refutes(self.one_step)
-
-    @property
-    def reached(self) -> float:
-        """The share of the claim that the lower bound reaches."""
-        return self.lower.epsilon / self.claim
-
-    def sentence(self) -> str:
-        """The verdict, in words with its numbers."""
-        return (
-            f"noisy steps: a claim of epsilon {self.claim:.3g} {'BROKEN' if self.broken else 'holds'}: "
-            f"at least {self.lower.epsilon:.3g} from {self.lower.scores_in} trials, which show "
-            f"{self.lower.ceiling:.3g} at most; noise of {self.noise[0]:.3g}, {self.noise[1]:.3g} claimed"
-        )
 
 
 def scores(private_steps: PrivateSteps, records: Records, present: bool, trials: int) -> np.ndarray:
@@ -95,129 +52,35 @@ def audit_steps(
     *,
     trials: int = 10_000,
     blocks: int = 500,
-    others: int = 0,
     delta: float = 1e-5,
     confidence: float = CONFIDENCE,
     touched: int = 0,
-    scored: Callable[[bool, int], np.ndarray] | None = None,
-) -> StepAudit:
+) -> Audit:
     """Compares the charge of noisy steps with what worst-case records show of a single one.
 
     Args:
         private_steps: the steps; its number of steps is what the claim is for.
         occurrences: records of a unit, as they are charged.
         trials: of each world.
-        blocks: trials in one call; 1 where an implementation may mix records.
-        others: records beside the unit's own in each block.
+        blocks: trials in one call.
         delta: the claim's.
         confidence: that right steps are not accused; either bound has half of what is left.
         touched: how many records the unit really is in; by default as charged.
-        scored: (with the unit, trials) -> single steps' scores, as :func:`scores` gives them; by default of
-            worst-case records.
     """
-    records = unit_in_records(private_steps, touched or occurrences, blocks, others)
-    if scored is None:
-        ins, outs = (scores(private_steps, records, present, trials) for present in (True, False))
-    else:
-        ins, outs = scored(True, trials), scored(False, trials)
-    confidence = (1 + confidence) / 2
-    # the distribution that is charged for, which need not be the real one
-    event: Any = private_steps.events(occurrences, "zero-out", 1)[0]
-    law = _ThresholdErrors(event.rate, getattr(event, "occurrences", 1), records.vanishing)
-    claimed = event.noise_multiplier
-    cut = law.threshold(claimed, ins.size, confidence)
-    allowed = law.noise(ins, outs, cut, confidence)
-    most = law.noise(ins[:0], outs[:0], cut, confidence, ins.size)
-
-    def epsilon(noise: float) -> float:
-        one = replace(event, noise_multiplier=noise)
-        with np.errstate(over="ignore"):  # the ceiling's losses overflow exp
-            return accounting.epsilon([one], delta).epsilon
-
+    records = unit_in_records(private_steps, touched or occurrences, blocks)
+    ins, outs = (scores(private_steps, records, present, trials) for present in (True, False))
+    one = replace(private_steps, steps=1).events(occurrences, "zero-out", 1)
     charged = private_steps.events(occurrences, "zero-out", records.blocks * records.tensors)
-    details = {"noise": allowed, "threshold": cut}
-    lower = Lower(
-        epsilon(allowed) if allowed < _RANGE[1] else 0.0,
-        epsilon(most),
-        "the claim's own trade-off",
-        delta,
-        confidence,
-        ins.size,
-        outs.size,
-        details,
+    return by_trade_off(
+        ins,
+        outs,
+        0.5 if records.vanishing else 0.0,  # where a step is as likely in either world
+        Counter(one),
+        Counter(charged),
+        delta=delta,
+        confidence=confidence,
+        missed=(1 - private_steps.rate) ** occurrences,
     )
-    one = accounting.epsilon(
-        replace(private_steps, steps=1).events(occurrences, "zero-out", 1), delta
-    ).epsilon
-    return StepAudit(
-        accounting.epsilon(charged, delta).epsilon,
-        lower,
-        two_worlds(ins, outs, delta, confidence),
-        one,
-        (allowed, claimed),
-    )
-
-
-@dataclass(frozen=True)
-class _ThresholdErrors:
-    """Errors of half-lines on one step's score: binomially many records, under Gaussian noise."""
-
-    rate: float
-    occurrences: int
-    vanishing: bool
-
-    def above(self, cut: np.ndarray | float, noise: float) -> tuple[np.ndarray, np.ndarray]:
-        """P(score > cut), with the unit and in the other world."""
-        j = np.arange(self.occurrences + 1)
-        weight = binom.pmf(j, self.occurrences, self.rate)
-        cut = np.atleast_1d(np.asarray(cut, dtype=np.float64))[:, None]
-        present = norm.sf((cut - j) / noise) @ weight
-        return present, norm.sf((cut + (0 * j if self.vanishing else j)) / noise) @ weight
-
-    def missed(self, false_positive: float, noise: float) -> float:
-        """The least false negatives at a rate of false positives: the trade-off curve."""
-        far = self.occurrences + 40 * noise
-        cut = brentq(lambda t: float(self.above(t, noise)[1][0]) - false_positive, -far, far, xtol=1e-9)
-        return 1 - float(self.above(cut, noise)[0][0])
-
-    def allowed(self, false_positive: float, false_negative: float) -> float:
-        """The largest noise whose curve is not above these errors."""
-
-        def over(log: float) -> float:
-            return self.missed(false_positive, math.exp(log)) - false_negative
-
-        low, high = math.log(_RANGE[0]), math.log(_RANGE[1])
-        if not 0 < false_positive < 1 or over(high) <= 0:
-            return _RANGE[1]
-        return _RANGE[0] if over(low) >= 0 else math.exp(brentq(over, low, high, xtol=1e-6))
-
-    def noise(
-        self, ins: np.ndarray, outs: np.ndarray, cut: float, confidence: float, trials: int = 0
-    ) -> float:
-        """The largest noise that the scores allow; without scores, what the best guesser's errors allow."""
-        alpha, trials = (1 - confidence) / 2, trials or ins.size
-        if not ins.size:  # a guesser that sees any touched record, and misses only where none was drawn
-            wrong_in, wrong_out = round(trials * (1 - self.rate) ** self.occurrences), 0
-        else:
-            wrong_in, wrong_out = int((ins <= cut).sum()), int((outs > cut).sum())
-        return self.allowed(_upper(wrong_out, trials, alpha), _upper(wrong_in, trials, alpha))
-
-    def threshold(self, noise: float, trials: int, confidence: float) -> float:
-        """The threshold that shows most where the noise is as claimed; it depends on no score."""
-        alpha, best, least = (1 - confidence) / 2, 0.0, math.inf
-        cuts = np.linspace(-1, 1, 9) * (noise + self.occurrences * self.rate) * 1.5
-        for cut in sorted(cuts, key=abs):
-            p, q = (float(v[0]) for v in self.above(cut, noise))
-            largest = self.allowed(
-                _upper(round(trials * q), trials, alpha), _upper(round(trials * (1 - p)), trials, alpha)
-            )
-            if largest < least:
-                best, least = float(cut), largest
-        return best
-
-
-def _upper(errors: int, trials: int, alpha: float) -> float:
-    return float(beta.ppf(1 - alpha, errors + 1, trials - errors)) if errors < trials else 1.0
 
 
 def audit_links(

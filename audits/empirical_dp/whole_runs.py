@@ -18,12 +18,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from secure_fedgraph.audits.empirical_dp.epsilon import Lower, two_worlds, upper_limit
+from secure_fedgraph.audits.empirical_dp.epsilon import Audit, Lower, two_worlds, upper_limit
 from secure_fedgraph.audits.empirical_dp.mechanisms import CONFIDENCE, LEAST_PILOT, PILOT, view
 from secure_fedgraph.audits.empirical_dp.worst_cases import BEYOND, Neighbours
 from secure_fedgraph.audits.record import noise_of
@@ -43,33 +42,6 @@ _LEAST, _MOST = 0.02, 50.0
 """Parts of the planned noise between which the search goes on."""
 
 
-@dataclass(frozen=True)
-class RunAudit:
-    """A whole run's claim, and what trials show.
-
-    Args:
-        claim: epsilon of all sums of the run, as planned and charged.
-        lower: a lower bound, by the claim's own trade-off curve at less or more noise.
-        any_noise: from the same scores without that hypothesis.
-        noise: the largest part of the planned noise that the errors allow.
-    """
-
-    claim: float
-    lower: Lower
-    any_noise: Lower
-    noise: float
-
-    @property
-    def broken(self) -> bool:
-        """Whether the claim is refuted."""
-        return self.lower.refutes(self.claim) or self.any_noise.refutes(self.claim)
-
-    @property
-    def reached(self) -> float:
-        """The share of the claim that the lower bound reaches."""
-        return self.lower.epsilon / self.claim
-
-
 def audit_run(
     bounds: Mapping[str, Bound],
     uses: Mapping[str, int],
@@ -79,7 +51,7 @@ def audit_run(
     trials: int = 20_000,
     delta: float = 1e-5,
     confidence: float = CONFIDENCE,
-) -> RunAudit:
+) -> Audit:
     """Compares the claim of a whole run with what the server reads of one unit in all its sums.
 
     Args:
@@ -100,24 +72,52 @@ def audit_run(
     # a pilot chooses the threshold: with other noise than planned both worlds' ratios lie elsewhere
     threshold = float(ins[:pilot].mean() + outs[:pilot].mean()) / 2
     ins, outs = ins[pilot:], outs[pilot:]
+    return by_trade_off(ins, outs, threshold, events, events, delta=delta, confidence=confidence)
+
+
+def by_trade_off(
+    ins: np.ndarray,
+    outs: np.ndarray,
+    threshold: float,
+    tested: Mapping[Event, int],
+    charged: Mapping[Event, int],
+    *,
+    delta: float,
+    confidence: float,
+    missed: float = 0.0,
+) -> Audit:
+    """A claim about noise of a known shape, by the errors of a threshold.
+
+    The accountant says how much less than the planned noise would make the errors impossible, and what the
+    whole run costs with what is left.
+
+    Args:
+        ins, outs: scores with the unit and without it, higher where it is thought to be in.
+        threshold: fixed before these scores were seen.
+        tested: what one trial was charged.
+        charged: what the claim is of.
+        confidence: that a right mechanism is not accused; either bound has half of what is left.
+        missed: how often a unit is in no trial, so that the best guesser misses it too.
+    """
     confidence = (1 + confidence) / 2
-    alpha = (1 - confidence) / 2
-    wrong_out, wrong_in = (
-        float(upper_limit(np.array([errors]), trials, alpha)[0])
-        for errors in ((outs > threshold).sum(), (ins <= threshold).sum())
+    alpha, trials = (1 - confidence) / 2, ins.size
+    wrong = (outs > threshold).sum(), (ins <= threshold).sum()
+    errors, fewest = (
+        upper_limit(np.array(some), trials, alpha) for some in (wrong, (0, round(missed * trials)))
     )
-    none = float(upper_limit(np.zeros(1), trials, alpha)[0])
-    noise, most = _allowed(events, wrong_out, wrong_in, 1.2, 1.002), _allowed(events, none, none, 2.0, 2.0)
-
-    def epsilon(scale: float) -> float:
-        return 0.0 if scale >= _MOST else _epsilon(events, scale, delta)
-
-    lower = Lower(
-        epsilon(noise), epsilon(most), "the run's own trade-off", delta, confidence, trials, trials,
-        {"noise": noise},
-    )  # fmt: skip
-    any_noise = two_worlds(ins, outs, delta, confidence)
-    return RunAudit(_epsilon(events, 1.0, delta), lower, any_noise, noise)
+    noise, most = _allowed(tested, errors, 1.2, 1.01), _allowed(tested, fewest, 2.0, 2.0)
+    least = 0.0 if noise >= _MOST else _epsilon(charged, noise, delta)
+    ceiling = 0.0 if most >= _MOST else _epsilon(charged, most, delta)
+    while math.isinf(ceiling) and most < 1:  # beyond what the accountant adds up
+        most *= 2
+        ceiling = _epsilon(charged, most, delta)
+    return Audit(
+        _epsilon(charged, 1.0, delta),
+        Lower(least, ceiling, "the claim's own trade-off", delta, confidence, trials, trials),
+        two_worlds(ins, outs, delta, confidence),
+        None if tested == charged else _epsilon(tested, 1.0, delta),
+        noise,
+    )
 
 
 def fits(bound: Bound) -> bool:
@@ -135,14 +135,12 @@ def _epsilon(events: Mapping[Event, int], scale: float, delta: float) -> float:
     return accounting.epsilon(scaled, delta).epsilon
 
 
-def _allowed(
-    events: Mapping[Event, int], false_positive: float, false_negative: float, step: float, finest: float
-) -> float:
+def _allowed(events: Mapping[Event, int], errors: np.ndarray, step: float, finest: float) -> float:
     """The largest part of the planned noise that two errors allow, to a factor ``finest`` above it."""
 
     def refuted(scale: float) -> bool:
-        for one, other in ((false_positive, false_negative), (false_negative, false_positive)):
-            delta = 1 - other - math.exp(NEAR) * one
+        for one, other in (errors, errors[::-1]):
+            delta = float(1 - other - math.exp(NEAR) * one)
             if delta > 0 and _epsilon(events, scale, delta) < NEAR:
                 return True
         return False

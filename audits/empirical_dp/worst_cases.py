@@ -214,34 +214,6 @@ def surely_taken(bound: Bound) -> Bound:
     return replace(bound, stages=stages)
 
 
-def held_by(bound: Bound, norm: float, holders: int, width: int = 2) -> Neighbours:
-    """A smaller unit that several clients hold: it reverses each of their whole uploads.
-
-    Whatever one graph, node or link changes in an upload stays within the clip, so at worst an upload goes
-    from one end of the ball to the other, in every client that holds it.
-
-    Args:
-        bound: on a channel of client units.
-        norm: the clip.
-        holders: how many clients hold the unit.
-        width: values of an upload.
-    """
-    if bound.channel.unit is not Unit.CLIENT:
-        raise BadInput(f"channel {bound.channel.name!r} has no client units")
-    if not 1 <= holders <= len(bound.bind_context.clients):
-        raise BadInput(f"{holders} holders among {len(bound.bind_context.clients)} clients")
-
-    def filled(size: float) -> Upload:
-        return Upload({"all": torch.tensor([size] + [0.0] * (width - 1))})
-
-    clients = bound.bind_context.clients
-    sizes = [BEYOND * norm] * holders + [0.0] * (len(clients) - holders)
-    present = {name: filled(size) for name, size in zip(clients, sizes, strict=True)}
-    return Neighbours(
-        clients[0], present, {name: filled(-size) for name, size in zip(clients, sizes, strict=True)}
-    )
-
-
 Gradients = Callable[[torch.Tensor], dict[str, torch.Tensor]]
 
 
@@ -256,7 +228,6 @@ class Records:
     Args:
         blocks: how many.
         touched: records that a unit is in.
-        others: records beside them in each block, whose gradients are zero.
         tensors: how many parameters a gradient is spread over: several show a clip of each by itself.
         far: the length of a gradient.
         vanishing: whether the touched records' gradients are zero in the other world, or else opposite.
@@ -264,7 +235,6 @@ class Records:
 
     blocks: int
     touched: int
-    others: int
     tensors: int
     far: float
     vanishing: bool
@@ -272,7 +242,7 @@ class Records:
     @property
     def number(self) -> int:
         """Records."""
-        return self.blocks * (self.touched + self.others)
+        return self.blocks * self.touched
 
     @property
     def names(self) -> list[str]:
@@ -284,16 +254,15 @@ class Records:
         size = self.far / math.sqrt(self.tensors) * (1.0 if present else 0.0 if self.vanishing else -1.0)
 
         def of(chosen: torch.Tensor) -> dict[str, torch.Tensor]:
-            block, within = chosen // (self.touched + self.others), chosen % (self.touched + self.others)
             values = torch.zeros(len(chosen), self.blocks)
-            values[torch.arange(len(chosen)), block] = torch.where(within < self.touched, size, 0.0)
+            values[torch.arange(len(chosen)), chosen // self.touched] = size
             return dict.fromkeys(self.names, values)
 
         return of
 
 
 def unit_in_records(
-    private_steps: PrivateSteps, occurrences: int = 1, blocks: int = 500, others: int = 0, tensors: int = 2
+    private_steps: PrivateSteps, occurrences: int = 1, blocks: int = 500, tensors: int = 2
 ) -> Records:
     """One unit whose gradients all point one way, far beyond the clip, against the other way (or zero).
 
@@ -301,14 +270,7 @@ def unit_in_records(
         private_steps: of graphs, a record is zeroed out; of nodes, a touched record may change to any other,
             unless it is the only one: that is the node's own, and goes with it.
         occurrences: records of a unit.
-        blocks, others, tensors: as :class:`Records` says. With one block and others beside it, what is
-            clipped only in the mean shows.
+        blocks, tensors: as :class:`Records` says.
     """
-    # far beyond what a mean over all records could hide
-    far = (
-        BEYOND * private_steps.clip * max(blocks * (occurrences + others), 1)
-        if blocks == 1
-        else BEYOND * private_steps.clip
-    )
     vanishing = private_steps.unit == "graph" or occurrences == 1
-    return Records(blocks, occurrences, others, tensors, far, vanishing=vanishing)
+    return Records(blocks, occurrences, tensors, BEYOND * private_steps.clip, vanishing=vanishing)

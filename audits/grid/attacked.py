@@ -13,52 +13,39 @@ from secure_fedgraph.attacks.sparse_rows import one_thread
 from secure_fedgraph.audits.conformance.rows import conformance_rows, probe_rows
 from secure_fedgraph.audits.dp_bounds import Claims
 from secure_fedgraph.audits.empirical_dp.empirical import empirical_or_why_not
-from secure_fedgraph.audits.empirical_dp.one_run import one_run_rows
 from secure_fedgraph.audits.finished_run import FinishedRun
-from secure_fedgraph.audits.grid.cells import Audit, blank_cell, cells, limits
+from secure_fedgraph.audits.grid.cells import Audit, blank_cell, cells
 from secure_fedgraph.audits.grid.planned_runs import PlannedRun
 from secure_fedgraph.core import files
 from secure_fedgraph.core.errors import Refused, SecureFedGraphError
 from secure_fedgraph.experiment.pool import in_words
 from secure_fedgraph.experiment.results import execute, run_result, write_json
+from secure_fedgraph.experiment.schema import RunResult
 from secure_fedgraph.experiment.schema.score_verdict import SINGLE_OWNERS
-from secure_fedgraph.protocol.transcript import Keep as KeepMessage
 from secure_fedgraph.storage import manifest
 
 LARGE = 200_000_000
 """Bytes sent up in a run beyond which its messages are dropped once it was attacked."""
 
 
-def attacked(planned: PlannedRun, out: Path | None) -> dict[str, Any]:
+def attacked(planned: PlannedRun, out: Path | None, quietly: bool = False) -> dict[str, Any]:
     """Runs it and attacks it.
+
+    Args:
+        quietly: in a process of its own, which warns nobody: what is left in plaintext is a row of the table.
 
     Returns:
         ``cells``, ``runs``, ``reconstructions``, ``conformance``, ``empirical`` and ``seconds``, as JSON; and
         ``not_run``, the cells whose run stopped after it had started, or whose attacks failed.
     """
-    started, grid = time.perf_counter(), Audit(controls=planned.controls, effort=planned.effort)
-    with one_thread():
-        if planned.canaries:
-            rows = one_run_rows(planned.experiment, planned.canaries)
-            grid.empirical += [{**_about(planned), **row} for row in rows]
-        else:
-            _one_run(grid, planned, out)
-    return {
-        "cells": grid.cells,
-        "runs": grid.runs,
-        "reconstructions": grid.reconstructions,
-        "conformance": grid.conformance,
-        "empirical": grid.empirical,
-        "not_run": grid.not_run,
-        "seconds": round(time.perf_counter() - started, 3),
-    }
-
-
-def quietly(planned: PlannedRun, out: Path | None) -> dict[str, Any]:
-    """The same in a process of its own: what is left in plaintext is a row of the table."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return attacked(planned, out)
+    started, grid = time.perf_counter(), Audit()
+    with one_thread(), warnings.catch_warnings():
+        if quietly:
+            warnings.simplefilter("ignore")
+        _one_run(grid, planned, out)
+    kept = ("cells", "runs", "reconstructions", "conformance", "empirical", "not_run")
+    made = {name: getattr(grid, name) for name in kept}
+    return {**made, "seconds": round(time.perf_counter() - started, 3)}
 
 
 def _one_run(audit: Audit, planned: PlannedRun, out: Path | None) -> None:
@@ -69,19 +56,19 @@ def _one_run(audit: Audit, planned: PlannedRun, out: Path | None) -> None:
     if folder is not None:
         files.remove_folder(folder, out)  # of a call that was killed
         files.private_folder(folder, out)
-    progress = RunProgress(KeepReadChannels(variant.attacks))
+    started: list[str] = []  # all checks have passed, and messages begin
     try:
         run = execute(
             experiment,
             folder,
-            on_round=progress.on_round,
-            keep=progress.keep,
+            keep=KeepReadChannels(variant.attacks),
             plays=variant.plays,
-            on_form=progress.on_form,
+            on_form=started.append,
         )
     except Exception as error:
-        if progress.started:  # something may have been sent: whatever ended it, that is no refusal
-            reason = progress.stopped_by(error)
+        if started:  # something may have been sent: whatever ended it, that is no refusal
+            own = isinstance(error, SecureFedGraphError)
+            reason = f"its run stopped: {f'{type(error).__name__}: {error}' if own else in_words(error)}"
             audit.not_run += [{**cell, "reason": reason, "failed": True} for cell in planned.cells()]
             return
         if not isinstance(error, Refused):
@@ -89,7 +76,6 @@ def _one_run(audit: Audit, planned: PlannedRun, out: Path | None) -> None:
         for attack in variant.attacks:
             for adversary in (a for a in attack.adversaries if a in who):
                 blank = blank_cell(named, attack, adversary, SINGLE_OWNERS, variant)
-                blank["settings"] |= limits(audit, attack)
                 audit.cells.append(
                     {**blank, "outcome": "refused", "verdict": "refused", "reason": str(error)}
                 )
@@ -97,13 +83,15 @@ def _one_run(audit: Audit, planned: PlannedRun, out: Path | None) -> None:
     result = run_result(run, experiment)
     finished = FinishedRun.of(run, experiment.seed, result)
     claims = Claims.from_charges(run.charges, run.federation.holders, run.federation.units, result)
-    attacked_run = cells(finished, named, variant.attacks, who, variant, audit.controls, audit.effort, claims)
+    attacked_run = cells(finished, named, variant.attacks, who, variant, planned.effort, claims)
     audit.cells += attacked_run.cells
     audit.reconstructions += attacked_run.reconstructions
     audit.not_run += attacked_run.not_run
     if variant.plays is None:  # of a party that plays its own game nothing was promised
         about = _about(planned)
-        audit.conformance += [{**about, **row} for row in conformance_rows(run)]
+        audit.conformance += [
+            {**about, **row} for row in conformance_rows(run, result=RunResult.model_validate(result))
+        ]
         if planned.probed:
             audit.conformance += [{**about, **row} for row in probe_rows(run)]
         if planned.configured:  # controls change what is learned from, and no noise
@@ -131,37 +119,6 @@ def _about(planned: PlannedRun) -> dict[str, Any]:
         "seed": planned.chosen.seed,
         "variant": planned.variant.name,
     }
-
-
-class RunProgress:
-    """How far a run has come: whether all its checks have passed, and which round it is in.
-
-    Args:
-        keep: which messages the transcript keeps; it is asked about each, so it tells the round.
-    """
-
-    def __init__(self, keep: KeepMessage) -> None:
-        self.started = False
-        self._keep, self._round = keep, 0
-
-    def on_form(self, text: str) -> None:
-        """Called after all checks, before the first message."""
-        self.started = True
-
-    def keep(self, channel: str, round: int) -> bool:
-        """Called with every message."""
-        self._round = max(self._round, round)
-        return self._keep(channel, round)
-
-    def on_round(self, row: dict[str, Any]) -> None:
-        """Called at the end of every scored round; numbers of messages count the warm-up too."""
-        self._round = max(self._round, row["round"]) + 1
-
-    def stopped_by(self, error: Exception) -> str:
-        """Where the run stopped, and by what, in a sentence."""
-        where = f"in round {self._round}" if self._round else "before the first message of round 1"
-        own = isinstance(error, SecureFedGraphError)
-        return f"stopped {where}: {f'{type(error).__name__}: {error}' if own else in_words(error)}"
 
 
 class KeepReadChannels:

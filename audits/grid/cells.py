@@ -16,6 +16,7 @@ from secure_fedgraph.audits.surfaces import rounds
 from secure_fedgraph.audits.surfaces.registry import judge_of, knowledge
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.pool import in_words
+from secure_fedgraph.experiment.schema.audit import Cell
 from secure_fedgraph.experiment.schema.score_verdict import (
     RESIDUAL,
     SINGLE_OWNERS,
@@ -66,7 +67,6 @@ def cells(
     attacks: Iterable[type[Attack]],
     who: Iterable[str],
     variant: Variant | None = None,
-    controls: Collection[str] | None = None,
     effort: float | None = None,
     claims: Claims | None = None,
 ) -> Audit:
@@ -76,7 +76,7 @@ def cells(
         claims: what the run claims at every delta; by default what its result says at its own.
     """
     claims = claims or Claims.from_result(finished.result)
-    audit, who = Audit(controls=None if controls is None else tuple(controls), effort=effort), tuple(who)
+    audit, who = Audit(effort=effort), tuple(who)
     variant = variant or Variant(AS_CONFIGURED, {}, ())
     for attack in attacks:
         for adversary in (a for a in attack.adversaries if a in who):
@@ -84,7 +84,7 @@ def cells(
             for aim in AIMS:
                 blank = blank_cell(experiment, attack, adversary, aim, variant)
                 decides = {key: at(finished.result["config"], key) for key in attack.depends_on}
-                blank["settings"] |= decides | limits(audit, attack)
+                blank["settings"] |= decides
                 blank["form"] = finished.result.get("form", {})
                 _cell(audit, blank, view, finished, experiment, attack(effort), claims)
     return audit
@@ -227,46 +227,20 @@ def describe_owners(guess: Guess, names: Collection[str]) -> str:
     return "about all owners together" if owners == len(names) else "about several owners together"
 
 
-def limits(audit: Audit, attack: type[Attack]) -> dict[str, Any]:
-    """What bounded an attack, as far as it has controls and a search."""
-    bounds: dict[str, Any] = {}
-    if audit.controls is not None and attack.controls:
-        bounds["controls"] = ", ".join(audit.controls)
-    if audit.effort is not None and attack.searches:
-        bounds["effort"] = int(audit.effort) if audit.effort == int(audit.effort) else audit.effort
-    return bounds
-
-
 def blank_cell(
     experiment: Experiment, attack: type[Attack], adversary: str, aim: str, variant: Variant
 ) -> dict[str, Any]:
-    return {
-        "algorithm": experiment.algorithm,
-        "policy": experiment.policy,
-        "attack": attack.id,
-        **attack.in_words(),
-        "adversary": adversary,
-        "behaviour": attack.behaviour,
-        "channel": attack.channel,
-        "form": {},
-        "outcome": "",
-        "metric": None,
-        "score": None,
-        "low": None,
-        "high": None,
-        "surely_at_least": None,
-        "baseline": None,
-        "baselines": {},
-        "ceiling": None,
-        "claim": None,
-        "owners": None,
-        "leaks": False,
-        "verdict": "",
-        "reason": "",
-        "stops": "",
-        "seed": experiment.seed,
-        "accuracy": None,
-        "bytes": None,
-        "seconds": None,
-        "settings": {"aim": aim, "variant": variant.name, **variant.settings},
-    }
+    """A cell of an attack that was refused, read nothing, or has yet to be scored."""
+    blank = Cell(
+        algorithm=experiment.algorithm,
+        policy=experiment.policy,
+        attack=attack.id,
+        adversary=adversary,
+        behaviour=attack.behaviour,
+        channel=attack.channel,
+        outcome="blind",
+        seed=experiment.seed,
+    )
+    settings = {"aim": aim, "variant": variant.name, **variant.settings}
+    about = blank.model_dump(exclude={*Cell.sometimes, "settings"})
+    return {**about, **attack.in_words(), "settings": settings}

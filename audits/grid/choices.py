@@ -15,8 +15,6 @@ from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment.config import Experiment
 
 AS_CONFIGURED = "as configured"
-CANARIES = "canaries"
-"""The setting of runs in which canaries take the place of data, and nobody attacks."""
 ALIASES = {
     "mashes": "mash",
     "vertical": "glasu",
@@ -128,12 +126,14 @@ class Variant:
 
     Args:
         plays: of an active attack, which has the run to itself: the algorithm as its party plays it.
+        why_not: why it cannot be run; empty where it can.
     """
 
     name: str
     settings: Mapping[str, Any]
     attacks: tuple[type[Attack], ...]
     plays: Callable[[type[Algorithm]], type[Algorithm]] | None = None
+    why_not: str = ""
 
 
 def variants(
@@ -150,42 +150,31 @@ def variants(
     attacks, made = tuple(attacks), experiment.make_algorithm()
     kind, used = type(made), _channels(experiment)
     configured = {"training": made.settings.model_dump()}
-    by_name: dict[str, Variant] = {}
+    by_name: dict[tuple[str, str], Variant] = {}
     for attack in attacks:
         for control in attack.controls if used & set(attack.reads()) else ():
             if controls is not None and control.name not in controls:
                 continue
             settings, runs = dict(control.settings), _runs(kind, control)
-            if _why_not(experiment, kind, control):
-                continue  # the algorithm cannot be put into the attack's best settings: see `left_out`
-            if attack.depends_on and all(settings.get(k) == at(configured, k) for k in attack.depends_on):
+            why_not = _why_not(experiment, kind, control)
+            if (
+                not why_not
+                and attack.depends_on
+                and all(settings.get(k) == at(configured, k) for k in attack.depends_on)
+            ):
                 continue  # the configured run shows it
             if settings.pop("algorithm", None) is not None and runs is not None and runs is not kind:
                 settings["algorithm"] = runs.name
             if "federated_epochs" in kind.Settings.model_fields:  # rounds before the first scored one
                 settings.setdefault("training.federated_epochs", 1)
             name, plays = _played(control.name, attack)
-            known = by_name.get(name, Variant(name, settings, ()))
-            by_name[name] = Variant(name, settings, (*known.attacks, attack), plays)
+            known = by_name.get((name, why_not), Variant(name, settings, ()))
+            by_name[name, why_not] = Variant(name, settings, (*known.attacks, attack), plays, why_not)
     active = [attack for attack in attacks if used & set(attack.reads()) and _played("", attack)[1]]
     played = [Variant(f"{AS_CONFIGURED}, {_slug(a)} plays", {}, (a,), _played("", a)[1]) for a in active]
     others = tuple(attack for attack in attacks if attack not in active)
     honest = [Variant(AS_CONFIGURED, {}, others)] if others or not active else []
     return [*honest, *played, *by_name.values()]
-
-
-def left_out(
-    experiment: Experiment, attacks: Iterable[type[Attack]], controls: Collection[str] | None = None
-) -> list[tuple[type[Attack], str, str]]:
-    """Attacks, the controls that :func:`variants` made no run for, and why not: a setting is not there."""
-    kind, omitted = type(experiment.make_algorithm()), []
-    used = _channels(experiment)
-    for attack in (one for one in attacks if used & set(one.reads())):
-        for control in attack.controls:
-            reason = _why_not(experiment, kind, control)
-            if reason and (controls is None or control.name in controls):
-                omitted.append((attack, _played(control.name, attack)[0], reason))
-    return omitted
 
 
 def _why_not(experiment: Experiment, kind: type[Algorithm], control: Control) -> str:
@@ -203,13 +192,13 @@ def _why_not(experiment: Experiment, kind: type[Algorithm], control: Control) ->
         return f"the control sets {' and '.join(lacking)}, which {runs.name} does not have"
     if kind is algorithm_named(experiment.algorithm).of_kind(experiment.kind):
         return ""
-    if control.settings.keys() == {"rounds"}:
-        return f"{kind.name}, which a budget puts in its place, has rounds of its own"
     own = {key[9:]: value for key, value in control.settings.items() if key.startswith("training.")}
     set_by_hand = experiment.model_copy(update={"training": {**experiment.training, **own}})
-    if type(set_by_hand.make_algorithm()) is not kind:
-        return f"the control sets {' and '.join(own)} by hand, so {kind.name} would not run in its place"
-    return ""
+    if control.settings.keys() != {"rounds"} and type(set_by_hand.make_algorithm()) is kind:
+        return ""
+    return (
+        f"{kind.name}, which a budget puts in its place, does not run with {' and '.join(control.settings)}"
+    )
 
 
 def _runs(kind: type[Algorithm], control: Control) -> type[Algorithm] | None:

@@ -39,10 +39,6 @@ from secure_fedgraph.running.preparation import channels_of
 from secure_fedgraph.running.run import Run
 from secure_fedgraph.storage import manifest
 
-UNSEEN = {
-    "secrets": "the server's objects are in no folder: leave DIR out, and the audit trains a run of its own"
-}
-"""Checks of what a folder does not hold, and why."""
 WHOLE = "every file is as it was signed by the run's key {key}; whoever holds run.key can sign anew"
 
 
@@ -100,12 +96,12 @@ def audit_folder(
     run = _as_run(finished_run, experiment, policy, result, charges)
     rows = conformance_rows(
         run,
-        unseen=UNSEEN | (dict.fromkeys(OF_CHARGES, why) if why else {}),
+        unseen=dict.fromkeys(OF_CHARGES, why) if why else None,
         result=RunResult.model_validate(result),
     )
     if unkept := len(transcript.sent) - len(kept):
         lost = f"{unkept} of {len(transcript.sent)} messages were not kept: their content is not checked"
-        rows = [{**row, "reason": lost} if row["check"] == "bytes" else row for row in rows]
+        rows = [{**row, "reason": lost} if row["check"] == "domains" else row for row in rows]
     whole = row("whole", PASSED, [], {"whole": WHOLE.format(key=signed["public"])})
     audit.conformance += [{**about, **row} for row in (whole, *rows, *probe_rows(run))]
     if not why:
@@ -150,22 +146,11 @@ def _as_run(
     charges: Sequence[Charge],
 ) -> Run:
     """The run as far as its folder holds it: no state; the policy is bound again."""
-    algorithm, federation = finished.algorithm, finished.federation
-    budget = budget_of(experiment, federation)
-    channels = channels_of(algorithm, federation, experiment.evaluation, policy, budget)
-    bound = policy.bind(channels, federation.names)
+    algorithm, federation, scores = finished.algorithm, finished.federation, experiment.evaluation
+    channels = channels_of(algorithm, federation, scores, policy, budget_of(experiment, federation))
+    bound, seconds = policy.bind(channels, federation.names), float(result.get("seconds") or 0.0)
     rounds = result.get("rounds") or []
-    return Run(
-        algorithm,
-        federation,
-        bound,
-        {},
-        rounds,
-        finished.transcript,
-        charges,
-        float(result.get("seconds") or 0.0),
-        experiment.evaluation,
-    )
+    return Run(algorithm, federation, bound, {}, rounds, finished.transcript, charges, seconds, scores)
 
 
 def _planned_noise(folder: Path, result: Mapping[str, Any]) -> dict[str, float] | None:
@@ -173,16 +158,12 @@ def _planned_noise(folder: Path, result: Mapping[str, Any]) -> dict[str, float] 
 
     What costs the budget's unit nothing has no row in the result's plan: the note of before the run has it.
     """
-    rows = result.get("plan") or []
-    named = ((str(row["channel"]), _planned(row)) for row in rows)
-    # rows of noisy steps are named after the channel that shows them
-    plan = {TRAINING if name.endswith(f" ({TRAINING})") else name: noise for name, noise in named}
+    plan: dict[str, float] = {}
+    for one in result.get("plan") or []:
+        # steps are named after the channel that shows them; randomised data have an epsilon only
+        name = TRAINING if one["channel"].endswith(f" ({TRAINING})") else one["channel"]
+        plan[name] = 1 / float(one["epsilon"]) if one["multiplier"] is None else float(one["multiplier"])
     return {**(noted_noise(folder / "checkpoint" / PLANNED) or {}), **plan} if plan else None
-
-
-def _planned(row: Mapping[str, Any]) -> float:
-    """The noise of one row of a plan, as ``make_policy`` takes it: what is randomised has an epsilon only."""
-    return 1 / float(row["epsilon"]) if row["multiplier"] is None else float(row["multiplier"])
 
 
 def read_folder(
@@ -205,24 +186,21 @@ def read_folder(
     try:
         experiment = experiment_of(in_folder({**result["config"], "silos": named, **place}, folder))
         experiment.make_algorithm()
-        read = [result["data"]["digest"], result["accuracy"], result["bytes"], result["seed"]]
+        read = [result[key] for key in ("accuracy", "bytes", "seed")] + [result["data"]["digest"]]
         read += [(row["name"], row["domain"]) for row in result["channels"]]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _damaged(path, _first_line(error)) from None
+        raise _damaged(path, f"{type(error).__name__}: {error}".splitlines()[0]) from None
     if None in read:
         raise _damaged(path, "a value is missing")
     return result, experiment
 
 
 def _read_transcript(folder: Path) -> Transcript:
-    """A transcript whose index says all that an audit reads of it."""
-    try:
-        transcript = Transcript.load(folder)
-        int(transcript.public["schema"]["features"]), transcript.public["channels"].keys()
-    except BadInput:
-        raise
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _damaged(folder / INDEX, _first_line(error)) from None
+    """A transcript whose index says all that an audit reads of it, with the messages that it keeps."""
+    transcript = Transcript.load(folder)
+    schema, channels = (transcript.public.get(key) for key in ("schema", "channels"))
+    if not isinstance(schema, dict) or not isinstance(schema.get("features"), int) or channels is None:
+        raise _damaged(folder / INDEX, "it lacks the public schema or channels")
     notes: Iterable[Any] = (*transcript.sent, *transcript.opened, *transcript.made)
     for note in notes:
         if note.kept and files.size_of(path := folder / f"{note.number:06d}.sfg") is None:
@@ -232,7 +210,3 @@ def _read_transcript(folder: Path) -> Transcript:
 
 def _damaged(path: Path, why: str) -> BadInput:
     return BadInput(f"{path} is damaged ({why}): put a copy back, or run again with --set transcript=full")
-
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0]

@@ -9,45 +9,25 @@ from pathlib import Path
 from typing import Any
 
 from secure_fedgraph.attacks import Attack
-from secure_fedgraph.audits.grid.attacked import attacked, quietly
+from secure_fedgraph.audits.grid.attacked import attacked
 from secure_fedgraph.audits.grid.cells import Audit
 from secure_fedgraph.audits.grid.choices import (
     AS_CONFIGURED,
-    CANARIES,
-    Variant,
     adversaries,
-    left_out,
     readers,
-    unscored,
     variants,
 )
-from secure_fedgraph.audits.grid.estimates import (
-    Costs,
-    Kind,
-    TimedTrial,
-    cost_estimate,
-    kind_of,
-    most_informative_first,
-    rounds_of,
-    timed_trial,
-)
+from secure_fedgraph.audits.grid.estimates import estimate, most_informative_first
 from secure_fedgraph.audits.grid.options import checked_options
 from secure_fedgraph.audits.grid.planned_runs import PlannedRun, read_cells, write_cells
 from secure_fedgraph.core import errors
 from secure_fedgraph.core.errors import wrong_type
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.pool import Failed, Pool, default_workers, tried
-from secure_fedgraph.running.outlook import peak_memory
 
 Progress = Callable[[str], None]
-MANY = 12
-"""A grid of so many runs is rehearsed, so that it can say how long it takes before it starts."""
-ROUNDS = 30
-"""Runs of more rounds are rehearsed too, however few they are."""
 SMALL = 30.0
 """Seconds of work below which no process is worth starting."""
-PATIENCE = 60.0
-"""Seconds for rehearsals; a longer one counts as at least that long."""
 RESERVE = 20.0
 """Seconds of a budget that are kept for the page, and at most a tenth of it."""
 
@@ -65,7 +45,6 @@ def audit(
     workers: int | None = 1,
     budget: float | None = None,
     say: Progress = lambda text: None,
-    canaries: int = 0,
     probes: bool = False,
 ) -> Audit:
     """Runs the grid.
@@ -85,9 +64,7 @@ def audit(
         effort: processor seconds that one search may take; by default the attacks' own limits.
         workers: processes; None: two where there is memory and work enough for them.
         budget: seconds that all of it may take. What did not fit is named in ``not_run``.
-        say: called with the estimate before a large grid starts, and after the first run of a small one where
-            the others will take long.
-        canaries: for each policy that adds noise so many canaries, in runs of their own (first seed only).
+        say: called after the first run with an estimate of the others, where these take long.
         probes: whether each algorithm and its protections are called again on little data (first seed only).
 
     Raises:
@@ -97,34 +74,13 @@ def audit(
     for name, function in (("progress", progress), ("say", say)):
         if not callable(function):
             raise wrong_type(name, function, "give a function of a text")
-    asked = checked_options(
-        experiment, policies, attacks, seeds, out, adversary, controls, effort, workers, budget, canaries,
-        probes,
+    experiments, names, chosen, numbers, folder, controls = checked_options(
+        experiment, policies, attacks, seeds, out, adversary, controls, effort, workers, budget, probes,
     )  # fmt: skip
-    controls = asked.controls
-    wanted = planned_runs(
-        asked.experiments, asked.policies, asked.attacks, asked.seeds, adversary, controls, effort, canaries,
-        probes,
-    )  # fmt: skip
-    call = _GridRunner(wanted, asked.out, progress, workers, budget, say, started)
+    wanted = planned_runs(experiments, names, chosen, numbers, adversary, controls, effort, probes)
+    call = _GridRunner(wanted, folder, progress, workers, budget, say, started)
     call.run()
-    audited = call.audit(controls, effort)
-    audited.not_run += _without_their_settings(wanted, asked.attacks, controls)
-    return audited
-
-
-def _without_their_settings(
-    wanted: Sequence[PlannedRun], attacks: Sequence[type[Attack]], controls: Collection[str] | None
-) -> list[dict[str, Any]]:
-    """The cells of controls whose settings an algorithm lacks: no run was ever wanted for them."""
-    chosen = {(g.chosen.algorithm, g.chosen.policy, g.chosen.seed): g for g in wanted}
-    return [
-        {**unscored(planned.chosen, attack, adversary, name), "reason": reason, "failed": False}
-        for planned in chosen.values()
-        for attack, name, reason in left_out(planned.chosen, attacks, controls)
-        for adversary in attack.adversaries
-        if adversary in planned.who
-    ]
+    return call.audit(controls, effort)
 
 
 def planned_runs(
@@ -135,7 +91,6 @@ def planned_runs(
     adversary: str | None = None,
     controls: Collection[str] | None = None,
     effort: float | None = None,
-    canaries: int = 0,
     probes: bool = False,
 ) -> list[PlannedRun]:
     """The runs of a grid, in the order of its table.
@@ -143,7 +98,6 @@ def planned_runs(
     An attack whose channel an algorithm lacks is left out, where others of the attacks have theirs.
     """
     listed, who = [], adversaries(attacks, adversary)
-    named = None if controls is None else tuple(controls)
     for one in experiments:
         mine = readers(one, attacks) or list(attacks) if len(experiments) > 1 else attacks
         for seed in seeds:
@@ -152,24 +106,13 @@ def planned_runs(
                 for variant in variants(chosen, mine, controls):
                     # probes depend on no seed, and controls are settings of what is attacked
                     probed = probes and variant.name == AS_CONFIGURED and seed == seeds[0]
-                    listed.append(PlannedRun(chosen, variant, who, named, effort, probed=probed))
-                if canaries and chosen.adds_noise and seed == seeds[0]:
-                    alone = Variant(CANARIES, {}, ())
-                    listed.append(PlannedRun(chosen, alone, who, canaries=canaries))
+                    listed.append(PlannedRun(chosen, variant, who, effort, probed=probed))
     return listed
 
 
 def _earlier(planned: PlannedRun, out: Path | None) -> dict[str, Any] | None:
     planned.experiment.make_algorithm()
     return None if out is None else read_cells(out, planned)
-
-
-def _is_long(planned: PlannedRun) -> bool:
-    return rounds_of(planned.experiment) > ROUNDS
-
-
-def _rehearse(planned: PlannedRun) -> TimedTrial:
-    return timed_trial(planned.experiment)
 
 
 @dataclass
@@ -185,7 +128,7 @@ class _GridRunner:
     started: float
     contents: dict[int, dict[str, Any]] = field(default_factory=dict)
     missing: dict[int, Failed] = field(default_factory=dict)
-    costs: Costs = field(default_factory=Costs)
+    seconds: list[float] = field(default_factory=list)
     estimate: dict[str, Any] | None = None
 
     @property
@@ -195,33 +138,28 @@ class _GridRunner:
 
     def run(self) -> None:
         for planned in self.wanted:
-            earlier = tried(_earlier, planned, self.out)
+            why_not = planned.variant.why_not
+            earlier = Failed(why_not) if why_not else tried(_earlier, planned, self.out)
             if isinstance(earlier, Failed):  # a control whose settings do not go together
                 self._take_or_note(planned, earlier)
             elif earlier is not None:
                 self._take(planned, earlier)
         done = {*self.contents, *self.missing}
         todo = most_informative_first([planned for planned in self.wanted if id(planned) not in done])
-        large = self.budget is not None or len(self.wanted) >= MANY or any(map(_is_long, todo))
-        if todo and not large and self.workers is None:
+        alone, workers = self.workers == 1, self.workers or default_workers(len(todo))
+        if self.budget is None and self.workers in (None, 1) and todo:
             self._run_here(todo.pop(0))  # its time shows whether processes are worth starting
-            if self.costs.total(todo) > SMALL:
-                self._tell(todo, default_workers(len(todo)), peak_memory())
-        workers = default_workers(len(todo)) if self.workers is None else self.workers
-        with Pool(workers) as pool:
-            if todo and large:
-                self._foresee(todo, workers, pool)
-            if self.budget is None and (workers == 1 or self._is_small(todo)):
-                for planned in todo:
-                    self._run_here(planned)
-            else:
+            self.estimate = estimate(len(todo), self.seconds, workers)
+            alone = alone or self.estimate["seconds"] * workers <= SMALL
+            if self.estimate["seconds"] > SMALL:
+                self.say(self.estimate["sentence"])
+        if self.budget is None and alone:
+            for planned in todo:
+                self._run_here(planned)
+        else:
+            with Pool(workers) as pool:
                 self._side_by_side(pool, todo)
         self._check_any()
-
-    def _is_small(self, todo: list[PlannedRun]) -> bool:
-        """Whether processes would cost more than they save."""
-        known = all(self.costs.of(planned) is not None for planned in todo)
-        return self.workers is None and known and self.costs.total(todo) < SMALL
 
     def audit(self, controls: Collection[str] | None, effort: float | None) -> Audit:
         """The cells in the order of the grid's table, and what was not run."""
@@ -230,10 +168,11 @@ class _GridRunner:
         for planned in self.wanted:
             made = self.contents.get(id(planned))
             if made is None:
-                reason = self.missing[id(planned)].reason
                 why = self.missing[id(planned)]  # of a control it may be that its settings do not go together
                 failed = why.unforeseen or (planned.configured and not why.stopped)
-                audited.not_run += [{**cell, "reason": reason, "failed": failed} for cell in planned.cells()]
+                audited.not_run += [
+                    {**cell, "reason": why.reason, "failed": failed} for cell in planned.cells()
+                ]
                 continue
             for name in ("cells", "runs", "reconstructions", "conformance", "empirical"):
                 getattr(audited, name).extend(made[name])
@@ -244,52 +183,17 @@ class _GridRunner:
         self._take_or_note(planned, tried(attacked, planned, self.out))
 
     def _side_by_side(self, pool: Pool, todo: list[PlannedRun]) -> None:
-        waiting = most_informative_first(todo, self.costs)
+        waiting = list(todo)
         while waiting or pool.working:
-            while waiting and pool.free:
-                planned = next((one for one in waiting if self._fits(one)), None)
-                if planned is None:
-                    break
-                waiting.remove(planned)
-                pool.start(planned, quietly, planned, self.out)
+            while waiting and pool.free and (self.deadline is None or time.monotonic() < self.deadline):
+                planned = waiting.pop(0)
+                pool.start(planned, attacked, planned, self.out, True)
             if not pool.working:
                 break
             for planned, made in pool.finished(self.deadline):
                 self._take_or_note(planned, made)
         for planned in waiting:
-            left = max(0.0, (self.deadline or 0.0) - time.monotonic())
-            cost = self.costs.of(planned) or 0.0
-            self.missing[id(planned)] = Failed(
-                f"about {cost:.0f} s are estimated for its run and {left:.0f} s of the budget were left",
-                stopped=True,
-            )
-
-    def _fits(self, planned: PlannedRun) -> bool:
-        left = float("inf") if self.deadline is None else self.deadline - time.monotonic()
-        return left > 0 and (self.costs.of(planned) or 0.0) <= left
-
-    def _foresee(self, todo: list[PlannedRun], workers: int, pool: Pool) -> None:
-        """Reports the estimate before the first run, after rehearsals of kinds that were never measured."""
-        unknown: dict[Kind, PlannedRun] = {}
-        for planned in todo:
-            if not self.costs.measured(planned) and not planned.canaries:
-                unknown.setdefault(kind_of(planned), planned)
-        until = min(time.monotonic() + PATIENCE, self.deadline or float("inf"))
-        waiting = sorted(unknown.items(), key=lambda one: not one[1].configured)
-        while pool.working or (waiting and time.monotonic() < until):
-            while waiting and pool.free:
-                kind, planned = waiting.pop(0)
-                pool.start(kind, _rehearse, planned)
-            for kind, made in pool.finished(until):
-                if isinstance(made, TimedTrial):  # an error comes again in its runs, and is reported then
-                    self.costs.rehearsals[kind] = made
-                elif made.stopped:
-                    self.costs.rehearsals[kind] = TimedTrial(PATIENCE, 0.0, whole=False)
-        self._tell(todo, workers, pool.memory)
-
-    def _tell(self, todo: list[PlannedRun], workers: int, memory: int) -> None:
-        self.estimate = dict(cost_estimate(todo, self.costs, workers, self.budget, memory))
-        self.say(self.estimate["sentence"])
+            self.missing[id(planned)] = Failed("the time of the budget was over before its run", stopped=True)
 
     def _take_or_note(self, planned: PlannedRun, made: Any) -> None:
         if isinstance(made, Failed):
@@ -309,7 +213,7 @@ class _GridRunner:
         if lost:  # it stopped midway, so its time says nothing of a whole run
             self.progress(f"{planned.name}: {lost[0]['reason']}")
             return
-        self.costs.seconds[id(planned)] = (planned, float(made["seconds"]))
+        self.seconds.append(float(made["seconds"]))
         self.progress(planned.name)
 
     def _check_any(self) -> None:

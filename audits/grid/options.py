@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +15,8 @@ from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.graph.placing import check_device
 from secure_fedgraph.running.run import Run
 
-
-@dataclass(frozen=True)
-class AuditOptions:
-    """What a grid is made of, as :func:`checked_options` gives it.
-
-    Args:
-        controls: None: all that the attacks declare.
-    """
-
-    experiments: list[Experiment]
-    policies: list[str]
-    attacks: list[type[Attack]]
-    seeds: list[int]
-    out: Path | None
-    controls: tuple[str, ...] | None
+Asked = tuple[list[Experiment], list[str], list[type[Attack]], list[int], Path | None, tuple[str, ...] | None]
+"""Experiments, policies, attacks, seeds, the folder, and controls (None: all that the attacks declare)."""
 
 
 def checked_options(
@@ -44,17 +30,16 @@ def checked_options(
     effort: Any = None,
     workers: object = 1,
     budget: Any = None,
-    canaries: int = 0,
     probes: object = False,
-) -> AuditOptions:
+) -> Asked:
     """Everything that a grid is asked for, each policy, attack and seed once.
 
     Args:
-        experiment, policies, attacks, seeds, out, adversary, controls, effort, workers, budget, canaries,
+        experiment, policies, attacks, seeds, out, adversary, controls, effort, workers, budget,
             probes: as :func:`secure_fedgraph.audits.grid.grid.audit`'s, of whatever type a caller gave.
 
     Raises:
-        BadInput: for what is unknown, of another type or out of range, and for canaries without noise.
+        BadInput: for what is unknown, of another type or out of range.
         Refused: for a policy that refuses the experiment's settings.
     """
     experiments = _experiments(experiment)
@@ -73,7 +58,6 @@ def checked_options(
         check_number("budget", budget)
         if not 0 < budget < math.inf:
             raise BadInput(f"budget = {budget}: give seconds above 0, or leave it out")
-    check_whole("canaries", canaries, 0)
     if not isinstance(probes, bool):
         raise wrong_type("probes", probes, "give True or False")
     for one in experiments:
@@ -81,14 +65,10 @@ def checked_options(
         one.make_algorithm()
         for name in names:
             one.with_policy(name).make_policy()
-    if canaries and not any(one.with_policy(name).adds_noise for one in experiments for name in names):
-        raise BadInput(
-            f"canaries = {canaries} (--canaries) would be ignored: no policy of {', '.join(names)} adds noise"
-        )
     folder = None if out is None else Path(out)
     if folder is not None and folder.exists() and not folder.is_dir():
         raise BadInput(f"out = {str(folder)!r} is a file: give a folder")
-    return AuditOptions(experiments, names, chosen, numbers, folder, wanted)
+    return experiments, names, chosen, numbers, folder, wanted
 
 
 def checked_attacks(attacks: object, adversary: object, effort: Any) -> list[type[Attack]]:
@@ -114,12 +94,7 @@ def checked_attacks(attacks: object, adversary: object, effort: Any) -> list[typ
 def _experiments(given: object) -> list[Experiment]:
     if isinstance(given, Experiment):
         return [given]
-    mend = "give an Experiment, or several as a list"
-    if isinstance(given, Run):
-        mend += (
-            ", such as sfg.Experiment(algorithm='fedsage', data='cora'): an audit makes its own runs; "
-            "`secure-fedgraph audit DIR` audits the finished run of a folder"
-        )
+    mend = "give an Experiment, or several as a list: an audit makes its own runs"
     if isinstance(given, dict | Run):
         raise wrong_type("experiment", given, mend)
     experiments = several("experiment", given, mend)

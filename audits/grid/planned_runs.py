@@ -11,17 +11,16 @@ from typing import Any
 import secure_fedgraph
 from secure_fedgraph import attacks, audits
 from secure_fedgraph.algorithms.plugins import algorithm_named
-from secure_fedgraph.audits.grid.choices import AS_CONFIGURED, CANARIES, Variant, unscored
+from secure_fedgraph.audits.grid.choices import AS_CONFIGURED, Variant, unscored
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment.code_digest import of_code, of_rooms
 from secure_fedgraph.experiment.config import Experiment, load
 from secure_fedgraph.experiment.results import read_json, versions, write_json
-from secure_fedgraph.protocol.transcript import SERVER
 
 CELLS = "cells"
 SCHEMA = "secure-fedgraph/group/1"
 PARTS = {"cells", "runs", "reconstructions", "conformance", "empirical", "seconds"}
-"""What the file of a run.s cells holds."""
+"""What the file of a run's cells holds."""
 ROOMS = tuple(Path(room.__file__ or "").resolve().parent for room in (attacks, audits, secure_fedgraph))
 """The folders of the attacks, of the audits, and of the audited package."""
 
@@ -34,17 +33,14 @@ class PlannedRun:
         chosen: the experiment with its policy and seed.
         variant: the settings over it, and the attacks.
         who: adversaries.
-        controls, effort: as :func:`secure_fedgraph.audits.grid.grid.audit`'s.
-        canaries: how many its runs are to have in place of data; 0 for a run that is attacked.
+        effort: as :func:`secure_fedgraph.audits.grid.grid.audit`'s.
         probed: whether its algorithm and protections are called again on little data, besides.
     """
 
     chosen: Experiment
     variant: Variant
     who: tuple[str, ...]
-    controls: tuple[str, ...] | None = None
     effort: float | None = None
-    canaries: int = 0
     probed: bool = False
 
     @property
@@ -71,13 +67,6 @@ class PlannedRun:
 
     def cells(self) -> list[dict[str, Any]]:
         """Its cells without scores, for the list of what was not run."""
-        if self.canaries:
-            about = {
-                "algorithm": self.chosen.algorithm,
-                "policy": self.chosen.policy,
-                "seed": self.chosen.seed,
-            }
-            return [{**about, "attack": CANARIES, "adversary": SERVER, "variant": self.variant.name}]
         return [
             unscored(self.chosen, attack, adversary, self.variant.name)
             for attack in self.variant.attacks
@@ -100,9 +89,7 @@ class PlannedRun:
             "attacks": {attack.id: of_code(attack, *ROOMS) for attack in self.variant.attacks},
             "code": of_rooms(*ROOMS),
             "who": self.who,
-            "controls": self.controls,
             "effort": self.effort,
-            "canaries": self.canaries,
             "probed": self.probed,
             "versions": versions(),
         }
@@ -123,14 +110,4 @@ def read_cells(out: Path, planned: PlannedRun) -> dict[str, Any] | None:
         content = read_json(path, "group", out)
     except BadInput:  # torn: it is run again
         return None
-    return {part: content[part] for part in PARTS} if _is_whole(content) else None
-
-
-def _is_whole(content: dict[str, Any]) -> bool:
-    """Whether it holds all parts, each a list of rows with names, and the seconds a number."""
-    return set(content) >= PARTS and all(
-        isinstance(content[part], int | float)
-        if part == "seconds"
-        else isinstance(content[part], list) and all(isinstance(row, dict) for row in content[part])
-        for part in PARTS
-    )
+    return {part: content[part] for part in PARTS} if set(content) >= PARTS else None

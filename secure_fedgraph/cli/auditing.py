@@ -44,7 +44,6 @@ def audit(
     effort: float | None,
     workers: int | None,
     budget_minutes: float | None,
-    canaries: int,
     **flags: Any,
 ) -> None:
     """Measures what an adversary learns, attack by attack and policy by policy."""
@@ -56,8 +55,8 @@ def audit(
         own = flags["algorithm"] if is_own(flags["algorithm"] or "") else None
         of = flags["data"] if is_place(flags["data"] or "") else None
         typed = {"algorithm": own, "data": of, "silos": flags["silos"], "ledger": flags["ledger"]}
-        changes: dict[str, Any] = {"canaries": canaries or None, "budget-minutes": budget_minutes}
-        changes |= {"workers": workers, "policy": policy, "control": control or None}
+        changes: dict[str, Any] = {"budget-minutes": budget_minutes, "workers": workers}
+        changes |= {"policy": policy, "control": control or None}
         changes |= {"set": flags["assignments"] or None, "seeds": flags["seeds"]}
         changes |= {key: flags.get(key) for key in (*OPTIONS, *Experiment.model_fields) if key != "policy"}
         for name, value in changes.items():
@@ -93,9 +92,8 @@ def audit(
         controls = choices.controls(attacks, [name for one in control for name in names("control", one)])
         budget = None if budget_minutes is None else 60 * budget_minutes
         options.checked_options(  # before anything of an earlier audit is replaced
-            experiments, policies, attacks, seeds, None, adversary, controls, effort, workers, budget,
-            canaries,
-        )  # fmt: skip
+            experiments, policies, attacks, seeds, None, adversary, controls, effort, workers, budget
+        )
         said = say_of_data(experiment)
         grid_of = {
             "configs": [one.model_dump(mode="json") for one in experiments],
@@ -105,9 +103,7 @@ def audit(
             "effort": effort,
         }
         out = _folder_for_grid(flags, experiments, grid_of)
-        total = len(
-            grid.planned_runs(experiments, policies, attacks, seeds, adversary, controls, effort, canaries)
-        )
+        total = len(grid.planned_runs(experiments, policies, attacks, seeds, adversary, controls, effort))
         with screen.bar("auditing", total) as advance, plain_warnings(said):
             audited = grid.audit(
                 experiments,
@@ -122,7 +118,6 @@ def audit(
                 workers=workers,
                 budget=budget,
                 say=screen.note,
-                canaries=canaries,
                 probes=True,
             )
     result = audit_result(

@@ -67,9 +67,6 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         ("budget", -1),
         ("budget", math.nan),
         ("budget", "short"),
-        ("canaries", "x"),
-        ("canaries", -5),
-        ("canaries", 50),  # nothing here adds noise
         ("probes", "no"),
     ],
 )

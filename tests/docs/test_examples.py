@@ -33,10 +33,8 @@ PROMISED = {
     "glasu_by_columns": ["2   4", "plaintext: accuracy", "masked: accuracy", "0 single", "two owners:"],
     "measure_epsilon": [
         "a whole owner, noise in shares: channel update, one upload: holds, claimed 2.69, at least",
-        "a whole owner, noise in shares: the whole run, all 2 rounds, 2 runs: holds, claimed 4.00",
         "one node, noisy steps: noisy steps, all 20 steps, 13 records a node: holds, claimed 4.00",
         "one link, randomised: links randomised, the one drawing: holds, claimed 4.00",
-        "nothing that the server reads carries noise",
     ],
     "own_algorithm": ["plaintext", "masked", "homomorphic", "accuracy"],
     "own_attack": ["plaintext  right for", "masked     blind: own-majority-class"],

@@ -109,7 +109,6 @@ def test_a_comparison_refuses_what_it_would_ignore(arguments: list[str], key: st
         (["--policy", "plaintext,masked", "--norm", "1"], "protection.norm"),
         (["--policy", "plaintext", "--epsilon", "8"], "--epsilon"),
         (["--policy", "masked", "--unit", "node"], "--unit"),
-        (["--policy", "masked", "--canaries", "50"], "--canaries"),
         (["--set", "checkpoint_every=5"], "checkpoint_every"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

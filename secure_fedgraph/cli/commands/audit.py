@@ -45,13 +45,6 @@ Examples:
     metavar="N",
     help="Run the most telling cells first, for N minutes; the page names those that were not run.",
 )
-@click.option(
-    "--canaries",
-    type=click.IntRange(0),
-    default=0,
-    metavar="N",
-    help="Put about N canaries into runs of their own under each noised policy: a lower bound on epsilon.",
-)
 @options(*OF_RUNS, "verbose")
 @work("auditing")
 def audit() -> None:

@@ -87,7 +87,7 @@ class Cell(Part):
 
 
 class NotRun(Part):
-    """A cell that was not run, or canaries that were not (they are no attack)."""
+    """A cell that was not run."""
 
     algorithm: str = ""
     policy: str
@@ -181,16 +181,11 @@ class Empirical(Part):
 
 
 class Estimate(Part):
-    """What a grid was estimated to cost: seconds, bytes on the wire, and bytes of memory of a process."""
+    """What the runs of a grid were estimated to take, after the first of them."""
 
     runs: int = 0
-    estimated_runs: int = 0
     seconds: Seconds = 0.0
-    up: int = 0
-    down: int = 0
-    memory: int = 0
     workers: int = 1
-    budget_seconds: float | None = None
     sentence: str = ""
 
 

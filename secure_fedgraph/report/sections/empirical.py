@@ -15,7 +15,7 @@ def empirical(rows: Sequence[Empirical], several: bool) -> dict[str, object] | N
 
     Returns:
         ``rows``, ``unseen`` (by kind of noise what its audit is blind to), ``reasons``, ``sentence``,
-        ``broken`` and ``canaries``; None where no noise was charged.
+        ``broken``; None where no noise was charged.
     """
     if not rows:
         return None
@@ -36,7 +36,6 @@ def empirical(rows: Sequence[Empirical], several: bool) -> dict[str, object] | N
         "reasons": list(dict.fromkeys(row.reason for row in worst if row.reason)),
         "sentence": sentence + ".",
         "broken": broken,
-        "canaries": any(row.noise == "the whole run" for row in worst),
     }
 
 

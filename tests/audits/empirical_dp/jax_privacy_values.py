@@ -12,16 +12,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-COUNTS = [
-    # canaries, guesses, right, significance, delta
-    (1000, 1000, 560, 0.05, 1e-5),
-    (1000, 1000, 700, 0.05, 1e-5),
-    (1000, 200, 180, 0.01, 1e-5),
-    (1000, 50, 50, 0.01, 1e-5),
-    (5000, 1000, 900, 0.05, 1e-6),
-    (5000, 5000, 4200, 0.001, 1e-5),
-    (200, 20, 12, 0.05, 1e-3),
-]
 WORLDS = [
     # scores, mu, threshold, significance, delta
     (100, 1.0, 0.5, 0.05, 1e-5),
@@ -37,16 +27,6 @@ def main() -> None:
     from jax_privacy import auditing
     from scipy.special import ndtri
 
-    counts: list[dict[str, Any]] = []
-    for canaries, guesses, right, significance, delta in COUNTS:
-        given = (canaries, guesses, right, significance, delta)
-        counts.append(
-            {
-                "given": given,
-                "one_run": float(auditing._epsilon_one_run(0.0, *given)),
-                "one_run_gaussian": float(auditing._epsilon_one_run_fdp(0.0, *given)),
-            }
-        )
     worlds: list[dict[str, Any]] = []
     for scores, mu, threshold, significance, delta in WORLDS:
         quantiles = ndtri((np.arange(scores) + 0.5) / scores)
@@ -55,7 +35,7 @@ def main() -> None:
         )
         worlds.append({"given": (scores, mu, threshold, significance, delta), "two_worlds": float(found)})
     path = Path(__file__).with_suffix(".json")
-    path.write_text(json.dumps({"jax_privacy": "2.0.0", "counts": counts, "worlds": worlds}, indent=1) + "\n")
+    path.write_text(json.dumps({"jax_privacy": "2.0.0", "worlds": worlds}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -9,10 +9,10 @@ from unittest.mock import patch
 import pytest
 from scripts import script
 
-from secure_fedgraph.audits.empirical_dp.real_removals import Removed
 from secure_fedgraph.core.spending.ledger import Cost
 
 AUDITS = script("form_audits")
+Removed = AUDITS.Removed
 QUICK = ("FedEgo, node", "FedEgo, label", "GLASU, feature")
 """One form with sums of what several owners hold, and one without any noise: seconds, not minutes."""
 prepared = cache(lambda name: AUDITS.FORMS[name].prepared())

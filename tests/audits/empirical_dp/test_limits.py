@@ -205,13 +205,9 @@ def test_a_stopped_search_is_told_in_the_cell_and_on_the_page(tmp_path: Path) ->
     assert stopped["verdict"] == f"no better than a trivial guess; {told}, about several owners together"
     assert stopped["reason"] == f"c2-neighgen-batch: {told}"
     assert (stopped["details"]["searches_stopped"], stopped["details"]["stopped_after"]) == (1, 0.05)
-    assert (stopped["settings"]["controls"], stopped["settings"]["effort"]) == ("exchange batch 1", 0.05)
     exact = cells["c2", "server", SINGLE_OWNERS, "exchange batch 1"]  # of one node there is nothing to search
     assert (exact["score"], exact["verdict"], exact["reason"]) == (1.0, "exact", "")
     assert "searches_stopped" not in exact["details"]
-    assert (
-        not {"controls", "effort"} & cells["a1", "server", SINGLE_OWNERS, "as configured"]["settings"].keys()
-    )
 
     result = audit_result(found, chosen, ["plaintext"], [0], 1.0, "")
     assert (result["controls"], result["effort"]) == (["exchange batch 1"], 0.05)
@@ -252,7 +248,6 @@ def test_without_limits_nothing_is_told(run: sfg.Run) -> None:
     found = grid.audit(experiment("plaintext"), ["plaintext"], [LabelCounts], [0])
     result = audit_result(found, experiment("plaintext"), ["plaintext"], [0], 1.0, "")
     assert (result["controls"], result["effort"]) == (None, None)
-    assert not any({"controls", "effort"} & cell["settings"].keys() for cell in found.cells)
     assert "stopped" not in result["verdict"]
 
 
@@ -269,7 +264,6 @@ def test_the_command_hands_both_on(tmp_path: Path) -> None:
     result = json.loads((out / "audit.json").read_text())
     assert (result["controls"], result["effort"]) == (["exchange batch 8", "exchange batch 1"], 30)
     assert [r["variant"] for r in result["runs"]] == ["as configured", "exchange batch 1", "exchange batch 8"]
-    assert {c["settings"]["effort"] for c in result["cells"]} == {30}
     left = [c for c in result["cells"] if c["settings"]["aim"] == RESIDUAL]
     assert [c["leaks"] for c in left] == [True] * 3  # the asking owner's residual, masked and sealed
 

@@ -17,7 +17,8 @@ from parties import NAMES, session
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm
-from secure_fedgraph.audits.empirical_dp.mechanisms import Audit, Transparent, audit, centred, claims, view
+from secure_fedgraph.audits.empirical_dp.epsilon import Audit
+from secure_fedgraph.audits.empirical_dp.mechanisms import Transparent, audit, centred, claims, view
 from secure_fedgraph.audits.empirical_dp.worst_cases import (
     Neighbours,
     client_rows,
@@ -144,8 +145,8 @@ def test_the_claim_holds_and_is_tight(name):
     *_, trials, share = ROADS[name]
     found = run(name, trials)
     assert found.claim == pytest.approx(EPSILON, abs=1e-3)
-    assert not found.broken, found.sentence()
-    assert found.reached >= share, found.sentence()
+    assert not found.broken
+    assert found.reached >= share
     assert found.lower.ceiling > 5 * EPSILON  # a broken one would have shown
 
 
@@ -154,8 +155,8 @@ def test_the_claim_holds_and_is_tight(name):
 @pytest.mark.parametrize("name", ROADS)
 def test_a_hundred_thousand_calls(name):
     found = run(name, 100_000)
-    assert not found.broken, found.sentence()
-    assert found.reached >= 0.9, found.sentence()
+    assert not found.broken
+    assert found.reached >= 0.9
     assert found.any_noise.epsilon < found.lower.epsilon
 
 
@@ -163,7 +164,7 @@ def test_a_hundred_thousand_calls(name):
 def test_other_claims_hold_too(multiplier):
     bound = fitted(local_dp(NORM, multiplier), SUMS)
     found = audit(bound, pooled_parts(bound), "server", trials=60_000)
-    assert not found.broken, found.sentence()
+    assert not found.broken
     assert found.lower.epsilon > 0.35 * found.claim
 
 
@@ -297,6 +298,7 @@ def mean_on_the_sum(patch):
 
 def parts_not_clipped(patch):
     patch.setattr(pooling, "clipped", lambda matrix, norm: matrix)
+    patch.setattr(pooling, "_factors", lambda matrix, norm: None)
 
 
 def in_any_number_of_rows(patch):
@@ -375,8 +377,7 @@ def test_mutants_are_caught(name, monkeypatch):
         bound, neighbours(bound), reader, trials=5_000 if bound.channel.unit_contribution else 1_500
     )
     assert found.claim == pytest.approx(EPSILON, abs=1e-3)  # it goes on claiming what it claimed
-    assert found.broken, found.sentence()
-    assert "BROKEN" in found.sentence()
+    assert found.broken
 
 
 # --- noise in shares, under masks
@@ -397,11 +398,11 @@ def test_shares_of_a_step_that_are_too_small_are_caught(channel, worst, monkeypa
     """Shares sized by all six clients, in a sum of three of whom one colludes."""
     bound = surely_taken(in_shares(channel))
     right = audit(bound, worst(bound, answering=3), "server", trials=2_000, colluders=("owner-2",))
-    assert not right.broken, right.sentence()
+    assert not right.broken
     sized_by_everybody(monkeypatch)
     bound = surely_taken(in_shares(channel))
     wrong = audit(bound, worst(bound, answering=3), "server", trials=16_000, colluders=("owner-2",))
-    assert wrong.broken, wrong.sentence()
+    assert wrong.broken
 
 
 @pytest.mark.parametrize("channel", [UPDATE, SUMS], ids=lambda channel: channel.name)
@@ -419,8 +420,8 @@ def test_shares_of_the_fewest_honest_survivors_are_enough(channel):
     )
     # concentrated privacy's epsilon is some per cent above the Gaussian curve's
     assert EPSILON < found.claim < 1.1 * EPSILON
-    assert not found.broken, found.sentence()
-    assert found.reached >= (0.75 if channel.unit_contribution else 0.25), found.sentence()
+    assert not found.broken
+    assert found.reached >= (0.75 if channel.unit_contribution else 0.25)
 
 
 @pytest.mark.parametrize(
@@ -436,7 +437,7 @@ def test_shares_that_are_too_small_are_caught(counted, colluders, trials, monkey
     found = audit(
         bound, pooled_parts(bound, answering=3), "server", trials=trials, colluders=colluders or ("owner-1",)
     )
-    assert found.broken, found.sentence()
+    assert found.broken
 
 
 def test_the_real_masks_open_what_the_stand_in_opens():
