@@ -242,5 +242,5 @@ def blank_cell(
         seed=experiment.seed,
     )
     settings = {"aim": aim, "variant": variant.name, **variant.settings}
-    about = blank.model_dump(exclude={*Cell.sometimes, "settings"})
+    about = blank.model_dump(exclude={"title", "subject", "details", "messages", "settings"})
     return {**about, **attack.in_words(), "settings": settings}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,8 @@ def graph_of(tables: OwnTables, schema: TableSchema, rows: str | None = None) ->
 
     Guarantees:
         - a node becomes the same numbers whatever other nodes are beside it, and at every owner;
-        - links to unknown ids and columns that the schema does not name are left out, and each is counted;
+        - rows of an id that stood before with the same values, links to unknown ids and columns that the
+          schema does not name are left out, and each is counted;
         - nothing is raised but :class:`~secure_fedgraph.core.errors.BadInput`.
 
     Args:
@@ -105,8 +106,7 @@ def _graph_of(tables: OwnTables, schema: TableSchema, rows: str | None) -> OwnGr
             f"{nodes.where} has no column {key[:60]!r}, which {what} names: give it, or another name"
         )
     columns = [one for one in schema.columns if rows is None or one.name in nodes.columns]
-    if key:
-        _check_ids(nodes, key)
+    nodes = _each_id_once(nodes, key) if key else nodes
     names = {key, *labels, *(one.name for one in columns)}
     x, fits, notes = _features(tables, nodes, schema, columns)
     data = Data(x=x, feature_names=list(schema.feature_names))
@@ -196,22 +196,37 @@ def _listed(names: Sequence[str]) -> str:
     return f"column {shown} is" if len(names) == 1 else f"{len(names)} columns ({shown}) are"
 
 
-def _check_ids(nodes: Table, key: str) -> None:
-    """Refuses a row without an id, and two rows of one id.
+def _each_id_once(nodes: Table, key: str) -> Table:
+    """Rows whose id stood before with the same values, left out.
 
     Raises:
-        BadInput: naming the row.
+        BadInput: for a row without an id, and for two rows of one id with different values.
     """
     words = cells.words(nodes, key)
     if words.null_count:
         index = int(empty_cells(words).argmax())
         raise BadInput(f"{nodes.at(index, key)} is empty: give each row an id, or leave the row out")
     codes = words.dictionary_encode().indices.to_numpy(zero_copy_only=False)
-    first = np.unique(codes, return_index=True)[1][codes]  # codes count from 0 in the order of the rows
-    again = np.flatnonzero(first != np.arange(len(codes)))
-    if len(again):
-        index = int(again[0])
-        raise BadInput(
-            f"{nodes.at(index, key)} is {words[index].as_py()[:60]!r} as in row "
-            f"{int(nodes.rows[first[index]])}: keep one of the two rows"
-        )
+    _, first, which = np.unique(codes, return_index=True, return_inverse=True)
+    again = np.flatnonzero(first[which] != np.arange(len(codes)))
+    if not len(again):
+        return nodes
+    before = first[which[again]]
+    for name, column in nodes.columns.items():
+        one, other = (column.take(pa.array(places)) for places in (again, before))
+        gone = [empty_cells(part) for part in (one, other)]
+        same = pc.fill_null(pc.equal(one, other), False).to_numpy(zero_copy_only=False)
+        differs = (gone[0] != gone[1]) | ~(same | gone[0])
+        if differs.any():
+            at = int(differs.argmax())
+            index, earlier = int(again[at]), int(before[at])
+            raise BadInput(
+                f"{nodes.at(index, key)} is {words[index].as_py()[:60]!r} as in row "
+                f"{int(nodes.rows[earlier])}, and {name[:60]!r} differs: keep one of the two rows"
+            )
+    kept = np.ones(len(codes), dtype=bool)
+    kept[again] = False
+    said = (
+        "rows with an id that stood before are" if len(again) > 1 else "row with an id that stood before is"
+    )
+    return replace(nodes.kept(kept), notes=(*nodes.notes, f"{len(again):,} {said} left out"))

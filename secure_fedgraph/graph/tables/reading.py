@@ -28,6 +28,8 @@ MOST = 2**33
 _BLOCK = 2**23
 """Bytes that are parsed at once; no row may be longer."""
 _SEPARATORS = (",", ";", "\t", "|")
+_TAIL = 64
+"""Bytes at the end of a file, among which a quote closes the last cell."""
 _SAMPLE = 20
 """Rows that show what separates cells."""
 _INDEX = re.compile(r"Unnamed: \d+|__index_level_\d+__|")
@@ -55,7 +57,7 @@ def read_table(path: Path, where: str) -> Table:
             raise ValueError(f"it has more than {MOST >> 30} GiB")
         name = path.name.lower()
         read = _separated if name.endswith(SEPARATED) else _parquet if name.endswith(".parquet") else _arrow
-        return read(path, where)
+        return _without_index(read(path, where))
 
 
 @contextmanager
@@ -82,10 +84,10 @@ def readable(where: str) -> Iterator[None]:
 
 
 class _Limited(io.RawIOBase):
-    """A stream that ends with an error where it gives more than a file may hold."""
+    """A stream that ends with an error where it gives more than a file may hold, and knows how it ended."""
 
     def __init__(self, inner: Any) -> None:
-        self._inner, self._left = inner, MOST
+        self._inner, self._left, self.tail = inner, MOST, b""
 
     def readable(self) -> bool:
         return True
@@ -96,6 +98,7 @@ class _Limited(io.RawIOBase):
         if self._left < 0:
             raise ValueError(f"it unpacks to more than {MOST >> 30} GiB")
         buffer[: len(piece)] = piece
+        self.tail = (self.tail + piece[-_TAIL:])[-_TAIL:]
         return len(piece)
 
     def close(self) -> None:
@@ -142,17 +145,22 @@ def _parsed(path: Path, where: str, head: bytes, letters: str) -> Table:
     cut = len(head) == LONGEST_HEAD
     text = head.decode("utf-8-sig" if letters == "utf-8" else letters, errors="ignore" if cut else "strict")
     notes = [] if letters == "utf-8" else [f"its letters are read as {_CALLED[letters]}"]
+    said = re.match(r'"?sep=(.)"?\r?\n', text)  # a first line that Excel reads and writes
+    text = text[said.end() :] if said else text
     if (most := max(map(text.partition("\n")[0].count, _SEPARATORS))) >= MOST_COLUMNS:
         raise ValueError(f"its first line names {most + 1:,} columns, and at most {MOST_COLUMNS:,} are read")
-    separator = _separator(text, cut)
-    if re.search(rf'(^|{re.escape(separator)})[ ]+"', text, re.MULTILINE):
-        raise ValueError("spaces stand before quotes: save it without spaces between cells")
-    names = next(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
-    with _opened(path) as source:
-        columns = _cells(where, source, letters, separator, len(names))
+    separator = said[1] if said else _separator(text, cut)
+    names = next(csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True))
+    spaced = re.search(rf'(^|{re.escape(separator)})[ ]+"', text, re.MULTILINE) is not None
+    source = opened = _opened(path)
+    with opened:
+        if spaced:  # a quote after a space is one to its writer and none to a parser
+            source, letters, said = _closed_up(source, letters, separator, said is not None), "utf-8", None
+        columns, rows = _cells(where, source, letters, separator, len(names), 1 if said else 0)
+    if "\n" in (columns[-1][-1].as_py() or "") and not opened.tail.rstrip(b"\0 \t\r\n").endswith(b'"'):
+        raise _unclosed(where, int(rows[-1]))
     head_row = [column[0].as_py() or "" for column in columns]
-    rows = np.arange(1, len(columns[0])) + 1
-    return _table(where, head_row, [column.slice(1) for column in columns], rows, separator, notes)
+    return _table(where, head_row, [column.slice(1) for column in columns], rows[1:], separator, notes)
 
 
 _CALLED = {"cp1252": "Windows-1252, since they are no UTF-8", "utf-16": "UTF-16"}
@@ -182,13 +190,28 @@ def _separator(text: str, cut: bool) -> str:
     return best[0]
 
 
-def _cells(where: str, source: Any, letters: str, separator: str, wide: int) -> list[Any]:
-    """Every column's cells as words."""
+def _closed_up(source: Any, letters: str, separator: str, skip: bool) -> io.BytesIO:
+    """The same rows without spaces before quotes."""
+    text = io.TextIOWrapper(source, "utf-8-sig" if letters == "utf-8" else letters, newline="")
+    made = io.StringIO(newline="")
+    if skip:
+        text.readline()
+    csv.writer(made, delimiter=separator, lineterminator="\n").writerows(
+        csv.reader(text, delimiter=separator, skipinitialspace=True)
+    )
+    text.detach()  # whoever opened it closes it
+    return io.BytesIO(made.getvalue().encode())
+
+
+def _cells(
+    where: str, source: Any, letters: str, separator: str, wide: int, skip: int
+) -> tuple[list[Any], np.ndarray]:
+    """Every cell as words, and the rows' numbers."""
     parser = postponed("pyarrow.csv")
-    odd: list[tuple[int, int, int]] = []
+    odd: list[tuple[int, int, str]] = []
 
     def refuse(row: Any) -> str:
-        odd.append((int(row.number or 0), int(row.actual_columns), row.text.strip().count("\n") + 1))
+        odd.append((int(row.number or 0) + skip, int(row.actual_columns), row.text))
         return "error"
 
     names = [str(number) for number in range(wide)]
@@ -196,7 +219,7 @@ def _cells(where: str, source: Any, letters: str, separator: str, wide: int) -> 
         table = parser.read_csv(
             source,
             read_options=parser.ReadOptions(
-                use_threads=False, block_size=_BLOCK, column_names=names, encoding=letters
+                use_threads=False, block_size=_BLOCK, column_names=names, encoding=letters, skip_rows=skip
             ),
             parse_options=parser.ParseOptions(
                 delimiter=separator,
@@ -215,12 +238,30 @@ def _cells(where: str, source: Any, letters: str, separator: str, wide: int) -> 
             ) from None
         if not odd:
             raise
-        row, fields, lines = odd[0]
+        row, fields, text = odd[0]
+        if _is_open(text, separator):
+            raise _unclosed(where, row) from None
+        lines = text.strip().count("\n") + 1
+        over, mend = "", f"a cell that holds {separator!r} needs quotes around it"
+        if lines > 1:
+            over, mend = f" over {lines:,} lines", "look for a stray quote"
         raise BadInput(
-            f"{where}, row {row} has {fields} cells over {_counted(lines, 'line')}, and the first line has "
-            f"{wide}: put quotes around a cell that holds {separator!r}, and look for an open quote"
+            f"{where}, row {row} has {fields} cells{over}, and the first line has {wide}: {mend}"
         ) from None
-    return [column.combine_chunks() for column in table.columns]
+    return [column.combine_chunks() for column in table.columns], np.arange(table.num_rows) + 1 + skip
+
+
+def _is_open(row: str, separator: str) -> bool:
+    """Whether a row ends inside quotes."""
+    try:
+        list(csv.reader(io.StringIO(row, newline=""), delimiter=separator, strict=True))
+    except csv.Error as error:  # of the row's end, or of a cell that is too long by then
+        return " after " not in str(error)
+    return False
+
+
+def _unclosed(where: str, row: int) -> BadInput:
+    return BadInput(f"{where}, row {row}: a quote is opened and never closed: close it, or leave it out")
 
 
 # --- files with types ---------------------------------------------------------------------------------------
@@ -244,6 +285,8 @@ def _arrow(path: Path, where: str) -> Table:
     with pa.OSFile(str(path)) as file:
         start = file.read(8)
         file.seek(0)
+        if start.startswith(b"FEA1"):
+            raise ValueError("it is Feather of version 1; save it as version 2, or as parquet")
         open_ = pa.ipc.open_file if start.startswith(b"ARROW1") else pa.ipc.open_stream
         reader = open_(file, options=pa.ipc.IpcReadOptions(use_threads=False))
         _check_size(0, len(reader.schema))
@@ -345,23 +388,38 @@ def _table(
         notes.append(
             f"{_counted(breaks, 'value')} with line breaks: if there should be none, look for a stray quote"
         )
-    unnamed = next((name for name in columns if _INDEX.fullmatch(name)), None)
-    if unnamed is not None:
-        called = "" if "id" in map(str.casefold, columns) else "id"
-        index = columns.pop(unnamed)
-        columns = {called: index, **columns} if called else columns
-        notes.append(f"column {unnamed!r} is an index and is {'taken for id' if called else 'left out'}")
     table = Table(where, columns, rows, separator, unread, tuple(notes))
     if separator and len(table):
-        cells = [pc.is_null(column).to_numpy(zero_copy_only=False) for column in columns.values()]
-        nothing = np.logical_and.reduce(cells)
-        inner = int(
-            nothing[: np.flatnonzero(~nothing).max(initial=0)].sum()
-        )  # at the end programs leave them
-        said = [f"{_counted(inner, 'empty row')} {'is' if inner == 1 else 'are'} left out"] if inner else []
-        table = table.kept(~nothing, *said) if nothing.any() else table
+        nothing = np.logical_and.reduce(
+            [pc.is_null(column).to_numpy(zero_copy_only=False) for column in columns.values()]
+        )
+        if inner := int(nothing[: len(nothing) - int(np.argmin(nothing[::-1]))].sum()):
+            notes = [f"{_counted(inner, 'empty row')} {'is' if inner == 1 else 'are'} left out"]
+            table = table.kept(~nothing, *notes)
+        elif nothing.any():  # at the end, where programs leave them
+            table = table.kept(~nothing)
     if not len(table):
         raise BadInput(f"{where} has no rows")
+    return table
+
+
+def _without_index(table: Table) -> Table:
+    """An index that pandas wrote names the rows where nothing else does, and is left out otherwise."""
+    unnamed = [name for name in table.columns if _INDEX.fullmatch(name)]
+    for name in unnamed:
+        columns = dict(table.columns)
+        values = columns.pop(name)
+        called = f"column {name!r}" if name else "column 1, which has no name,"
+        names_rows = (
+            table.find("id") is None
+            and name == unnamed[0]
+            and not values.null_count
+            and pc.count_distinct(values).as_py() == len(values)
+        )
+        note = f"{called} is an index and is left out"
+        if names_rows:
+            columns, note = {"id": values, **columns}, f"{called} is an index and is taken for 'id'"
+        table = Table(table.where, columns, table.rows, table.separator, table.unread, (*table.notes, note))
     return table
 
 
