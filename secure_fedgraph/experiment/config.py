@@ -170,6 +170,8 @@ class Experiment(Keys):
         kind = algorithm_named(self.algorithm).of_kind(self.kind)
         kind.check_device(self.device)
         if not self.silos and not kind_of(self.data):
+            if Path(self.data).exists():
+                raise BadInput(f"--data {self.data}: to read your own file or folder, write ./{self.data}")
             raise unknown_name("dataset", self.data, KINDS)
         fits = self.kind
         if fits not in kind.kinds:
