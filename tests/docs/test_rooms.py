@@ -20,7 +20,7 @@ CEILINGS = {
     "secure_fedgraph/core/carriers": 2_300,
     "all code": 62_700,
     "lines of tests": 72_830,
-    "lines of benchmarks": 5_500,
+    "lines of benchmarks": 5_700,  # real_removals.py came out of the product, and makes two columns of a page
     "words of pages": 70_600,
     "bytes of the changelog": 10_000,
 }
