@@ -47,7 +47,7 @@ def told() -> dict[str, Any]:
 
 def test_every_line_is_named_once(told: dict[str, Any]) -> None:
     printed = " ".join(re.findall(r">([^<>]+)</text>", told["opening"].curve.svg))
-    for label in ("distributed_dp, no graph", "FedRidge, distributed_dp, personal", "no privacy",
+    for label in ("distributed_dp, no graph", "FedRidge, distributed_dp, personal", "no privacy, at best",
                   "owners alone", "commonest class"):  # fmt: skip
         assert printed.count(label) == 1 + label.startswith("distributed"), (label, printed)
 

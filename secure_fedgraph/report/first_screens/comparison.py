@@ -126,10 +126,12 @@ def _curve(ran: Sequence[Point], row: Point, key: str, whose: str) -> Picture:
 
 def _levels(ran: Sequence[Point], key: str) -> dict[str, float]:
     """What does not depend on a budget. Of several scores without privacy the best."""
-    bare = [score for row in ran if row.kind == "no privacy" and (score := score_of(row, key)) is not None]
+    bare = {score for row in ran if row.kind == "no privacy" and (score := score_of(row, key)) is not None}
     classes = (row.commonest_class for row in ran if row.commonest_class is not None)
     found = {
-        "no privacy": (min if key == "mae" else max)(bare, default=None),
+        "no privacy, at best" if len(bare) > 1 else "no privacy": (min if key == "mae" else max)(
+            bare, default=None
+        ),
         "owners alone": alone_of(ran, key),
         "commonest class": next(classes, None) if key in ("global", "local") else None,
     }
