@@ -47,7 +47,7 @@ def changed(graph: Data) -> Data:
 
 
 def sent(name: str, variant: int) -> dict[tuple[str, str], set[Layout]]:
-    """(client, channel) -> layouts of what the algorithm sends, on these data or on others like them."""
+    """(client, channel) -> layouts of what is sent on data, or on others of the same public facts."""
     real = small.federation(name)
     owners = {owner: changed(graph) if variant else graph for owner, graph in real.owners.items()}
     federation = replace(real, owners=owners)
