@@ -80,7 +80,7 @@ def resume(
     screen = Screen(flags)
     if (folder / "result.json").exists():
         result = read_json(folder / "result.json", "run")
-        typed = {"epsilon": epsilon, "silo": silos, "data": data, "device": device}
+        typed = {"epsilon": epsilon, "silo": next(iter(silos or ()), None), "data": data, "device": device}
         if extra := [f"--{option} {given}" for option, given in typed.items() if given is not None]:
             raise BadInput(f"{extra[0]}: {folder} is finished, and trains no more; drop it")
         if files.size_of(folder / manifest.NAME) is None:  # it was killed before

@@ -52,7 +52,7 @@ def test_a_run_of_files_leaves_a_result() -> None:
     ("arguments", "words"),
     [
         (["--silo", "a"], "write NAME=FILE"),
-        (["--silo", "a=a", "--silo", "a=b"], "a has 'a' already"),
+        (["--silo", "a=a", "--silo", "a=b"], "once for each owner"),
         (["--silo", "../x=a"], "owner '../x'"),
         (["--silo", "a=nowhere"], "'nowhere' is no file"),
         ([*SILOS, "--data", "cora"], "leave data out"),

@@ -89,27 +89,19 @@ class PaperTable:
         every = [case for cell in self.cells for case in (cell.case, cell.alone) if case is not None]
         return tuple({case.name: case for case in every}.values())
 
-    @property
-    def rows(self) -> tuple[str, ...]:
-        """Row names, in order."""
-        return tuple(dict.fromkeys(cell.row for cell in self.cells))
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Column names, in order."""
-        return tuple(dict.fromkeys(cell.column for cell in self.cells))
-
     def only(self, words: tuple[str, ...]) -> PaperTable:
         """The cells whose row or column holds one of the words; all where there are none.
 
         Raises:
-            BadInput: where no cell holds one.
+            BadInput: for a word that no cell holds.
         """
-        low = [word.lower() for word in words]
-        kept = [one for one in self.cells if any(word in f"{one.row} {one.column}".lower() for word in low)]
-        if words and not kept:
+        held = {
+            word: [one for one in self.cells if word and word.lower() in f"{one.row} {one.column}".lower()]
+            for word in words
+        }
+        if lost := [word for word, cells in held.items() if not cells]:
             raise BadInput(
-                f"--only {' '.join(words)[:60]!r}: no cell of {self.name} is named so; its rows are "
-                f"{', '.join(self.rows)}, its columns {', '.join(self.columns)}"
+                f"--only {lost[0][:60]!r}: no cell of {self.name} is named so; --finished prints them all"
             )
-        return replace(self, cells=tuple(kept)) if words else self
+        kept = tuple(one for one in self.cells if any(one in cells for cells in held.values()))
+        return replace(self, cells=kept) if words else self

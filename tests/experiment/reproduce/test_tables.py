@@ -44,12 +44,10 @@ def test_a_cell_is_run_or_says_why_not() -> None:
 
 def test_a_part_of_a_table() -> None:
     part = table_named("fedsage-2").only(("locsage+", "M=10"))
-    assert {*part.rows} == {*TABLES["fedsage-2"].rows}
+    assert {one.row for one in part.cells} == {one.row for one in TABLES["fedsage-2"].cells}
     assert {cell.column for cell in part.cells if cell.row == "FedSage"} == {
-        column for column in part.columns if "M=10" in column
+        column for column in {one.column for one in part.cells} if "M=10" in column
     }
-    with pytest.raises(BadInput, match="LocSage"):
-        table_named("fedsage-2").only(("nobody",))
 
 
 @pytest.mark.parametrize("word", ["", "nobody", "x/../../escaped", "m" * 300])
