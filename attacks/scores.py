@@ -7,8 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from secure_fedgraph.attacks.attack import SERVER, Attack, Blind, Guess, Knowledge
-from secure_fedgraph.attacks.weights import ALL
+from secure_fedgraph.attacks.attack import ALL, SERVER, Attack, Blind, Guess, Knowledge, own_targets
 from secure_fedgraph.protocol import View
 from secure_fedgraph.protocol.transcript import Seen
 
@@ -39,12 +38,11 @@ class ScoredSizes(Attack):
     """
 
     id = "i1-test-sizes"
-    title = "how many test nodes an owner has, from the scores it sends"
     subject = "numbers of test nodes"
     family = "scores"
     summary = "an owner's number of test nodes, from its accuracies"
     channel = METRICS
-    cost = "one division for each size that is tried"
+    nothing_left = "a sum of several owners' shares has no denominator that is one owner's"
     depends_on = ("rounds", "evaluation")
     stops: ClassVar[Mapping[str, str]] = STOPS
 
@@ -58,11 +56,7 @@ class ScoredSizes(Attack):
         values = {owner: np.array([denominator(np.concatenate(mine))]) for owner, mine in shares.items()}
         if not values:
             raise Blind(f"{self.id}: owners send another score than the share of right answers")
-        return Guess(TEST_SIZES, values, {owner: (owner,) for owner in values}, len(uploads))
-
-    def residual(self, view: View, knowledge: Knowledge) -> Guess:
-        """Nothing: a sum of several owners' shares is no fraction of one owner's number of nodes."""
-        raise Blind(f"{self.id}: a sum of several owners' shares has no denominator that is one owner's")
+        return Guess(TEST_SIZES, values, own_targets(values), len(uploads))
 
 
 def denominator(shares: np.ndarray) -> int:
@@ -85,12 +79,10 @@ class CountedScores(Attack):
     """
 
     id = "i3-counted-scores"
-    title = "how an owner's test nodes are spread over the classes, from the counts of its scores"
     subject = "class shares of counted test nodes"
     family = "scores"
     summary = "class shares of an owner's test nodes, from its counts by true class"
     channel = COUNTED
-    cost = "a sum of cells"
     depends_on = ("evaluation",)
     stops: ClassVar[Mapping[str, str]] = {
         SERVER: "evaluation=at_home; masks leave the shares over all owners, noised under a budget"
@@ -100,7 +92,7 @@ class CountedScores(Attack):
         """The class shares of each owner's test nodes ``[classes]``."""
         uploads = self.single_uploads(view)
         values = {seen.clients[0]: self._shares(view, seen) for seen in uploads}
-        return Guess(COUNTED_SHARES, values, {owner: (owner,) for owner in values}, len(uploads))
+        return Guess(COUNTED_SHARES, values, own_targets(values), len(uploads))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """The class shares of all owners' test nodes together."""

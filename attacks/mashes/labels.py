@@ -1,4 +1,4 @@
-"""Attacks on FedEgo's mashes: what the server reads of them, and the labels that stand in them."""
+"""What the server reads of FedEgo's mashes; B2 and B3: the labels in them, and the noise on them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from secure_fedgraph.attacks.attack import Attack, Blind, Control, Guess, Knowledge
-from secure_fedgraph.attacks.weights import ALL
+from secure_fedgraph.attacks.attack import ALL, Attack, Blind, Control, Guess, Knowledge, own_targets
 from secure_fedgraph.models.ego.model import EgoSage
 from secure_fedgraph.protocol import View
 
 EGOS, ACROSS, REDUCTION = "egos", "egos_across", "reduction"
 WEIGHT, BIAS = "reduction.weight", "reduction.bias"
-BATCH_LABELS = "labels of batches"
+BATCH_LABELS, NOISED = "labels of batches", "mashes under repeated noise"
+ROUNDS = (1, 2, 5, 10, 20, 50)
+NONE = 1e-4
+"""A standard deviation below this is rounding."""
 SMALL = {"training.hidden": [64, 64], "training.epochs": 1}
 RELEASED = {
     **SMALL,
@@ -105,10 +107,7 @@ class MashAttack(Attack):
         Raises:
             Blind: where no single upload can be read.
         """
-        channel = ACROSS if ACROSS in view.public.get("channels", {}) else EGOS
-        uploads = view.uploads(channel) if channel in view.public.get("channels", {}) else []
-        if not uploads:
-            raise Blind(f"{self.id}: {view.why_unreadable(channel)}")
+        uploads = self.single_uploads(view, self.channel_in_use(view, ACROSS, EGOS))
         reductions = _own_reductions(view)
         by_client: dict[str, list[Mashed]] = {}
         for seen in uploads:
@@ -123,9 +122,7 @@ class MashAttack(Attack):
         Raises:
             Blind: where no sum was opened.
         """
-        sums = view.sums(ACROSS) if ACROSS in view.public.get("channels", {}) else []
-        if not sums:
-            raise Blind(f"{self.id}: no sum of mashes was opened in this view")
+        sums = self.opened_sums(view, ACROSS)
         reductions = _mean_reductions(view)
         return unclipped(
             [_mashed(seen, reductions.get(seen.round, (None, None)), len(seen.clients)) for seen in sums]
@@ -238,10 +235,8 @@ class MashLabels(MashAttack):
     """
 
     id = "b2-mash-labels"
-    title = "how many labels of each class a mashed batch has"
     subject = "labels of mashed batches by class"
     summary = "the label histogram of every mashed batch, from its centre's soft label"
-    cost = "one look at each mash"
     stops: ClassVar[Mapping[str, str]] = {
         "server": "masked mash=across (single owners; their sum stays exact), or noise on labels, once"
     }
@@ -255,7 +250,7 @@ class MashLabels(MashAttack):
         for client, mashed in first_round.items():
             sizes = self.sizes(view, mashed)  # under noise none fits: the public one then
             values[client] = _histograms(mashed, np.where(sizes > 0, sizes, size))
-        return Guess(BATCH_LABELS, values, {c: (c,) for c in values}, len(values))
+        return Guess(BATCH_LABELS, values, own_targets(values), len(values))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """The histograms of the sums, each over all contributors: the size is public there."""
@@ -268,3 +263,63 @@ class MashLabels(MashAttack):
 def _histograms(mashed: Mashed, sizes: np.ndarray) -> np.ndarray:
     counts: np.ndarray = np.rint(mashed.labels[:, 0] * sizes[:, None])
     return counts
+
+
+class MashAverage(MashAttack):
+    """B3: mashes under noise, as the mean over the rounds that sent them.
+
+    The mean of T releases of one value with fresh noise has a variance of sigma^2 / T. With a frozen
+    reduction and kept batches every round releases the same mash; where the reduction is trained, its labels
+    at least stay the same.
+    """
+
+    id = "b3-mash-average"
+    subject = "mashes without their repeated noise"
+    summary = "mashes without their fresh noise, as the mean over rounds"
+    also_reads = (ACROSS,)
+    first_rounds = 50
+    stops: ClassVar[Mapping[str, str]] = {
+        "server": "one release used again (mash_rounds), or a budget over all rounds"
+    }
+    controls = (
+        Control(
+            "fifty noised rounds",
+            {
+                **RELEASED,
+                "policy": "local_dp",
+                "protection.norm": 1000.0,  # beyond every upload: the noise is measured, not the clip
+                "protection.multiplier": 3e-4,
+                "training.batch": 32,
+                "training.reduction": "frozen",
+                "rounds": 50,
+            },
+        ),
+    )
+
+    def run(self, view: View, knowledge: Knowledge) -> Guess:
+        """For each client ``[prefixes, mashes, width + classes]`` means over the first 1, 2, 5 ... rounds."""
+        by_client = self.client_mashes(view)
+        values = {client: self._means(view, rounds) for client, rounds in by_client.items()}
+        return Guess(NOISED, values, own_targets(values), sum(len(r) for r in by_client.values()))
+
+    def residual(self, view: View, knowledge: Knowledge) -> Guess:
+        """The same of the opened sums."""
+        rounds = self.summed_mashes(view)
+        return Guess(NOISED, {ALL: self._means(view, rounds)}, {ALL: rounds[0].clients}, len(rounds))
+
+    def _means(self, view: View, rounds: Sequence[Mashed]) -> np.ndarray:
+        if not self.fixed(view):
+            raise Blind(f"{self.id}: batches are drawn afresh, so that no two rounds send the same mash")
+        if noise_of(rounds) < NONE:
+            raise Blind(f"{self.id}: there is no noise to average away")
+        if len(rounds) < 2:
+            raise Blind(f"{self.id}: mashes were released in one round only: there is nothing to average")
+        centres = np.stack([np.concatenate([r.rows[:, 0], r.labels[:, 0]], axis=1) for r in rounds])
+        means = np.cumsum(centres, axis=0) / np.arange(1, len(rounds) + 1)[:, None, None]
+        chosen: np.ndarray = means[[t - 1 for t in prefixes(len(rounds))]]
+        return chosen
+
+
+def prefixes(rounds: int) -> list[int]:
+    """After how many rounds a mean is taken."""
+    return [t for t in ROUNDS if t <= rounds]

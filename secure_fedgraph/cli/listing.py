@@ -55,7 +55,6 @@ def attacks() -> list[dict[str, Any]]:
             "behaviour": kind.behaviour,
             "reads": ", ".join(kind.reads()),
             "granted": list(kind.grants),
-            "cost": kind.cost,
             "controls": {control.name: dict(control.settings) for control in kind.controls},
             "package": ATTACKS.package_of(kind.id),
         }

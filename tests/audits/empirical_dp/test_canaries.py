@@ -12,7 +12,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from secure_fedgraph.attacks.weights import VocabularySupport
+from secure_fedgraph.attacks import VocabularySupport
 from secure_fedgraph.audits.empirical_dp import one_run
 from secure_fedgraph.audits.empirical_dp.empirical import BROKEN, HOLDS, UNAUDITED, WEAK
 from secure_fedgraph.audits.empirical_dp.one_run import one_run_rows, planted
