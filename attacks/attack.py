@@ -3,39 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
 from secure_fedgraph.core.errors import BadInput, SecureFedGraphError, check_number
 from secure_fedgraph.protocol import View
-from secure_fedgraph.protocol.transcript import SERVER, Seen
+from secure_fedgraph.protocol.transcript import SERVER as SERVER
+from secure_fedgraph.protocol.transcript import Seen
 
 CLIENT, COALITION, OUTSIDER = "client", "coalition", "outsider"
 LAST = "last client"
 ALL = "all owners together"
 FEATURES = "node features"
 """What a guess made of recovered rows is about: the judge of that name compares them with nodes."""
-__all__ = [
-    "ALL",
-    "CLIENT",
-    "COALITION",
-    "FEATURES",
-    "LAST",
-    "OUTSIDER",
-    "SERVER",
-    "Attack",
-    "Blind",
-    "Control",
-    "Guess",
-    "Judge",
-    "Knowledge",
-    "Maker",
-    "OfFirstUpdate",
-    "own_targets",
-]
 
 
 class Blind(SecureFedGraphError):
@@ -74,6 +57,11 @@ class Guess:
     messages: int
     stopped: Mapping[str, float] = field(default_factory=dict)
 
+    @classmethod
+    def of_owners(cls, about: str, values: Mapping[str, np.ndarray], messages: int) -> Guess:
+        """A guess whose targets are one owner each."""
+        return cls(about, values, {name: (name,) for name in values}, messages)
+
 
 @dataclass(frozen=True)
 class Control:
@@ -88,25 +76,14 @@ class Control:
     settings: Mapping[str, Any]
 
 
-class Judge(Protocol):
-    """Compares a guess with the truth.
+Judge = Callable[[Guess, Any], Any]
+"""Compares a guess with an ``audits.finished_run.FinishedRun``: the run and the truth about it.
 
-    Args:
-        guess: what an attack wrote down.
-        finished: an ``audits.finished_run.FinishedRun``: the run and the truth about it.
-
-    Returns:
-        a ``secure_fedgraph.audits.judgement.Judgement``. No attack imports either, as no attack may see the
-        truth.
-    """
-
-    def __call__(self, guess: Guess, finished: Any, /) -> Any: ...
-
-
-class Maker(Protocol):
-    """Makes one fact that an attack is granted, from the same finished run."""
-
-    def __call__(self, finished: Any, /) -> object: ...
+It returns a ``secure_fedgraph.audits.judgement.Judgement``. No attack imports either, as none may see the
+truth.
+"""
+Maker = Callable[[Any], Any]
+"""Makes one fact that an attack is granted, from the same finished run."""
 
 
 class Attack(ABC):
@@ -155,8 +132,8 @@ class Attack(ABC):
     """Settings where it must succeed, or where its reach ends; printed beside the configured settings."""
     depends_on: ClassVar[tuple[str, ...]] = ()
     """Dotted keys of the settings that decide how far it gets: printed with every cell."""
-    stops: ClassVar[Mapping[str, str]] = {}
-    """By adversary what would stop it: printed with every cell that leaks."""
+    stops: ClassVar[str | Mapping[str, str]] = ""
+    """What would stop it, by adversary where that differs: printed with every cell that leaks."""
     nothing_left: ClassVar[str] = "nothing of a single owner is left in a sum"
     """Why :meth:`residual` is blind, of an attack that has none."""
     searches: ClassVar[bool] = False
@@ -166,6 +143,11 @@ class Attack(ABC):
     def reads(cls) -> tuple[str, ...]:
         """All channels that it can read something from."""
         return (cls.channel, *cls.also_reads)
+
+    @classmethod
+    def stopped_by(cls) -> Mapping[str, str]:
+        """Adversary -> what would stop it."""
+        return dict.fromkeys(cls.adversaries, cls.stops) if isinstance(cls.stops, str) else cls.stops
 
     @classmethod
     def in_words(cls) -> dict[str, str]:
@@ -233,8 +215,12 @@ class Attack(ABC):
 
 
 class OfFirstUpdate(Attack):
-    """An attack that reads one message at a time: each owner's first upload, or the first opened sum."""
+    """An attack on weight updates, one at a time: on each owner's first, or on the first opened sum."""
 
+    family = "weights"
+    channel = "update"
+    first_rounds = 1
+    stops = "masked, homomorphic (single owners); local_dp (all), which costs accuracy"
     about: ClassVar[str]
     """The judge of its guesses."""
 
@@ -279,8 +265,3 @@ class Stopped:
 
     values: np.ndarray = field(repr=False)
     seconds: float
-
-
-def own_targets(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Targets that are one owner each."""
-    return {name: (name,) for name in names}

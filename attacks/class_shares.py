@@ -4,24 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from secure_fedgraph.attacks.attack import (
-    ALL,
-    OUTSIDER,
-    SERVER,
-    Blind,
-    Control,
-    Guess,
-    Knowledge,
-    OfFirstUpdate,
-    own_targets,
-)
+from secure_fedgraph.attacks.attack import SERVER, Blind, Control, Guess, Knowledge, OfFirstUpdate
 from secure_fedgraph.attacks.linear import fitted
-from secure_fedgraph.attacks.released import NO_MODEL, OnReleased
-from secure_fedgraph.attacks.weights.updates import STOPS
+from secure_fedgraph.attacks.released import OnReleased
 from secure_fedgraph.protocol import View
 from secure_fedgraph.protocol.transcript import Seen
 
@@ -67,13 +56,10 @@ class UpdateClassShares(OfFirstUpdate):
 
     id = "a7-class-shares"
     subject = "class shares by shadow owners"
-    family = "weights"
     summary = "class shares of an owner's training data, from its first update"
     adversaries = (SERVER,)
-    channel = "update"
     about = CLASS_SHARES
     also_reads = ("moments", "class_sums")
-    first_rounds = 1
     grants = (
         "nodes of the same kind with labels and links: half of the nodes that nobody trained on, of which "
         "shadow owners are made; the other half is asked about",
@@ -83,7 +69,6 @@ class UpdateClassShares(OfFirstUpdate):
     needs = (SHADOW_OWNERS,)
     controls = (Control("one epoch of Adam at 0.01", {"rounds": 1, "training.learning_rate": 0.01}),)
     depends_on = ("training.optimizer", "training.learning_rate", "training.epochs", "training.batch")
-    stops: ClassVar[Mapping[str, str]] = STOPS
 
     def read(self, view: View, knowledge: Knowledge, seen: Seen) -> np.ndarray:
         """Class shares of an owner; of a sum the mean of all, by sums of as many shadow owners' updates."""
@@ -151,26 +136,19 @@ class MeanAnswers:
             probability of their own class at each class's nodes.
         shares: ``[shadow models, classes]`` of their training labels.
         personal: owner -> ``[3 * classes]`` of its own model.
-        shared: the same of the released one; None where there is none.
-        owners: all of them.
     """
 
     shadows: np.ndarray = field(repr=False)
     shares: np.ndarray = field(repr=False)
     personal: Mapping[str, np.ndarray] = field(repr=False)
-    shared: np.ndarray | None = field(repr=False)
-    owners: tuple[str, ...]
 
 
 class ModelClassShares(OnReleased):
     """G5: how training labels are spread over the classes, from a published model (property inference).
 
     A model answers the classes that it often saw more often. Shadow models with known class shares show by
-    how much, and a ridge regression maps mean answers to shares.
-
-    :meth:`run` attacks each owner's own model, where owners publish one. A released model is everybody's, so
-    :meth:`residual` asks it for the mean share of all owners, and the audit compares that with the shares
-    among nodes that nobody trained on: where owners' data are a random part of all, these are the same.
+    how much, and a ridge regression maps mean answers to shares. It attacks owners' own models, where they
+    publish them.
 
     References:
         Ateniese et al., Hacking Smart Machines with Smarter Ones, 2015; Ganju et al., CCS 2018; Suri and
@@ -180,38 +158,24 @@ class ModelClassShares(OnReleased):
     id = "g5-class-shares"
     subject = "class shares from a published model"
     summary = "class shares of an owner's training data, from its published model"
+    nothing_left = "one model of all owners says of them what nodes that nobody trained on say"
     grants = (
         "nodes of the same kind with labels and links: half of the nodes that nobody trained on, of which "
         "training data of shadow models are made; the other half is asked about",
-        "the algorithm with its settings, and how many training nodes an owner has on average; where "
-        "models are "
-        "personal, the model of each owner, as it would publish it",
+        "the algorithm with its settings, how many training nodes an owner has on average, and the model of "
+        "each owner, as it would publish it",
     )
     needs = (MEAN_ANSWERS,)
     controls = (Control("released after 20 rounds", {"rounds": 20}),)
-    stops: ClassVar[Mapping[str, str]] = {
-        OUTSIDER: "not publishing one owner's model; noise only where it ruins the model"
-    }
+    stops = "not publishing one owner's model; noise only where it ruins the model"
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """The class shares of each owner that has a model of its own, ``[classes]``."""
-        facts = self._facts(knowledge)
-        if not facts.personal:
-            raise Blind(f"{self.id}: one model was released for all owners, and nobody's own is published")
-        estimate = fitted(facts.shadows, facts.shares)
-        values = {o: as_shares(estimate(row[None])[0]) for o, row in facts.personal.items()}
-        return Guess(CLASS_SHARES, values, own_targets(values), 0)
-
-    def residual(self, view: View, knowledge: Knowledge) -> Guess:
-        """The mean of all owners' shares, from the released model."""
-        facts = self._facts(knowledge)
-        if facts.shared is None:
-            raise Blind(f"{self.id}: no model of all owners was released")
-        (row,) = fitted(facts.shadows, facts.shares)(facts.shared[None])
-        return Guess(CLASS_SHARES, {ALL: as_shares(row)}, {ALL: facts.owners}, 0)
-
-    def _facts(self, knowledge: Knowledge) -> MeanAnswers:
         facts: MeanAnswers | None = knowledge.facts[MEAN_ANSWERS]
         if facts is None:
-            raise Blind(f"{self.id}: {NO_MODEL}, or no nodes are left to train shadow models on")
-        return facts
+            raise Blind(
+                f"{self.id}: no owner's own model is published, or no nodes are left for shadow models"
+            )
+        estimate = fitted(facts.shadows, facts.shares)
+        values = {o: as_shares(estimate(row[None])[0]) for o, row in facts.personal.items()}
+        return Guess.of_owners(CLASS_SHARES, values, 0)

@@ -7,17 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from secure_fedgraph.attacks.attack import (
-    ALL,
-    CLIENT,
-    FEATURES,
-    SERVER,
-    Attack,
-    Blind,
-    Guess,
-    Knowledge,
-    own_targets,
-)
+from secure_fedgraph.attacks.attack import ALL, CLIENT, FEATURES, SERVER, Attack, Blind, Guess, Knowledge
 from secure_fedgraph.attacks.mashes.pool import GRANT, POOL, TRAINING_NODES
 from secure_fedgraph.models.neighgen.mixture import COUNT
 from secure_fedgraph.protocol import View
@@ -68,7 +58,7 @@ class SummedMembers(Attack):
         """Scores of all candidates for each owner whose own sums can be read."""
         seen = self.single_uploads(view, self._sums_in(view, knowledge))
         values = {one.clients[0]: self._scores(view, one.values, knowledge) for one in seen}
-        return Guess(TRAINING_NODES, values, own_targets(values), len(seen))
+        return Guess.of_owners(TRAINING_NODES, values, len(seen))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """The same for all owners together, from the opened sums, or from what was handed to an owner."""
@@ -187,7 +177,7 @@ class NeighbourSums(Attack):
         if not found:
             why = "no sum in it has a single term" if rows else view.why_unreadable(self.channel)
             raise Blind(f"{self.id}: {why}")
-        return Guess(FEATURES, found, own_targets(found), len(seen))
+        return Guess.of_owners(FEATURES, found, len(seen))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """Rows of the opened sums over all other owners, of one term each."""

@@ -11,18 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from secure_fedgraph.attacks.attack import (
-    ALL,
-    CLIENT,
-    FEATURES,
-    SERVER,
-    Attack,
-    Blind,
-    Control,
-    Guess,
-    Knowledge,
-    own_targets,
-)
+from secure_fedgraph.attacks.attack import ALL, FEATURES, SERVER, Attack, Blind, Control, Guess, Knowledge
 from secure_fedgraph.attacks.generator_gradients import batch, single
 from secure_fedgraph.core.message import ANSWER
 from secure_fedgraph.models.neighgen.model import FeatureGenerator
@@ -254,7 +243,10 @@ class GeneratorColumns(GeneratorBatch):
     seconds = 90.0
 
 
-def _layers(gradient: Mapping[str, np.ndarray], question: Question) -> tuple[np.ndarray, ...]:
+Layers = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def _layers(gradient: Mapping[str, np.ndarray], question: Question) -> Layers:
     return gradient[_WEIGHT], gradient[_BIAS], question.layer(_WEIGHT), question.layer(_BIAS)
 
 
@@ -300,12 +292,12 @@ class _Offers(Attack):
     """
 
     family = "neighgen"
-    adversaries = (SERVER, CLIENT)
+    adversaries = (SERVER, "client")
     channel = "generator"
     first_rounds = 1
     stops: ClassVar[Mapping[str, str]] = {
         SERVER: "sealed messages: sealed, masked, homomorphic, strictest",
-        CLIENT: "nothing built; local_dp blurs the answer too",
+        "client": "nothing built; local_dp blurs the answer too",
     }
     nothing_left = "embeddings are read one by one, so no sum of them is left"
     about: ClassVar[str]
@@ -321,7 +313,7 @@ class _Offers(Attack):
         if not first:
             raise Blind(f"{self.id}: {view.why_unreadable(self.channel)}")
         values = {owner: self._read(view, seen.values) for owner, seen in sorted(first.items())}
-        return Guess(self.about, values, own_targets(values), len(first))
+        return Guess.of_owners(self.about, values, len(first))
 
     def _read(self, view: View, offer: Mapping[str, np.ndarray]) -> np.ndarray:
         raise NotImplementedError

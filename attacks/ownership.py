@@ -4,22 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import numpy as np
 
-from secure_fedgraph.attacks.attack import (
-    OUTSIDER,
-    SERVER,
-    Attack,
-    Blind,
-    Control,
-    Guess,
-    Knowledge,
-    own_targets,
-)
+from secure_fedgraph.attacks.attack import SERVER, Attack, Blind, Control, Guess, Knowledge, OfFirstUpdate
 from secure_fedgraph.attacks.released import NO_MODEL, OnReleased
-from secure_fedgraph.attacks.weights.updates import STOPS
 from secure_fedgraph.protocol import View
 
 OWNERS_OF_NODES = "owners of nodes"
@@ -74,7 +63,7 @@ class UpdateOwner(Attack):
     needs = (EVIDENCE,)
     controls = (Control("one epoch of Adam at 0.01", {"rounds": 1, "training.learning_rate": 0.01}),)
     depends_on = ("training.optimizer", "training.learning_rate", "training.epochs")
-    stops: ClassVar[Mapping[str, str]] = STOPS
+    stops = OfFirstUpdate.stops
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """For each owner ``[nodes]``: how much likelier than with another the node is with it."""
@@ -125,9 +114,7 @@ class ModelOwner(OnReleased):
     )
     needs = (OWN_ANSWERS,)
     controls = (Control("trained to the end", {"rounds": 20, "training.learning_rate": 0.01}),)
-    stops: ClassVar[Mapping[str, str]] = {
-        OUTSIDER: "not publishing one owner's model; noise only where it ruins the model"
-    }
+    stops = "not publishing one owner's model; noise only where it ruins the model"
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """For each owner ``[nodes]``: how much surer its model is of a node than the others'."""
@@ -160,4 +147,4 @@ def _against_others(evidence: Mapping[str, np.ndarray], labels: np.ndarray, mess
     for row in scores:
         row -= SHARED * (np.bincount(of, weights=row) / many)[of]
     values = dict(zip(owners, scores, strict=True))
-    return Guess(OWNERS_OF_NODES, values, own_targets(values), messages)
+    return Guess.of_owners(OWNERS_OF_NODES, values, messages)

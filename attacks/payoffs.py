@@ -8,17 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from secure_fedgraph.attacks.attack import (
-    ALL,
-    CLIENT,
-    SERVER,
-    Attack,
-    Blind,
-    Control,
-    Guess,
-    Knowledge,
-    own_targets,
-)
+from secure_fedgraph.attacks.attack import ALL, CLIENT, SERVER, Attack, Blind, Control, Guess, Knowledge
 from secure_fedgraph.attacks.prototypes import listed, places
 from secure_fedgraph.protocol import View
 
@@ -100,7 +90,7 @@ class ListedMembers(Attack):
         for owner in (one for one in pool if one in lists):
             others = np.stack([lists[other][owner] for other in lists if other != owner])
             values[owner] = likelihoods(pool[owner].holds, lists[owner][owner], others)
-        return Guess(LISTED_MEMBERS, values, own_targets(values), len(lists))
+        return Guess.of_owners(LISTED_MEMBERS, values, len(lists))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """The same about all agents together: minus the number of motifs that nobody lists."""
@@ -206,9 +196,7 @@ class PayoffQuality(Attack):
         Control("thirty agents of three qualities", {"rounds": 5, "clients": 30, "split.perturbed": True}),
     )
     depends_on = ("algorithm", "clients", "rounds", "training.diversity")
-    stops: ClassVar[Mapping[str, str]] = {
-        SERVER: "a reward that does not follow quality (dw; the printed diversity); no policy"
-    }
+    stops = "a reward that does not follow quality (dw; the printed diversity); no policy"
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """A score of each agent's quality ``[1]``: its mean payoff."""
@@ -218,7 +206,7 @@ class PayoffQuality(Attack):
         if len(paid) < 2:
             raise Blind(f"{self.id}: the payoff of one agent ranks nobody")
         values = {agent: np.array([mine.mean()]) for agent, mine in paid.items()}
-        return Guess(QUALITY, values, own_targets(values), sum(map(len, paid.values())))
+        return Guess.of_owners(QUALITY, values, sum(map(len, paid.values())))
 
 
 class PayoffSizes(Attack):
@@ -239,7 +227,7 @@ class PayoffSizes(Attack):
     needs = (OWN_GRAPHS,)
     controls = (Control("two agents of uneven sizes", {"rounds": 1, "clients": 2, "partition": "dirichlet"}),)
     depends_on = ("algorithm", "clients")
-    stops: ClassVar[Mapping[str, str]] = {CLIENT: "rewards by another measure (eu, cffl, cgsv)"}
+    stops = "rewards by another measure (eu, cffl, cgsv)"
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """The other agent's number of training graphs ``[1]``, where there is one other."""

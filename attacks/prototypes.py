@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from secure_fedgraph.attacks.attack import Attack, Blind, Control, Guess, Knowledge, own_targets
+from secure_fedgraph.attacks.attack import Attack, Blind, Control, Guess, Knowledge
 from secure_fedgraph.attacks.linear import held
 from secure_fedgraph.protocol import View
 
@@ -18,9 +18,7 @@ SCALE = 1024.0
 """What prototypes are divided by to travel, and what a graph's part of a bounded sum is the inverse of."""
 _EACH, _SUMS, _LISTS, _BOUNDED = "prototypes", "prototype_sums", "motifs", "motif_sums"
 _COUNTED = {"rounds": 1, "training.idf": "global"}
-STOPS = {
-    "server": "fairgraphfl-bounded with noise; support=2 keeps motifs of one graph at home, and leaves E2"
-}
+STOPS = "fairgraphfl-bounded with noise; support=2 keeps motifs of one graph at home, and leaves E2"
 
 
 @dataclass(frozen=True)
@@ -196,7 +194,7 @@ class RoundDifferencing(Attack):
             {"rounds": 1, "training.embedding": "frozen", "training.use_diversity": False},
         ),
     )
-    stops: ClassVar[Mapping[str, str]] = {"server": "fairgraphfl-bounded under local_dp (noise for a graph)"}
+    stops = "fairgraphfl-bounded under local_dp (noise for a graph)"
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """``[vocabulary, width]`` of the owner whose sums differ, NaN in rows that do not."""
@@ -249,4 +247,4 @@ def places(codes: np.ndarray, among: np.ndarray) -> np.ndarray:
 
 
 def _of_owners(about: str, values: Mapping[str, np.ndarray]) -> Guess:
-    return Guess(about, values, own_targets(values), len(values))
+    return Guess.of_owners(about, values, len(values))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
 
-from secure_fedgraph.attacks.attack import OUTSIDER, Attack, Blind, Control, Guess, Knowledge, own_targets
+from secure_fedgraph.attacks.attack import OUTSIDER, Attack, Blind, Control, Guess, Knowledge
 from secure_fedgraph.attacks.linear import fitted
 from secure_fedgraph.protocol import View
 
@@ -46,6 +46,13 @@ class OnReleased(Attack):
     also_reads = ("moments", "class_sums", "personal_model")
     first_rounds = 0
     depends_on = ("rounds", "training.learning_rate", "training.epochs")
+
+    def granted(self, knowledge: Knowledge) -> Any:
+        """The fact that it needs, or Blind where there is no model that it could be made of."""
+        (name,) = self.needs
+        if not knowledge.facts[name]:
+            raise Blind(f"{self.id}: {NO_MODEL}")
+        return knowledge.facts[name]
 
 
 @dataclass(frozen=True)
@@ -97,17 +104,15 @@ class LinkStealing(OnReleased):
     )
     needs = (ANSWERS,)
     controls = (Control("released after 20 rounds", {"rounds": 20}),)
-    stops: ClassVar[Mapping[str, str]] = {
-        OUTSIDER: "answers without links; noise only where it ruins the model"
-    }
+    stops = "answers without links; noise only where it ruins the model"
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """A score for every pair of an owner's nodes ``[nodes * (nodes - 1) / 2]``."""
-        return _pairs({owner: one.with_links for owner, one in _answers(self, knowledge).items()})
+        return _pairs({owner: one.with_links for owner, one in self.granted(knowledge).items()})
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """The same from a service that answers about every node by itself."""
-        return _pairs({owner: one.without_links for owner, one in _answers(self, knowledge).items()})
+        return _pairs({owner: one.without_links for owner, one in self.granted(knowledge).items()})
 
 
 class EmbeddingInversion(OnReleased):
@@ -132,9 +137,7 @@ class EmbeddingInversion(OnReleased):
     )
     needs = (EMBEDDED,)
     controls = (Control("released after 20 rounds", {"rounds": 20}),)
-    stops: ClassVar[Mapping[str, str]] = {
-        OUTSIDER: "nothing built; answers in place of embeddings leave less"
-    }
+    stops = "nothing built; answers in place of embeddings leave less"
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """``[training nodes, words]`` of each owner: how likely each word is."""
@@ -151,14 +154,7 @@ class EmbeddingInversion(OnReleased):
             raise Blind(f"{self.id}: {NO_MODEL}, or its last layer is not apart, or there is no shadow graph")
         decode = fitted(np.asarray(part(shadow), dtype=np.float64), shadow.words.astype(np.float64))
         values = {owner: np.clip(decode(part(one)), 0, 1) for owner, one in facts.items() if owner}
-        return Guess(WORDS, values, own_targets(values), 0)
-
-
-def _answers(attack: Attack, knowledge: Knowledge) -> Mapping[str, Answers]:
-    answers: Mapping[str, Answers] = knowledge.facts[ANSWERS]
-    if not answers:
-        raise Blind(f"{attack.id}: {NO_MODEL}")
-    return answers
+        return Guess.of_owners(WORDS, values, 0)
 
 
 def _pairs(answers: Mapping[str, np.ndarray]) -> Guess:
@@ -169,7 +165,7 @@ def _pairs(answers: Mapping[str, np.ndarray]) -> Guess:
         lengths = np.square(scores).sum(1)
         apart = lengths[:, None] + lengths[None] - 2 * scores @ scores.T
         values[owner] = -apart[np.triu_indices(len(scores), 1)]
-    return Guess(LINKS, values, own_targets(values), 0)
+    return Guess.of_owners(LINKS, values, 0)
 
 
 @dataclass(frozen=True)
@@ -216,9 +212,7 @@ class LinkTeller(OnReleased):
     )
     needs = (SERVICE,)
     controls = (Control("released after 20 rounds", {"rounds": 20}),)
-    stops: ClassVar[Mapping[str, str]] = {
-        OUTSIDER: "a service that takes no features or answers without links; labels alone leave less"
-    }
+    stops = "a service that takes no features or answers without links; labels alone leave less"
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """A score for every pair of an owner's nodes ``[nodes * (nodes - 1) / 2]``."""
@@ -229,11 +223,9 @@ class LinkTeller(OnReleased):
         return self._guess(knowledge, lambda logs: np.eye(logs.shape[1])[logs.argmax(1)], 30.0)
 
     def _guess(self, knowledge: Knowledge, told: Callable[[np.ndarray], np.ndarray], times: float) -> Guess:
-        services: Mapping[str, Service] = knowledge.facts[SERVICE]
-        if not services:
-            raise Blind(f"{self.id}: {NO_MODEL}")
-        values = {owner: _scores(one, told, times) for owner, one in services.items()}
-        return Guess(LINKS, values, own_targets(values), 0)
+        services = self.granted(knowledge).items()
+        values = {owner: _scores(one, told, times) for owner, one in services}
+        return Guess.of_owners(LINKS, values, 0)
 
 
 def _scores(service: Service, told: Callable[[np.ndarray], np.ndarray], times: float) -> np.ndarray:
@@ -295,27 +287,25 @@ class NodeMembership(OnReleased):
     grants = GRANTED
     needs = (CANDIDATES,)
     controls = (Control("trained to the end", {"rounds": 20, "training.learning_rate": 0.01}),)
-    stops: ClassVar[Mapping[str, str]] = {
-        OUTSIDER: "noise in training: local_dp, distributed_dp, or steps.noise"
-    }
+    stops = "noise in training: local_dp, distributed_dp, or steps.noise"
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """The log ratio of every candidate ``[nodes]``."""
         values = {}
-        for owner, one in _candidates(self, knowledge).items():
+        for owner, one in self.granted(knowledge).items():
             inside = np.where(one.inside, one.shadows, 0).sum(0) / one.inside.sum(0)
             outside = np.where(one.inside, 0, one.shadows).sum(0) / (~one.inside).sum(0)
             usual = (inside + outside) / 2
             values[owner] = np.log(np.maximum(one.target, LEAST)) - np.log(np.maximum(usual, LEAST))
-        return Guess(MEMBERS, values, own_targets(values), 0)
+        return Guess.of_owners(MEMBERS, values, 0)
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """For a service that returns labels only: whether it is right, less how often shadow models are."""
         values = {}
-        for owner, one in _candidates(self, knowledge).items():
+        for owner, one in self.granted(knowledge).items():
             easy = np.where(one.inside, 0, one.shadows).sum(0) / (~one.inside).sum(0)
             values[owner] = one.right.astype(float) * (2 - easy)
-        return Guess(MEMBERS, values, own_targets(values), 0)
+        return Guess.of_owners(MEMBERS, values, 0)
 
 
 class NodeLikelihoodRatio(OnReleased):
@@ -343,7 +333,7 @@ class NodeLikelihoodRatio(OnReleased):
     grants = GRANTED
     needs = (CANDIDATES,)
     controls = (Control("trained to the end", {"rounds": 20, "training.learning_rate": 0.01}),)
-    stops: ClassVar[Mapping[str, str]] = NodeMembership.stops
+    stops = NodeMembership.stops
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """The log ratio of every candidate ``[nodes]``, by both questions."""
@@ -355,13 +345,13 @@ class NodeLikelihoodRatio(OnReleased):
 
     def _guess(self, knowledge: Knowledge, *, links: bool) -> Guess:
         values = {}
-        for owner, one in _candidates(self, knowledge).items():
+        for owner, one in self.granted(knowledge).items():
             asked = [(one.target, one.shadows)] if links else []
             asked.append((one.alone, one.shadows_alone))
             target = np.stack([_confidence(mine) for mine, _ in asked], axis=-1)
             shadows = np.stack([_confidence(theirs) for _, theirs in asked], axis=-1)
             values[owner] = likelihood_ratio(target, shadows, one.inside)
-        return Guess(MEMBERS, values, own_targets(values), 0)
+        return Guess.of_owners(MEMBERS, values, 0)
 
 
 def likelihood_ratio(target: np.ndarray, shadows: np.ndarray, inside: np.ndarray) -> np.ndarray:
@@ -399,10 +389,3 @@ def _confidence(probability: np.ndarray) -> np.ndarray:
     p = np.clip(probability, LEAST, 1 - LEAST)
     confidence: np.ndarray = np.log(p) - np.log1p(-p)
     return confidence
-
-
-def _candidates(attack: Attack, knowledge: Knowledge) -> Mapping[str, Candidates]:
-    candidates: Mapping[str, Candidates] = knowledge.facts[CANDIDATES]
-    if not candidates:
-        raise Blind(f"{attack.id}: {NO_MODEL}, or the run keeps no configuration to train shadow models with")
-    return candidates

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 import numpy as np
 
-from secure_fedgraph.attacks.attack import COALITION, Attack, Blind, Control, Guess, Knowledge, own_targets
+from secure_fedgraph.attacks.attack import COALITION, Attack, Blind, Control, Guess, Knowledge
 from secure_fedgraph.attacks.linear import groups, held, means
 from secure_fedgraph.attacks.weights.updates import update_unit
 from secure_fedgraph.protocol import View
@@ -57,9 +56,7 @@ class CohortDifferencing(Attack):
         ),
     )
     depends_on = ("rounds", "clients", "dropouts", "protection.batch")
-    stops: ClassVar[Mapping[str, str]] = {
-        "server": "fixed cohorts; whole batches of clients (protection.batch); noise"
-    }
+    stops = "fixed cohorts; whole batches of clients (protection.batch); noise"
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """The mean update of every owner that the cohorts single out."""
@@ -116,9 +113,7 @@ class OwnShareSubtraction(Attack):
     first_rounds = 2
     controls = (Control("two rounds", {"rounds": 2}),)
     depends_on = ("clients",)
-    stops: ClassVar[Mapping[str, str]] = {
-        COALITION: "noise from outside the coalition (distributed_dp); more honest owners",
-    }
+    stops = "noise from outside the coalition (distributed_dp); more honest owners"
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """The first update of the only owner outside the coalition."""
@@ -197,9 +192,7 @@ class RedrawnNoise(Attack):
     first_rounds = 1
     grants = ("the code that draws the noise, run again with every public seed",)
     needs = (NOISE,)
-    stops: ClassVar[Mapping[str, str]] = {
-        "server": "noise from the operating system, as every policy draws it"
-    }
+    stops = "noise from the operating system, as every policy draws it"
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """Every single upload less the noise that was drawn again for it."""
@@ -210,7 +203,7 @@ class RedrawnNoise(Attack):
             for seen in uploads
             if (seen.round, seen.clients[0]) in noise
         }
-        return Guess(DENOISED, values, own_targets(values), len(uploads))
+        return Guess.of_owners(DENOISED, values, len(uploads))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """The first sum less every share of its noise."""

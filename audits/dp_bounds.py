@@ -25,11 +25,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from secure_fedgraph.attacks.attack import CLIENT, OUTSIDER, SERVER, Guess
+from secure_fedgraph.attacks.attack import CLIENT, FEATURES, OUTSIDER, SERVER, Guess
 from secure_fedgraph.attacks.mashes.pool import IDENTITIES
 from secure_fedgraph.attacks.prototypes import CHANGE, GRAPHS
 from secure_fedgraph.attacks.released import LINKS, MEMBERS, WORDS
-from secure_fedgraph.attacks.attack import FEATURES
 from secure_fedgraph.attacks.weights.graph_structure import TRAINED_GRAPHS
 from secure_fedgraph.attacks.weights.updates import SINGLE
 from secure_fedgraph.audits.scoring import RESAMPLES, Score, ScoreKind

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar, cast
 
 import numpy as np
@@ -10,17 +9,7 @@ import torch
 
 from secure_fedgraph.algorithm import Algorithm, State
 from secure_fedgraph.attacks.active import disguised
-from secure_fedgraph.attacks.attack import (
-    ALL,
-    LAST,
-    SERVER,
-    Attack,
-    Blind,
-    Control,
-    Guess,
-    Knowledge,
-    own_targets,
-)
+from secure_fedgraph.attacks.attack import ALL, LAST, SERVER, Attack, Blind, Control, Guess, Knowledge
 from secure_fedgraph.attacks.rounds import CohortDifferencing
 from secure_fedgraph.attacks.scores import METRICS, TEST_SHARES
 from secure_fedgraph.attacks.vertical.labels import ModelCompletion
@@ -66,9 +55,7 @@ class StandingModel(CohortDifferencing):
         ),
     )
     depends_on = ("rounds", "clients", "dropouts", "protection.batch")
-    stops: ClassVar[Mapping[str, str]] = {
-        SERVER: "fixed cohorts; whole batches of clients (protection.batch); noise"
-    }
+    stops = "fixed cohorts; whole batches of clients (protection.batch); noise"
 
     @classmethod
     def plays(cls, kind: type[Algorithm]) -> type[Algorithm]:
@@ -102,7 +89,7 @@ class ConstantAnswers(Attack):
     channel = METRICS
     controls = (Control("a round for each of ten classes", {"rounds": 10}),)
     depends_on = ("rounds", "evaluation")
-    stops: ClassVar[Mapping[str, str]] = {SERVER: "evaluation=at_home; masks leave the share over all owners"}
+    stops = "evaluation=at_home; masks leave the share over all owners"
 
     @classmethod
     def plays(cls, kind: type[Algorithm]) -> type[Algorithm]:
@@ -132,7 +119,7 @@ class ConstantAnswers(Attack):
         asked = self._asked(view)
         owners = sorted({seen.clients[0] for seen in uploads})
         values = {o: self._shares(view, asked, [s for s in uploads if s.clients[0] == o]) for o in owners}
-        return Guess(TEST_SHARES, values, own_targets(owners), len(uploads))
+        return Guess.of_owners(TEST_SHARES, values, len(uploads))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """The mean of all owners' shares, from the sums."""
@@ -186,7 +173,7 @@ class LeaningCompletion(ModelCompletion):
     controls = (
         Control("labels at one owner for four rounds", {**ModelCompletion.controls[0].settings, "rounds": 4}),
     )
-    stops: ClassVar[Mapping[str, str]] = {LAST: "nothing built: nobody sees how an owner trains"}
+    stops = "nothing built: nobody sees how an owner trains"
 
     @classmethod
     def plays(cls, kind: type[Algorithm]) -> type[Algorithm]:

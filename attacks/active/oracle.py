@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,16 +19,7 @@ from secure_fedgraph.attacks.active.oracle_queries import (
     far_points,
     read,
 )
-from secure_fedgraph.attacks.attack import (
-    ALL,
-    CLIENT,
-    Attack,
-    Blind,
-    Control,
-    Guess,
-    Knowledge,
-    own_targets,
-)
+from secure_fedgraph.attacks.attack import ALL, CLIENT, Attack, Blind, Control, Guess, Knowledge
 from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.protocol import View
 from secure_fedgraph.protocol.transcript import Seen
@@ -90,10 +81,7 @@ class GeneratorOracle(Attack):
         "training.exchange_batch",
         "training.feedback_minimum",
     )
-    stops: ClassVar[Mapping[str, str]] = {
-        CLIENT: "noise in the answers (local_dp), which ends training too; seals, masks, clips, partitions "
-        "do not",
-    }
+    stops = "noise in the answers (local_dp), which ends training too; seals, masks, clips, partitions do not"
 
     @classmethod
     def plays(cls, kind: type[Algorithm]) -> type[Algorithm]:
@@ -110,7 +98,7 @@ class GeneratorOracle(Attack):
         for seen in answers.values():
             by_owner.setdefault(seen.clients[0], []).append(seen)
         values = {owner: self._rows(view, seen) for owner, seen in sorted(by_owner.items())}
-        return Guess(COVERED, values, own_targets(values), len(answers))
+        return Guess.of_owners(COVERED, values, len(answers))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """Rows of all that answered, from their sums."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,16 +12,7 @@ import torch
 from secure_fedgraph.algorithm import Algorithm, State
 from secure_fedgraph.attacks.active import disguised
 from secure_fedgraph.attacks.active.oracle import COVERED
-from secure_fedgraph.attacks.attack import (
-    ALL,
-    SERVER,
-    Attack,
-    Blind,
-    Control,
-    Guess,
-    Knowledge,
-    own_targets,
-)
+from secure_fedgraph.attacks.attack import ALL, SERVER, Attack, Blind, Control, Guess, Knowledge
 from secure_fedgraph.protocol import View
 from secure_fedgraph.seams import RoundApi
 
@@ -69,9 +60,7 @@ class PlantedUnits(Attack):
         Control("ten planted rounds of plain steps", {"rounds": 10, "training.hidden": [256, 32], **_SGD}),
     )
     depends_on = ("training.hidden", "training.optimizer", "rounds")
-    stops: ClassVar[Mapping[str, str]] = {
-        SERVER: "noise (distributed_dp, local_dp); masked and homomorphic hide only whose node it is"
-    }
+    stops = "noise (distributed_dp, local_dp); masked and homomorphic hide only whose node it is"
 
     @classmethod
     def plays(cls, kind: type[Algorithm]) -> type[Algorithm]:
@@ -85,7 +74,7 @@ class PlantedUnits(Attack):
         for seen in uploads:
             by_owner.setdefault(seen.clients[0], []).append(self._rows(seen.values))
         values = {owner: np.unique(np.concatenate(rows), axis=0) for owner, rows in sorted(by_owner.items())}
-        return Guess(COVERED, values, own_targets(values), len(uploads))
+        return Guess.of_owners(COVERED, values, len(uploads))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """Rows of all owners, from the sums."""

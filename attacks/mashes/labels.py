@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
-from secure_fedgraph.attacks.attack import ALL, Attack, Blind, Control, Guess, Knowledge, own_targets
+from secure_fedgraph.attacks.attack import ALL, Attack, Blind, Control, Guess, Knowledge
 from secure_fedgraph.models.ego.model import EgoSage
 from secure_fedgraph.protocol import View
+from secure_fedgraph.protocol.transcript import Seen
 
 EGOS, ACROSS, REDUCTION = "egos", "egos_across", "reduction"
 WEIGHT, BIAS = "reduction.weight", "reduction.bias"
@@ -31,10 +32,10 @@ RELEASED = {
 """The released code's batches, of ten owners that share nobody: 162 to 164 training nodes each on Cora."""
 SAME_SHARE = 1e-4
 """How far sums of label shares are apart, relative to their mean, where nothing but a clip changed them."""
-STOPS = {
-    "server": "masked mash=across (single owners; the union stays open); noise only on mashes released "
-    "once (mash_rounds)"
-}
+STOPS = (
+    "masked mash=across (single owners; the union stays open); noise only on mashes released once "
+    "(mash_rounds)"
+)
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class MashAttack(Attack):
     also_reads: ClassVar[tuple[str, ...]] = (ACROSS, REDUCTION)
     first_rounds = 20
     depends_on: ClassVar[tuple[str, ...]] = ("training.batching", "training.batch", "rounds")
-    stops: ClassVar[Mapping[str, str]] = STOPS
+    stops = STOPS
 
     def client_mashes(self, view: View) -> dict[str, list[Mashed]]:
         """Client -> its mashes, round by round.
@@ -108,7 +109,8 @@ class MashAttack(Attack):
             Blind: where no single upload can be read.
         """
         uploads = self.single_uploads(view, self.channel_in_use(view, ACROSS, EGOS))
-        reductions = _own_reductions(view)
+        moved = view.uploads(REDUCTION) if REDUCTION in view.public["channels"] else []
+        reductions = _reductions(view, moved, lambda one: (one.clients[0], one.round))
         by_client: dict[str, list[Mashed]] = {}
         for seen in uploads:
             (client,) = seen.clients
@@ -123,7 +125,7 @@ class MashAttack(Attack):
             Blind: where no sum was opened.
         """
         sums = self.opened_sums(view, ACROSS)
-        reductions = _mean_reductions(view)
+        reductions = _reductions(view, view.sums(REDUCTION), lambda one: one.round)
         return unclipped(
             [_mashed(seen, reductions.get(seen.round, (None, None)), len(seen.clients)) for seen in sums]
         )
@@ -175,7 +177,8 @@ def noise_of(rounds: Sequence[Mashed]) -> float:
     return float(np.sqrt((over**2).mean() / rounds[0].labels.shape[2]))
 
 
-Weights = tuple[Any, Any]
+Weights = tuple[Any, ...]
+"""The weight and the bias of a reduction, or twice None."""
 
 
 def _mashed(seen: Any, weights: Weights, contributors: int) -> Mashed:
@@ -183,36 +186,24 @@ def _mashed(seen: Any, weights: Weights, contributors: int) -> Mashed:
     return Mashed(seen.round, seen.clients, rows, labels, *weights)
 
 
-def _own_reductions(view: View) -> dict[tuple[str, int], Weights]:
-    if REDUCTION not in view.public["channels"]:
-        frozen = _frozen(view)
-        return {} if frozen is None else dict.fromkeys(_asked(view), frozen)
-    given = {(seen.clients[0], seen.round): seen.values for seen in view.asked(REDUCTION)}
-    return {
-        key: (given[key][WEIGHT] + seen.values[WEIGHT], given[key][BIAS] + seen.values[BIAS])
-        for seen in view.uploads(REDUCTION)
-        if (key := (seen.clients[0], seen.round)) in given
-    }
+def _reductions(view: View, seen: Iterable[Seen], place: Callable[[Seen], Any]) -> dict[Any, Weights]:
+    """By place the reduction of an upload, or the cohort's average one of a sum.
 
-
-def _mean_reductions(view: View) -> dict[int, Weights]:
-    """The average of the cohort's: a client's own is not to be had."""
+    Args:
+        place: a message's client and round, or its round alone.
+    """
     if REDUCTION not in view.public["channels"]:
-        frozen = _frozen(view)
-        return {} if frozen is None else {r: frozen for _, r in _asked(view)}
-    given = {seen.round: seen.values for seen in view.asked(REDUCTION)}
+        frozen, asked = _frozen(view), (one for name in (EGOS, ACROSS) for one in view.asked(name))
+        return {} if frozen is None else dict.fromkeys(map(place, asked), frozen)
+    given = {place(one): one.values for one in view.asked(REDUCTION)}
     return {
-        s.round: (
-            given[s.round][WEIGHT] + s.values[WEIGHT] / len(s.clients),
-            given[s.round][BIAS] + s.values[BIAS] / len(s.clients),
+        at: (
+            before[WEIGHT] + one.values[WEIGHT] / len(one.clients),
+            before[BIAS] + one.values[BIAS] / len(one.clients),
         )
-        for s in view.sums(REDUCTION)
-        if s.round in given
+        for one in seen
+        if (before := given.get(at := place(one))) is not None
     }
-
-
-def _asked(view: View) -> list[tuple[str, int]]:
-    return [(s.clients[0], s.round) for channel in (EGOS, ACROSS) for s in view.asked(channel)]
 
 
 def _frozen(view: View) -> Weights | None:
@@ -237,9 +228,7 @@ class MashLabels(MashAttack):
     id = "b2-mash-labels"
     subject = "labels of mashed batches by class"
     summary = "the label histogram of every mashed batch, from its centre's soft label"
-    stops: ClassVar[Mapping[str, str]] = {
-        "server": "masked mash=across (single owners; their sum stays exact), or noise on labels, once"
-    }
+    stops = "masked mash=across (single owners; their sum stays exact), or noise on labels, once"
     controls = (Control("a remainder of one", {**RELEASED, "training.batch": 23}),)
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
@@ -250,7 +239,7 @@ class MashLabels(MashAttack):
         for client, mashed in first_round.items():
             sizes = self.sizes(view, mashed)  # under noise none fits: the public one then
             values[client] = _histograms(mashed, np.where(sizes > 0, sizes, size))
-        return Guess(BATCH_LABELS, values, own_targets(values), len(values))
+        return Guess.of_owners(BATCH_LABELS, values, len(values))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """The histograms of the sums, each over all contributors: the size is public there."""
@@ -278,9 +267,7 @@ class MashAverage(MashAttack):
     summary = "mashes without their fresh noise, as the mean over rounds"
     also_reads = (ACROSS,)
     first_rounds = 50
-    stops: ClassVar[Mapping[str, str]] = {
-        "server": "one release used again (mash_rounds), or a budget over all rounds"
-    }
+    stops = "one release used again (mash_rounds), or a budget over all rounds"
     controls = (
         Control(
             "fifty noised rounds",
@@ -300,7 +287,7 @@ class MashAverage(MashAttack):
         """For each client ``[prefixes, mashes, width + classes]`` means over the first 1, 2, 5 ... rounds."""
         by_client = self.client_mashes(view)
         values = {client: self._means(view, rounds) for client, rounds in by_client.items()}
-        return Guess(NOISED, values, own_targets(values), sum(len(r) for r in by_client.values()))
+        return Guess.of_owners(NOISED, values, sum(len(r) for r in by_client.values()))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """The same of the opened sums."""

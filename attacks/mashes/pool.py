@@ -10,7 +10,7 @@ from scipy.optimize import nnls
 from scipy.sparse import csr_matrix
 from scipy.spatial.distance import cdist
 
-from secure_fedgraph.attacks.attack import ALL, Blind, Control, Guess, Knowledge, own_targets
+from secure_fedgraph.attacks.attack import ALL, Blind, Control, Guess, Knowledge
 from secure_fedgraph.attacks.mashes.labels import RELEASED, MashAttack, Mashed, noise_of, spread
 from secure_fedgraph.protocol import View
 
@@ -45,7 +45,7 @@ class _Pool(MashAttack):
         x = csr_matrix(knowledge.facts[POOL])
         values = {c: self._scores(view, rounds, x, 1) for c, rounds in by_client.items()}
         messages = sum(len(rounds) for rounds in by_client.values())
-        return Guess(self._about(view), values, own_targets(values), messages)
+        return Guess.of_owners(self._about(view), values, messages)
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """The same from the sums: which candidates are in any owner's mashes."""
@@ -183,7 +183,7 @@ class MashMixing(MashAttack):
     grants = ("the seed of the loaders: by number, which training nodes each batch mixes", GRANT)
     needs: ClassVar[tuple[str, ...]] = (MIXING, POOL)
     depends_on = ("training.batching", "training.batch", "rounds", "training.reduction")
-    stops: ClassVar[Mapping[str, str]] = {"server": "batches that only the client knows: the default"}
+    stops = "batches that only the client knows: the default"
     controls = (Control("seeded batches", SEEDED),)
     turns: ClassVar[int] = 12
 
@@ -192,7 +192,7 @@ class MashMixing(MashAttack):
         by_client = self.client_mashes(view)
         mixing, x = self._known(knowledge)
         values = {c: self._solved(rounds, [mixing[c]], x) for c, rounds in by_client.items()}
-        return Guess(IDENTITIES, values, own_targets(values), sum(len(r) for r in by_client.values()))
+        return Guess.of_owners(IDENTITIES, values, sum(len(r) for r in by_client.values()))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """All owners' training nodes, in the order of their names, from the sums."""

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.optimize import linprog
 
-from secure_fedgraph.attacks.attack import FEATURES, Blind, Control, Guess, Knowledge, own_targets
+from secure_fedgraph.attacks.attack import FEATURES, Blind, Control, Guess, Knowledge
 from secure_fedgraph.attacks.mashes.labels import RELEASED, MashAttack, Mashed, spread
 from secure_fedgraph.protocol import View
 
@@ -68,7 +68,7 @@ class MashSingle(MashAttack):
             )
         if not values:
             raise Blind(f"{self.id}: no mash is of one ego-graph alone: each mixes several, or is noised")
-        return Guess(FEATURES, values, own_targets(values), sum(len(by_client[c]) for c in values))
+        return Guess.of_owners(FEATURES, values, sum(len(by_client[c]) for c in values))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """Blind: a sum over owners always mixes several ego-graphs."""
@@ -139,9 +139,7 @@ def _conditions(
         right.append((one.rows[mash, place] - one.bias)[on])
         off_rows.append(one.weight.T[~on])
         limits.append(-one.bias[~on])
-    return (
-        np.concatenate(on_rows).astype(np.float64),
-        np.concatenate(right).astype(np.float64),
-        np.concatenate(off_rows).astype(np.float64),
-        np.concatenate(limits).astype(np.float64),
+    a, y, off, limit = (
+        np.concatenate(part).astype(np.float64) for part in (on_rows, right, off_rows, limits)
     )
+    return a, y, off, limit

@@ -8,17 +8,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.cluster.vq import kmeans2
 
-from secure_fedgraph.attacks.attack import (
-    ALL,
-    LAST,
-    SERVER,
-    Attack,
-    Blind,
-    Control,
-    Guess,
-    Knowledge,
-    own_targets,
-)
+from secure_fedgraph.attacks.attack import ALL, LAST, SERVER, Attack, Blind, Control, Guess, Knowledge
 from secure_fedgraph.attacks.linear import fitted
 from secure_fedgraph.attacks.vertical.links import NODES, TAKE, TRAINING, WHICH, centres_of, taken
 from secure_fedgraph.protocol import View
@@ -95,7 +85,7 @@ class _Gradients(Attack):
             owner: self._read(view, self._rows(view, seen, knowledge), knowledge, (owner,))
             for owner, seen in by_owner.items()
         }
-        return Guess(self.about, values, own_targets(by_owner), sum(map(len, by_owner.values())))
+        return Guess.of_owners(self.about, values, sum(map(len, by_owner.values())))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """The same from sums of all owners' gradients."""
@@ -328,10 +318,7 @@ class ModelCompletion(Attack):
     needs = (TRAINING, NODES, LABELLED)
     controls = (TRAINED,)
     depends_on = ("algorithm", "rounds", "training.batch")
-    stops: ClassVar[Mapping[str, str]] = {
-        LAST: "nothing built: the server hands every owner the embeddings",
-        SERVER: "nothing built: the server hands every owner the embeddings",
-    }
+    stops: ClassVar[str | Mapping[str, str]] = "nothing built: the server hands every owner the embeddings"
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """A class for each node ``[nodes]``; -1 for nodes of no batch, and where the label was granted."""

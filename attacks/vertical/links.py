@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from secure_fedgraph.attacks.attack import ALL, SERVER, Attack, Blind, Control, Guess, Knowledge, own_targets
+from secure_fedgraph.attacks.attack import ALL, SERVER, Attack, Blind, Control, Guess, Knowledge
 from secure_fedgraph.graph.sample.layers import draw_batch, public_set
 from secure_fedgraph.protocol import View
 from secure_fedgraph.protocol.transcript import Seen
@@ -164,9 +164,7 @@ class ListLinks(Attack):
     needs = (TRAINING, NODES)
     controls = (_EPOCHS,)
     depends_on = ("training.layers", "training.sampler", "training.batch", "training.fanout", "rounds")
-    stops: ClassVar[Mapping[str, str]] = {
-        "server": "training.sampler=public or full, which depend on nobody's links",
-    }
+    stops = "training.sampler=public or full, which depend on nobody's links"
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """Scores of all pairs of nodes, for each owner."""
@@ -175,9 +173,9 @@ class ListLinks(Attack):
             if not requests:
                 raise Blind(f"{self.id}: sampler=public sends no list: sets are drawn from the seed")
             scores, owners = public_lists(view, requests, knowledge).scores(), view.public["clients"]
-            return Guess(LINKS, dict.fromkeys(owners, scores), own_targets(owners), len(requests))
+            return Guess.of_owners(LINKS, dict.fromkeys(owners, scores), len(requests))
         lists, messages = self._lists(view, knowledge)
-        return Guess(LINKS, {t: one.scores() for t, one in lists.items()}, own_targets(lists), messages)
+        return Guess.of_owners(LINKS, {t: one.scores() for t, one in lists.items()}, messages)
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """Scores of all pairs of nodes, from the unions alone."""
@@ -221,9 +219,7 @@ class ListLinksByOwner(Attack):
     needs = (TRAINING, NODES, OWN_LINKS)
     controls = (_EPOCHS,)
     depends_on = ListLinks.depends_on
-    stops: ClassVar[Mapping[str, str]] = {
-        "client": "training.sampler=public or full, which depend on nobody's links",
-    }
+    stops = "training.sampler=public or full, which depend on nobody's links"
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """Scores of all pairs that it does not hold itself, about the one other owner."""
@@ -313,9 +309,7 @@ class OthersRows(_OnRows):
         ),
     )
     depends_on = ("algorithm", "clients")
-    stops: ClassVar[Mapping[str, str]] = {
-        "client": "three owners, no two others colluding; the others' mean stays open under every policy",
-    }
+    stops = "three owners, no two others colluding; the others' mean stays open under every policy"
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """The rows of each other owner, where they can be told apart."""
@@ -324,7 +318,7 @@ class OthersRows(_OnRows):
         if rows.shape[1] > (width := _width(view)):
             names = list(view.public["clients"])
             blocks = {o: rows[:, names.index(o) * width :][:, :width] for o in others}
-            return Guess(ROWS, blocks, own_targets(others), 1)
+            return Guess.of_owners(ROWS, blocks, 1)
         if len(others) > 1:
             raise Blind(f"{self.id}: {len(others)} other owners show as their mean only")
         return Guess(ROWS, {others[0]: _less_own(rows, summands, knowledge)}, {others[0]: others}, 1)
@@ -374,7 +368,7 @@ class AlikeRows(_OnRows):
         for seen in uploads:
             if seen.exchange in nodes:
                 by_owner.setdefault(seen.clients[0], []).append((nodes[seen.exchange], seen.values["rows"]))
-        return _alike(own_targets(sorted(by_owner)), by_owner, len(uploads))
+        return _alike({owner: (owner,) for owner in sorted(by_owner)}, by_owner, len(uploads))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """The same from the mean over all owners, or over the others."""

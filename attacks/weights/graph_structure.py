@@ -9,7 +9,6 @@ import numpy as np
 from secure_fedgraph.attacks.attack import Control, Knowledge, OfFirstUpdate, Stopped
 from secure_fedgraph.attacks.weights.gin_steps import GinStep, embeddings, graphs_in, read_step
 from secure_fedgraph.attacks.weights.trees import Clock, assemble, atoms_of, counted, grow
-from secure_fedgraph.attacks.weights.updates import STOPS
 from secure_fedgraph.graph.data.molecules import ATOMS
 from secure_fedgraph.protocol import View
 from secure_fedgraph.protocol.transcript import Seen
@@ -68,11 +67,8 @@ class GraphStructure(OfFirstUpdate):
 
     id = "a6-graph-structure"
     subject = "graphs trained on"
-    family = "weights"
     summary = "atoms and links of the graphs of a GIN's step"
-    channel = "update"
     about = TRAINED_GRAPHS
-    first_rounds = 1
     grants = (
         "a public list of the kinds of atoms: the feature rows that occur in the data set, and how many "
         "neighbours an atom of each has",
@@ -80,7 +76,6 @@ class GraphStructure(OfFirstUpdate):
     needs = (KINDS,)
     depends_on = ("training.batch", "training.local_steps", "training.optimizer", "training.hidden")
     searches = True
-    stops = STOPS
     controls = (_batch(1), _batch(1, width=256), _batch(2), _batch(4), _batch(8))
 
     def read(self, view: View, knowledge: Knowledge, seen: Seen) -> np.ndarray | Stopped:

@@ -12,7 +12,6 @@ import torch
 
 from secure_fedgraph.attacks.attack import FEATURES, Blind, Control, Knowledge, OfFirstUpdate, Stopped
 from secure_fedgraph.attacks.sparse_rows import RowSpace, sparse_rows
-from secure_fedgraph.attacks.weights.updates import STOPS
 from secure_fedgraph.protocol import View
 from secure_fedgraph.protocol.transcript import Seen
 
@@ -80,12 +79,9 @@ class ReluBatch(OfFirstUpdate):
 
     id = "a3-relu-batch"
     subject = "features of a whole batch"
-    family = "weights"
     summary = "every node's features, from the step of a first layer with a ReLU"
-    channel = "update"
     also_reads = ("reduction",)
     about = FEATURES
-    first_rounds = 1
     depends_on = (
         "training.batch",
         "training.share",
@@ -94,7 +90,6 @@ class ReluBatch(OfFirstUpdate):
         "training.fanout",
     )
     searches = True
-    stops = STOPS
     controls = (_nodes(0.004, 64), _nodes(0.004, 256), _nodes(0.012, 256))
 
     def read(self, view: View, knowledge: Knowledge, seen: Seen) -> np.ndarray | Stopped:

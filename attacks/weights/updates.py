@@ -21,7 +21,6 @@ from secure_fedgraph.protocol.transcript import Seen
 VOCABULARY, LABEL_SHARES, SINGLE = "vocabulary", "label shares", "training node"
 _CLIP, _PART = "clip of the round", 0.95  # of algorithms.training.adaptive_clip, not imported
 _OWN, _NEIGHBOUR, _BIAS = "layers.0.own.weight", "layers.0.neighbour.weight", "layers.0.bias"
-STOPS = {"server": "masked, homomorphic (single owners); local_dp (all), which costs accuracy"}
 CLOSE = 1e-4
 """Two units' rows, or two columns, count as equal within this share of the largest entry."""
 MOST = 4
@@ -53,7 +52,7 @@ class VocabularySupport(Attack):
     family = "weights"
     summary = "an owner's words, from the columns of the first layer that moved"
     channel = "update"
-    stops = STOPS
+    stops = OfFirstUpdate.stops
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """Scores for each owner and word: how far the word's column moved, all rounds together."""
@@ -101,12 +100,8 @@ class SingleSample(OfFirstUpdate):
 
     id = "a2-single-sample"
     subject = "features of a node trained on alone"
-    family = "weights"
     summary = "features of the only node of a step, and its neighbours' mean"
-    channel = "update"
     about = SINGLE
-    first_rounds = 1
-    stops = STOPS
     controls = (
         Control("one training node", {**_ONE_STEP, "training.fanout": [5], "training.hidden": [64]}),
         Control("one training node under two layers", _ONE_STEP),
@@ -196,12 +191,9 @@ class LabelCounts(OfFirstUpdate):
 
     id = "a4-label-counts"
     subject = "numbers of training nodes by class"
-    family = "weights"
     summary = "an owner's number of training nodes by class, from the step of the last bias"
-    channel = "update"
     about = LABEL_SHARES
     grants = ("the optimiser's kind and rate, which the server itself set",)
-    stops = STOPS
     controls = (
         Control(
             "one full step",

@@ -174,8 +174,8 @@ def of_graphs(guess: Guess, finished: FinishedRun) -> Judgement:
         },
     )
     some_of = {t: np.flatnonzero(at)[:2] for t, at in solved.items()}
-    shown = ({t: rows[t][at].round(3) for t, at in some_of.items()} for rows in (true, guess.values))
-    return Judgement(score, *shown)
+    shown, named = ({t: rows[t][at].round(3) for t, at in some_of.items()} for rows in (true, guess.values))
+    return Judgement(score, shown, named)
 
 
 def change(guess: Guess, finished: FinishedRun) -> Judgement:
@@ -283,40 +283,24 @@ def members(guess: Guess, finished: FinishedRun) -> Judgement:
     The interval is DeLong's over graphs, or that of the agents' own AUCs, whichever is wider. Trivial: a
     coin; and how rare a graph's motifs are among the candidates, which takes no message.
     """
-    numbers, held = _candidates(finished), pool(finished)
-    inside = {o: finished.federation.owners[o].train_mask.numpy()[at] for o, at in numbers.items()}
-    if len(guess.values) == 1 and set(guess.values) - set(inside):
-        return _judged({**guess.values}, _together(inside, guess), _together(_rarity(held), guess))
-    mine = {owner: inside[owner] for owner in guess.values}
-    return _judged({**guess.values}, mine, {o: v for o, v in _rarity(held).items() if o in mine})
-
-
-def _judged(
-    scores: Mapping[str, np.ndarray], inside: Mapping[str, np.ndarray], rare: Mapping[str, np.ndarray]
-) -> Judgement:
-    areas = [roc_auc(scores[one], held) for one, held in inside.items()]
-    value = float(np.mean(areas))
-    spread = [intervals.delong(scores[one][held], scores[one][~held])[1] for one, held in inside.items()]
-    outside = sum(int((~held).sum()) for held in inside.values())
-    trivial = [roc_auc(rare[one], held) for one, held in inside.items()]
+    numbers, rarity = _candidates(finished), _rarity(pool(finished))
+    held = {o: finished.federation.owners[o].train_mask.numpy()[at] for o, at in numbers.items()}
+    of = [(np.concatenate([held[o] for o in mine]), guess.values[t]) for t, mine in guess.targets.items()]
+    rare = [np.concatenate([rarity[o] for o in mine]) for mine in guess.targets.values()]
+    areas = [roc_auc(scores, inside) for inside, scores in of]
+    spread = [intervals.delong(scores[inside], scores[~inside])[1] for inside, scores in of]
+    outside, value = sum(int((~inside).sum()) for inside, _ in of), float(np.mean(areas))
+    variance = float(np.sum(spread)) / len(areas) ** 2
+    trivial = [roc_auc(scores, inside) for scores, (inside, _) in zip(rare, of, strict=True)]
     score = Score(
         metric="auc",
         kind=ScoreKind.RANK,
         value=value,
-        **intervals.bounds(
-            lambda error: intervals.area(
-                value, float(np.sum(spread)) / len(areas) ** 2, outside, areas, error
-            )
-        ),
+        **intervals.bounds(lambda error: intervals.area(value, variance, outside, areas, error)),
         baselines={"random": 0.5, "rare motifs": float(np.mean(trivial))},
-        details={"candidates": float(sum(map(len, inside.values()))), "held out": float(outside)},
+        details={"candidates": float(sum(len(inside) for inside, _ in of)), "held out": float(outside)},
     )
     return Judgement(score)
-
-
-def _together(values: Mapping[str, np.ndarray], guess: Guess) -> dict[str, np.ndarray]:
-    ((target, owners),) = guess.targets.items()
-    return {target: np.concatenate([values[owner] for owner in owners])}
 
 
 def _rarity(held: Mapping[str, Candidates]) -> dict[str, np.ndarray]:
@@ -355,7 +339,7 @@ def quality(guess: Guess, finished: FinishedRun) -> Judgement:
     clean = -np.array([rewired[agent] for agent in agents])
     scores = np.array([float(guess.values[agent][0]) for agent in agents])
     value = concordance(scores, clean)
-    without = np.array([concordance(*_less(scores, clean, i)) for i in range(len(agents))])
+    without = np.array([concordance(np.delete(scores, i), np.delete(clean, i)) for i in range(len(agents))])
     variance = (len(agents) - 1) * float(np.nanvar(without))
     _, many = np.unique(clean, return_counts=True)
     score = Score(
@@ -401,10 +385,6 @@ def sizes(guess: Guess, finished: FinishedRun) -> Judgement:
         details={"off_by": abs(float(named[0]) - true), "trivial_off_by": float(abs(equal - true))},
     )
     return Judgement(score, {target: np.array([true])}, {target: np.round(named, 3)})
-
-
-def _less(scores: np.ndarray, better: np.ndarray, agent: int) -> tuple[np.ndarray, np.ndarray]:
-    return np.delete(scores, agent), np.delete(better, agent)
 
 
 def _training(finished: FinishedRun, owners: tuple[str, ...]) -> int:

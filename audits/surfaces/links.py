@@ -50,12 +50,14 @@ class Pairs:
     @cached_property
     def scores(self) -> np.ndarray:
         """``[pairs]``."""
-        return self.matrix[self.at]
+        scores: np.ndarray = self.matrix[self.at]
+        return scores
 
     @cached_property
     def linked(self) -> np.ndarray:
         """``[pairs]`` booleans."""
-        return self.truth[self.at]
+        linked: np.ndarray = self.truth[self.at]
+        return linked
 
     @cached_property
     def trivial(self) -> dict[str, np.ndarray]:

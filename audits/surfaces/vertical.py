@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from scipy.optimize import linear_sum_assignment
+from torch_geometric.data import Data
 
 from secure_fedgraph.algorithms import Glasu
 from secure_fedgraph.attacks.attack import LAST, Guess
@@ -94,9 +95,10 @@ def by_columns(finished: FinishedRun) -> bool:
     return any(channel.name in (*ROWS_SENT, TAKE) for channel in finished.algorithm.in_use)
 
 
-def first_owner(finished: FinishedRun) -> str:
-    """Whom the audit puts in the place of a curious owner."""
-    return finished.parties("client")[0]
+def _first(finished: FinishedRun) -> tuple[str, Data]:
+    """A curious owner's name and graph; all owners have all nodes, in one order."""
+    (name,) = finished.parties("client")
+    return name, finished.federation.owners[name]
 
 
 def _trains(finished: FinishedRun) -> bool:
@@ -104,22 +106,9 @@ def _trains(finished: FinishedRun) -> bool:
     return all(channel.name != TAKE for channel in finished.algorithm.in_use)
 
 
-def training_nodes(finished: FinishedRun) -> np.ndarray:
-    """Their numbers: every owner has all nodes in the same order, and knows which train."""
-    graph = finished.federation.owners[first_owner(finished)]
-    numbers: np.ndarray = torch.as_tensor(graph.train_mask).nonzero().flatten().numpy()
-    return numbers
-
-
-def own_links(finished: FinishedRun) -> np.ndarray:
-    """The first owner's, ``[2, links]``."""
-    links: np.ndarray = finished.federation.owners[first_owner(finished)].edge_index.numpy()
-    return links
-
-
 def own_rows(finished: FinishedRun) -> np.ndarray | None:
     """The first owner's of the first iteration: it made them, though a masked message does not show them."""
-    return begun(finished).rows.get(first_owner(finished)) if _trains(finished) else None
+    return begun(finished).rows.get(_first(finished)[0]) if _trains(finished) else None
 
 
 def heads(finished: FinishedRun) -> dict[str, np.ndarray]:
@@ -130,11 +119,6 @@ def heads(finished: FinishedRun) -> dict[str, np.ndarray]:
     started = begun(finished).heads
     holders = algorithm.label_holders(finished.federation.names)
     return {name: started[name] for name in holders if name in started}
-
-
-def nodes(finished: FinishedRun) -> int:
-    """How many nodes there are: as many at every owner."""
-    return int(finished.federation.owners[first_owner(finished)].num_nodes)
 
 
 def _where(made: Callable[[FinishedRun], Any]) -> Callable[[FinishedRun], Any]:
@@ -315,9 +299,9 @@ def _smoothed(finished: FinishedRun, owner: str) -> np.ndarray:
 
 
 MAKERS: Mapping[str, Maker] = {
-    TRAINING: _where(training_nodes),
-    NODES: _where(nodes),
-    OWN_LINKS: _where(own_links),
+    TRAINING: _where(lambda finished: np.flatnonzero(_first(finished)[1].train_mask.numpy())),
+    NODES: _where(lambda finished: int(_first(finished)[1].num_nodes or 0)),
+    OWN_LINKS: _where(lambda finished: _first(finished)[1].edge_index.numpy()),
     OWN_ROWS: _where(own_rows),
     HEADS: _where(heads),
     LABELLED: _where(labelled),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -18,6 +17,7 @@ from secure_fedgraph.attacks.class_shares import MEAN_ANSWERS, SHADOW_OWNERS, Me
 from secure_fedgraph.attacks.released import CANDIDATES, Candidates
 from secure_fedgraph.audits.finished_run import FinishedRun, once
 from secure_fedgraph.audits.judgement import Maker
+from secure_fedgraph.audits.rerun import in_the_open
 from secure_fedgraph.audits.surfaces.released.models import (
     Answering,
     Models,
@@ -35,9 +35,6 @@ from secure_fedgraph.graph.sample.links import EDGE_FIELDS
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.models.given import scores_of
 from secure_fedgraph.models.parameters import glorot
-from secure_fedgraph.policies import plaintext
-from secure_fedgraph.privacy.policy import PlaintextWarning
-from secure_fedgraph.running.loop import train
 
 SHADOWS, STEPS, RATE = 8, 60, 0.01
 """Shadow models, and how each is trained: full batches, whole neighbourhoods, Adam. Half a minute on Cora."""
@@ -169,18 +166,9 @@ def shadow_models(finished: FinishedRun, graphs: Mapping[str, Data], seed: int) 
         if algorithm.personal() is None:
             return Models(shared=_fitted(finished, list(graphs.values()), seed))
         return Models(personal={owner: _fitted(finished, [graph], seed) for owner, graph in graphs.items()})
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PlaintextWarning)
-        run = train(
-            algorithm,
-            replace(finished.federation, owners=dict(graphs)),
-            plaintext(),
-            rounds=rounds,
-            seed=seed,
-            keep=keeps(algorithm),
-            evaluation="at_home" if algorithm.personal() is None else "referee",
-            allow_plaintext=True,
-        )
+    federation = replace(finished.federation, owners=dict(graphs))
+    evaluation = "at_home" if algorithm.personal() is None else "referee"
+    run = in_the_open(algorithm, federation, seed, rounds, keeps(algorithm), evaluation)
     return models_of(run)
 
 
@@ -227,12 +215,8 @@ def shadow_owners(finished: FinishedRun) -> ShadowOwners | None:
     They take part in a run of the same algorithm, settings and seed, so the first request is the same. None
     where there are no nodes without training nodes among them, or no uploads that could be compared.
     """
-    algorithm, federation, classes = (
-        finished.algorithm,
-        finished.federation,
-        finished.federation.schema.classes,
-    )
-    channels = {one.name for one in algorithm.in_use} & set(READ)
+    algorithm, federation = finished.algorithm, finished.federation
+    channels, classes = {one.name for one in algorithm.in_use} & set(READ), federation.schema.classes
     if federation.schema.kind != GraphDataset.kind or not channels:
         return None
 
@@ -240,21 +224,9 @@ def shadow_owners(finished: FinishedRun) -> ShadowOwners | None:
         halves = _halves(finished)
         if halves is None:
             return None
-        pool, asked = halves
-        graphs, shares = _drawn(finished, pool, UPDATES_OF)
-        owners = {f"shadow-{number:03d}": graph for number, graph in enumerate(graphs)}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PlaintextWarning)
-            run = train(
-                algorithm,
-                replace(federation, owners=owners),
-                plaintext(),
-                rounds=1,
-                seed=finished.seed,
-                keep=lambda channel, round: channel in channels,
-                evaluation="at_home",
-                allow_plaintext=True,
-            )
+        owners, shares = _drawn(finished, halves[0], UPDATES_OF)
+        made_up = replace(federation, owners=owners)
+        run = in_the_open(algorithm, made_up, finished.seed, 1, lambda one, round: one in channels, "at_home")
         sends_model = "update" in channels and type(algorithm).predict is not Algorithm.predict
         view, updates = run.transcript.view("server"), {}
         for channel in channels:
@@ -267,7 +239,8 @@ def shadow_owners(finished: FinishedRun) -> ShadowOwners | None:
 
         def ask(parameters: Mapping[str, np.ndarray]) -> np.ndarray:
             state = {name: torch.tensor(np.array(value)).float() for name, value in parameters.items()}
-            return mean_answer(lambda graph: logs(algorithm.predict(state, graph, federation.schema)), asked)
+            mean: np.ndarray = np.exp(logs(algorithm.predict(state, halves[1], federation.schema))).mean(0)
+            return mean
 
         return ShadowOwners(updates, shares, ask if sends_model else None)
 
@@ -275,49 +248,24 @@ def shadow_owners(finished: FinishedRun) -> ShadowOwners | None:
 
 
 def mean_answers(finished: FinishedRun) -> MeanAnswers | None:
-    """What published models, and shadow models with class shares that are drawn, answer in the mean.
+    """What owners' own models answer in the mean, and those of shadow owners with drawn class shares.
 
-    Where owners have models of their own, shadow owners train theirs in one run of the same algorithm and
-    settings. Otherwise each shadow model is one of as many shadow owners' nodes as there are owners.
+    Shadow owners train theirs in one run of the same algorithm and settings. None where owners publish none.
     """
-    federation = finished.federation
 
     def make() -> MeanAnswers | None:
-        models, halves = published(finished), _halves(finished)
+        models, halves = published(finished).personal, _halves(finished)
         if not models or halves is None:
             return None
-        pool, asked = halves
-        if models.personal:
-            graphs, shares = _drawn(finished, pool, MODELS_OF)
-            owners = {f"shadow-{number:03d}": graph for number, graph in enumerate(graphs)}
-            made = rerun(finished, replace(federation, owners=owners))
-            rows = [_summary(made.of(name), asked) for name in owners]
-        else:
-            many = len(federation.names)
-            graphs, drawn = _drawn(finished, pool, MODELS_OF * many)
-            shares, rows = drawn.reshape(MODELS_OF, many, -1).mean(1), []
-            for number in range(MODELS_OF):
-                mine = graphs[number * many : (number + 1) * many]
-                owners = dict(zip(federation.names, mine, strict=True))
-                made = shadow_models(finished, owners, sub_seed(finished.seed, f"shares {number}"))
-                rows.append(_summary(made.of(federation.names[0]), asked))
-        return MeanAnswers(
-            np.stack(rows),
-            shares,
-            {owner: _summary(answering, asked) for owner, answering in models.personal.items()},
-            None if models.shared is None else _summary(models.shared, asked),
-            federation.names,
-        )
+        owners, shares = _drawn(finished, halves[0], MODELS_OF)
+        made = rerun(finished, replace(finished.federation, owners=owners))
+        shadows = np.stack([_summary(made.of(name), halves[1]) for name in owners])
+        personal = {owner: _summary(answering, halves[1]) for owner, answering in models.items()}
+        return MeanAnswers(shadows, shares, personal)
 
     if "config" not in finished.result:
         return None
     return once(("mean answers", id(finished.transcript)), finished, make)
-
-
-def mean_answer(answering: Answering, graph: Data) -> np.ndarray:
-    """``[classes]`` the mean probability of each class over a graph's nodes."""
-    mean: np.ndarray = np.exp(answering(graph)).mean(0)
-    return mean
 
 
 def _summary(answering: Answering, graph: Data) -> np.ndarray:
@@ -346,8 +294,8 @@ def _halves(finished: FinishedRun) -> tuple[Data, Data] | None:
     )
 
 
-def _drawn(finished: FinishedRun, pool: Data, many: int) -> tuple[list[Data], np.ndarray]:
-    """Training graphs whose class shares are drawn, and these shares ``[many, classes]``.
+def _drawn(finished: FinishedRun, pool: Data, many: int) -> tuple[dict[str, Data], np.ndarray]:
+    """Made-up owners' graphs whose class shares are drawn, and these shares ``[many, classes]``.
 
     Nodes are drawn with replacement, as many as an owner has training nodes on average; copies of two linked
     nodes are linked.
@@ -358,12 +306,12 @@ def _drawn(finished: FinishedRun, pool: Data, many: int) -> tuple[list[Data], np
     labels = pool.y.numpy()
     by_class = [np.flatnonzero(labels == one) for one in range(classes)]
     known = np.array([len(nodes) > 0 for nodes in by_class])
-    graphs, shares = [], []
-    for _ in range(many):
+    graphs, shares = {}, []
+    for number in range(many):
         wanted = rng.dirichlet(np.full(classes, SPREAD)) * known
         counts = rng.multinomial(size, wanted / wanted.sum())
         nodes = np.concatenate([rng.choice(of, n) for of, n in zip(by_class, counts, strict=True) if n])
-        graphs.append(_copies(pool, nodes))
+        graphs[f"shadow-{number:03d}"] = _copies(pool, nodes)
         shares.append(counts / size)
     return graphs, np.stack(shares)
 
