@@ -11,7 +11,6 @@ import torch
 from secure_fedgraph.algorithm import Algorithm, State
 from secure_fedgraph.attacks.active import disguised
 from secure_fedgraph.attacks.active.oracle_queries import (
-    SLOTS,
     SPREAD,
     Asked,
     craft,
@@ -20,6 +19,7 @@ from secure_fedgraph.attacks.active.oracle_queries import (
     read,
 )
 from secure_fedgraph.attacks.attack import ALL, CLIENT, Attack, Blind, Control, Guess, Knowledge
+from secure_fedgraph.attacks.neighgen import SLOTS
 from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.protocol import View
 from secure_fedgraph.protocol.transcript import Seen

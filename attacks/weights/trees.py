@@ -114,7 +114,8 @@ def grow(
         if not len(levels[-1]):
             break
         candidates = _first(levels[0], links, clock) if layer == 0 else _deeper(levels, clock)
-        levels.append(_supported(_admitted_of(step, layer, loose, levels[-1], candidates, clock)))
+        may_be_off = loose if layer else 0.0
+        levels.append(_supported(_admitted_of(step, layer, may_be_off, levels[-1], candidates, clock)))
     return levels
 
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from secure_fedgraph import attacks
 from secure_fedgraph.attacks import ATTACKS, Blind, Knowledge, LabelCounts, VocabularySupport, families
 from secure_fedgraph.attacks.attack import ALL
 from secure_fedgraph.audits.grid import grid
@@ -222,13 +221,6 @@ def test_attacks_on_a_channel_that_settings_may_put_in_use_are_tried() -> None:
     assert not {"e1-singleton-motif", "e2-subset-algebra"} & set(bounded)
     found = [kind.id for kind in readers(load(None, {"algorithm": "fedsage"}, []), ATTACKS.values())]
     assert {name[0] for name in found} == {"a", "f", "g", "h"}
-
-
-def test_every_attack_can_be_imported_by_the_name_of_its_class() -> None:
-    for kind in ATTACKS.own.values():
-        assert getattr(attacks, kind.__name__) is kind
-    with pytest.raises(AttributeError, match="Nobody"):
-        attacks.Nobody  # noqa: B018
 
 
 def test_the_grid_has_every_cell_and_its_controls_and_refused_ones() -> None:

@@ -98,7 +98,7 @@ def case(
     marks += [pytest.mark.slow] if slow else []
     changed = json.dumps(changes or {}, sort_keys=True)
     mark = hashlib.sha256(f"{changed}{plays}{blind}".encode()).hexdigest()[:4]  # others may be put before it
-    name = "-".join(filter(None, (attack.split("-")[0], base, policy, who.split(" ")[0], aim[:3], mark)))
+    name = "-".join(filter(None, (attack, base, policy, who.split(" ")[0], aim[:3], mark)))
     return pytest.param(attack, base, policy, changed, who, aim, blind, plays, wanted, marks=marks, id=name)
 
 
@@ -347,11 +347,10 @@ GENERATOR = [
     *(
         case("c7", "classes", who=who, value=(0.8, 1)) for who in ("server", "client")
     ),
-    case("c5-embedding-features", "neighgen", changes=EIGHT, leaks=True),
-    case("c5-embedding-links", "neighgen", changes=EIGHT, value=(0.5, 1)),
-    case("c5-embedding-counts", "neighgen", changes=EIGHT, value=(0, 1)),
-    *(case("c5-embedding-links", "neighgen", "strictest", EIGHT, who=w, **one) for w, one in (
-        ("server", {"blind": "sealed"}), ("client", {"value": (0.5, 1)}))),
+    *(case("c5-embedding-links", "neighgen", p, EIGHT, who=w, value=(0.8, 1), leaks=True)
+      for p, w in (("plaintext", "server"), ("strictest", "client"))),
+    *(case(f"c5-embedding-{one}", "neighgen", "strictest", EIGHT, blind="sealed")
+      for one in ("features", "links", "counts")),
     left("c5-embedding-links", "neighgen", changes=EIGHT, blind="no sum of them is left"),
     *(case("c6", "sums", changes={"algorithm": "fedgcn", "rounds": 1}, who=w, value=(0.9, 1), leaks=True)
       for w in ("server", "client")),
@@ -380,7 +379,7 @@ COLUMNS = [
     case("d1-index-lists", "columns", changes={**ONE_HOP, "rounds": 6}, value=(0.85, 1), auc=(0.98, 1),
          baseline=(0, 0.2), leaks=True),
     case("d1-index-lists", "columns", changes={**ONE_HOP, "rounds": 6, **t(layers=4, aggregated=[2, 4])},
-         beyond=(0, 0.5)),  # two hops say less
+         value=(0.1, 0.85)),  # two hops say less
     case("d1-index-lists", "columns", changes={**ONE_HOP, "rounds": 2, **t(sampler="public",
          public_nodes=60)},
          leaks=False, auc=(0.4, 0.6)),  # from the seeds, which is all there is
@@ -595,4 +594,5 @@ def test_an_attack_reads_what_it_should_and_nothing_else(
 def test_every_attack_has_its_controls() -> None:
     cases = [*WEIGHTS, *MASHES, *GENERATOR, *COLUMNS, *MOTIFS, *TOGETHER, *MODELS, *SCORES]
     succeed = {one.values[0] for one in cases if not one.values[6]}
-    assert set(ATTACKS.own) == succeed
+    # of these two the measured score is the trivial one: docs/attacks/neighgen.md
+    assert set(ATTACKS.own) - succeed == {"c5-embedding-counts", "c5-embedding-features"}

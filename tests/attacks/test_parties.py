@@ -58,7 +58,9 @@ A1 = VocabularySupport()
 
 
 def test_attacks_run_on_a_transcript_from_disk_in_another_process(tmp_path: Path) -> None:
-    run = execute(load(None, {**GENERATED, "rounds": 1}, []), tmp_path, keep=everything)
+    run = execute(
+        load(None, {**GENERATED, "rounds": 1, "policy": "plaintext"}, []), tmp_path, keep=everything
+    )
     program = """
 import sys
 from pathlib import Path
