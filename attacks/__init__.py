@@ -1,58 +1,20 @@
-"""Attacks: each reads a View and nothing else. Scores are made in ``audits``, where the truth is."""
+"""Attacks: each reads a View and nothing else. Scores are made in ``audits``, where the truth is.
+
+Every attack is in :data:`ATTACKS` by its id, and can be imported from here by the name of its class.
+"""
 
 from __future__ import annotations
 
 import sys
 
-from secure_fedgraph.attacks.active import (
-    ConstantAnswers,
-    GeneratorOracle,
-    LeaningCompletion,
-    PlantedUnits,
-    StandingModel,
-)
 from secure_fedgraph.attacks.attack import Attack, Blind, Control, Guess, Judge, Knowledge
-from secure_fedgraph.attacks.feature_sums import SummedMembers
-from secure_fedgraph.attacks.mashes.labels import MashLabels
-from secure_fedgraph.attacks.mashes.mixing import MashMixing
-from secure_fedgraph.attacks.mashes.noise import MashAverage
-from secure_fedgraph.attacks.mashes.pool import MashDictionary, MashFilter
-from secure_fedgraph.attacks.mashes.single import MashSingle
-from secure_fedgraph.attacks.motif_lists import ListedMembers
-from secure_fedgraph.attacks.neighbour_sums import NeighbourSums
-from secure_fedgraph.attacks.neighgen import GeneratorBatch, GeneratorColumns, GeneratorSingle
-from secure_fedgraph.attacks.neighgen_embeddings import EmbeddingCounts, EmbeddingDecoder, EmbeddingLinks
-from secure_fedgraph.attacks.payoffs import PayoffQuality, PayoffSizes
-from secure_fedgraph.attacks.prototypes import RoundDifferencing, SingletonMotifs, SubsetAlgebra
-from secure_fedgraph.attacks.released import (
-    EmbeddingInversion,
-    LinkStealing,
-    NodeLikelihoodRatio,
-    NodeMembership,
-)
-from secure_fedgraph.attacks.released.class_shares import ModelClassShares
-from secure_fedgraph.attacks.released.influence import LinkTeller
-from secure_fedgraph.attacks.released.ownership import ModelOwner, UpdateOwner
-from secure_fedgraph.attacks.rounds import CohortDifferencing, OwnShareSubtraction, RedrawnNoise
-from secure_fedgraph.attacks.scores import CountedScores, ScoredSizes
-from secure_fedgraph.attacks.vertical.completion import ModelCompletion
-from secure_fedgraph.attacks.vertical.label_groups import BlindGroups
-from secure_fedgraph.attacks.vertical.labels import GradientClusters, GradientLabels
-from secure_fedgraph.attacks.vertical.lists import ListLinks, ListLinksByOwner
-from secure_fedgraph.attacks.vertical.rows import AlikeRows, OthersRows
-from secure_fedgraph.attacks.weights import LabelCounts, VocabularySupport
-from secure_fedgraph.attacks.weights.class_shares import UpdateClassShares
-from secure_fedgraph.attacks.weights.graph_structure import GraphStructure
-from secure_fedgraph.attacks.weights.relu_batch import ReluBatch
-from secure_fedgraph.attacks.weights.single import SingleSample
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.registry import Registry, check_subclass, classes_below
 
 
 def _own() -> dict[str, type[Attack]]:
-    """Ordered by catalogue code, A1 to I3; attacks of one code keep the order of their module."""
-    classes = classes_below(sys.modules[__name__], Attack, "id")  # type: ignore[type-abstract]
-    return dict(sorted(classes.items(), key=lambda item: item[0].split("-")[0]))
+    """Ordered by id, A1 to I3."""
+    return dict(sorted(classes_below(sys.modules[__name__], Attack, "id").items()))  # type: ignore[type-abstract]
 
 
 def _checked(name: str, candidate: object) -> type[Attack]:
@@ -76,65 +38,11 @@ def families() -> list[str]:
     return sorted({kind.family for kind in ATTACKS.values()})
 
 
-__all__ = [
-    "ATTACKS",
-    "AlikeRows",
-    "Attack",
-    "Blind",
-    "BlindGroups",
-    "CohortDifferencing",
-    "ConstantAnswers",
-    "Control",
-    "CountedScores",
-    "EmbeddingCounts",
-    "EmbeddingDecoder",
-    "EmbeddingInversion",
-    "EmbeddingLinks",
-    "GeneratorBatch",
-    "GeneratorColumns",
-    "GeneratorOracle",
-    "GeneratorSingle",
-    "GradientClusters",
-    "GradientLabels",
-    "GraphStructure",
-    "Guess",
-    "Judge",
-    "Knowledge",
-    "LabelCounts",
-    "LeaningCompletion",
-    "LinkStealing",
-    "LinkTeller",
-    "ListLinks",
-    "ListLinksByOwner",
-    "ListedMembers",
-    "MashAverage",
-    "MashDictionary",
-    "MashFilter",
-    "MashLabels",
-    "MashMixing",
-    "MashSingle",
-    "ModelClassShares",
-    "ModelCompletion",
-    "ModelOwner",
-    "NeighbourSums",
-    "NodeLikelihoodRatio",
-    "NodeMembership",
-    "OthersRows",
-    "OwnShareSubtraction",
-    "PayoffQuality",
-    "PayoffSizes",
-    "PlantedUnits",
-    "RedrawnNoise",
-    "ReluBatch",
-    "RoundDifferencing",
-    "ScoredSizes",
-    "SingleSample",
-    "SingletonMotifs",
-    "StandingModel",
-    "SubsetAlgebra",
-    "SummedMembers",
-    "UpdateClassShares",
-    "UpdateOwner",
-    "VocabularySupport",
-    "families",
-]
+def __getattr__(name: str) -> type[Attack]:
+    for kind in ATTACKS.own.values() if name[:1].isupper() else ():
+        if kind.__name__ == name:
+            return kind
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__all__ = ["ATTACKS", "Attack", "Blind", "Control", "Guess", "Judge", "Knowledge", "families"]

@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
 from secure_fedgraph.core.errors import BadInput, SecureFedGraphError, check_number
 from secure_fedgraph.protocol import View
-from secure_fedgraph.protocol.transcript import SERVER
+from secure_fedgraph.protocol.transcript import SERVER as SERVER
+from secure_fedgraph.protocol.transcript import Seen
 
 CLIENT, COALITION, OUTSIDER = "client", "coalition", "outsider"
 LAST = "last client"
-__all__ = [
-    "CLIENT",
-    "COALITION",
-    "LAST",
-    "OUTSIDER",
-    "SERVER",
-    "Attack",
-    "Blind",
-    "Control",
-    "Guess",
-    "Judge",
-    "Knowledge",
-    "Maker",
-]
+ALL = "all owners together"
+FEATURES = "node features"
+"""What a guess made of recovered rows is about: the judge of that name compares them with nodes."""
 
 
 class Blind(SecureFedGraphError):
@@ -67,6 +57,11 @@ class Guess:
     messages: int
     stopped: Mapping[str, float] = field(default_factory=dict)
 
+    @classmethod
+    def of_owners(cls, about: str, values: Mapping[str, np.ndarray], messages: int) -> Guess:
+        """A guess whose targets are one owner each."""
+        return cls(about, values, {name: (name,) for name in values}, messages)
+
 
 @dataclass(frozen=True)
 class Control:
@@ -81,25 +76,14 @@ class Control:
     settings: Mapping[str, Any]
 
 
-class Judge(Protocol):
-    """Compares a guess with the truth.
+Judge = Callable[[Guess, Any], Any]
+"""Compares a guess with an ``audits.finished_run.FinishedRun``: the run and the truth about it.
 
-    Args:
-        guess: what an attack wrote down.
-        finished: an ``audits.finished_run.FinishedRun``: the run and the truth about it.
-
-    Returns:
-        a ``secure_fedgraph.audits.judgement.Judgement``. No attack imports either, as no attack may see the
-        truth.
-    """
-
-    def __call__(self, guess: Guess, finished: Any, /) -> Any: ...
-
-
-class Maker(Protocol):
-    """Makes one fact that an attack is granted, from the same finished run."""
-
-    def __call__(self, finished: Any, /) -> object: ...
+It returns a ``secure_fedgraph.audits.judgement.Judgement``. No attack imports either, as none may see the
+truth.
+"""
+Maker = Callable[[Any], Any]
+"""Makes one fact that an attack is granted, from the same finished run."""
 
 
 class Attack(ABC):
@@ -108,8 +92,8 @@ class Attack(ABC):
     An attack has two aims: :meth:`run` attacks single owners, :meth:`residual` what remains when a defence
     hides the single uploads.
 
-    Class attributes name the adversaries, the channels read, what is granted and the cost; ``list attacks``
-    prints them.
+    Class attributes name the adversaries, the channels read and what is granted; ``list attacks`` prints
+    them.
 
     Args:
         effort: processor seconds that one search may take; None for the attack's own limits. An attack that
@@ -121,12 +105,11 @@ class Attack(ABC):
 
     id: ClassVar[str]
     """Its name on the command line and in results; what stands before the first hyphen is its code."""
-    title: ClassVar[str] = ""
-    """What it learns, as tables of a report say it; ``summary`` where it is empty."""
     subject: ClassVar[str] = ""
-    """The same in a few words, for headings; the words of ``id`` where it is empty."""
+    """What it learns in a few words, for headings; the words of ``id`` where it is empty."""
     family: ClassVar[str]
     summary: ClassVar[str]
+    """What it learns, as lists and tables of a report say it."""
     adversaries: ClassVar[tuple[str, ...]] = ("server",)
     """Whose view it can read: ``server``; ``client``, the first owner by name; ``last client``, the last one,
     where the first has nothing to learn; ``coalition``, all owners but the last; ``outsider``, who reads no
@@ -145,13 +128,14 @@ class Attack(ABC):
     """What the threat model grants beside the view, a sentence each."""
     needs: ClassVar[tuple[str, ...]] = ()
     """Names of the facts behind those sentences; ``audits/surfaces`` or :meth:`makers` makes them."""
-    cost: ClassVar[str] = "seconds"
     controls: ClassVar[tuple[Control, ...]] = ()
     """Settings where it must succeed, or where its reach ends; printed beside the configured settings."""
     depends_on: ClassVar[tuple[str, ...]] = ()
     """Dotted keys of the settings that decide how far it gets: printed with every cell."""
-    stops: ClassVar[Mapping[str, str]] = {}
-    """By adversary what would stop it: printed with every cell that leaks."""
+    stops: ClassVar[str | Mapping[str, str]] = ""
+    """What would stop it, by adversary where that differs: printed with every cell that leaks."""
+    nothing_left: ClassVar[str] = "nothing of a single owner is left in a sum"
+    """Why :meth:`residual` is blind, of an attack that has none."""
     searches: ClassVar[bool] = False
     """Whether it searches, for as long as ``effort`` or limits of its own allow."""
 
@@ -161,12 +145,15 @@ class Attack(ABC):
         return (cls.channel, *cls.also_reads)
 
     @classmethod
+    def stopped_by(cls) -> Mapping[str, str]:
+        """Adversary -> what would stop it."""
+        return dict.fromkeys(cls.adversaries, cls.stops) if isinstance(cls.stops, str) else cls.stops
+
+    @classmethod
     def in_words(cls) -> dict[str, str]:
         """``title`` and ``subject``, for results: the only words about attacks that a report has."""
-        return {
-            "title": cls.title or cls.summary,
-            "subject": cls.subject or " ".join(cls.id.split("-")[1:]) or cls.id,
-        }
+        subject = cls.subject or " ".join(cls.id.split("-")[1:]) or cls.id
+        return {"title": cls.summary, "subject": subject}
 
     @classmethod
     def judge(cls) -> Judge | None:
@@ -197,24 +184,84 @@ class Attack(ABC):
             Blind: where the view holds no single upload that can be read.
         """
 
-    @abstractmethod
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """A guess about all contributors together, from the opened sums.
 
         Raises:
-            Blind: where the view holds no sum either.
+            Blind: where the view holds no sum either, or none that says something.
         """
+        raise Blind(f"{self.id}: {self.nothing_left}")
 
-    def single_uploads(self, view: View) -> list[Any]:
-        """The single uploads of this attack's channel, or Blind with the view's reason."""
-        uploads = view.uploads(self.channel)
+    def single_uploads(self, view: View, channel: str = "") -> list[Seen]:
+        """The single uploads of a channel, this attack's by default, or Blind with the view's reason."""
+        channel = channel or self.channel
+        uploads = view.uploads(channel) if channel in view.public.get("channels", {channel}) else []
         if not uploads:
-            raise Blind(f"{self.id}: {view.why_unreadable(self.channel)}")
+            raise Blind(f"{self.id}: {view.why_unreadable(channel)}")
         return uploads
 
-    def opened_sums(self, view: View) -> list[Any]:
-        """The opened sums of this attack's channel, or Blind."""
-        sums = view.sums(self.channel)
+    def opened_sums(self, view: View, channel: str = "") -> list[Seen]:
+        """The opened sums of a channel, this attack's by default, or Blind."""
+        channel = channel or self.channel
+        sums = view.sums(channel)
         if not sums:
-            raise Blind(f"{self.id}: no sum of channel {self.channel!r} was opened in this view")
+            raise Blind(f"{self.id}: no sum of channel {channel!r} was opened in this view")
         return sums
+
+    def channel_in_use(self, view: View, *names: str) -> str:
+        """The first of these channels that the run has, by default of those it reads; else its own."""
+        used = view.public.get("channels", {})
+        return next((name for name in names or self.reads() if name in used), self.channel)
+
+
+class OfFirstUpdate(Attack):
+    """An attack on weight updates, one at a time: on each owner's first, or on the first opened sum."""
+
+    family = "weights"
+    channel = "update"
+    first_rounds = 1
+    stops = "masked, homomorphic (single owners); local_dp (all), which costs accuracy"
+    about: ClassVar[str]
+    """The judge of its guesses."""
+
+    def run(self, view: View, knowledge: Knowledge) -> Guess:
+        """What the first upload of each owner says about it."""
+        uploads = self.single_uploads(view, self.channel_in_use(view))
+        first = min(seen.round for seen in uploads)
+        used = {seen.clients[0]: seen for seen in uploads if seen.round == first}
+        return self._guess(view, knowledge, used)
+
+    def residual(self, view: View, knowledge: Knowledge) -> Guess:
+        """What the first opened sum says about all owners in it."""
+        sums = self.opened_sums(view, self.channel_in_use(view))
+        return self._guess(view, knowledge, {ALL: min(sums, key=lambda seen: seen.round)})
+
+    def read(self, view: View, knowledge: Knowledge, seen: Seen) -> np.ndarray | Stopped:
+        """What one message says."""
+        raise NotImplementedError
+
+    def _guess(self, view: View, knowledge: Knowledge, messages: Mapping[str, Seen]) -> Guess:
+        values, stopped = {}, {}
+        for target, seen in messages.items():
+            read = self.read(view, knowledge, seen)
+            values[target] = read.values if isinstance(read, Stopped) else read
+            if isinstance(read, Stopped):
+                stopped[target] = round(read.seconds, 1)
+        targets = {target: seen.clients for target, seen in messages.items()}
+        return Guess(self.about, values, targets, len(messages), stopped)
+
+    def broadcast(self, view: View, seen: Seen) -> Mapping[str, Any]:
+        """What the clients were given before a message on its channel, or Blind."""
+        channel = self.channel_in_use(view)
+        given = next((one.values for one in view.asked(channel) if one.round == seen.round), None)
+        if given is None:
+            raise Blind(f"{self.id}: the view lacks the weights that were sent")
+        return given
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """What a search had when it was stopped, after so many processor seconds."""
+
+    values: np.ndarray = field(repr=False)
+    seconds: float

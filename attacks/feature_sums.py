@@ -1,4 +1,4 @@
-"""C7: which known nodes are in sums of features by class: FedSage+'s, and those of forms under a budget."""
+"""C6 and C7: features of a node alone in a sum of neighbours, and which known nodes are in sums by class."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from secure_fedgraph.attacks.attack import CLIENT, Attack, Blind, Guess, Knowledge
+from secure_fedgraph.attacks.attack import ALL, CLIENT, FEATURES, SERVER, Attack, Blind, Guess, Knowledge
 from secure_fedgraph.attacks.mashes.pool import GRANT, POOL, TRAINING_NODES
-from secure_fedgraph.attacks.weights import ALL
 from secure_fedgraph.models.neighgen.mixture import COUNT
 from secure_fedgraph.protocol import View
-from secure_fedgraph.protocol.transcript import SERVER
+from secure_fedgraph.protocol.transcript import Seen
 
 MOST = 800
 """Candidates that one class is solved for, those that fit its sum best."""
@@ -40,7 +39,6 @@ class SummedMembers(Attack):
     """
 
     id = "c7-summed-members"
-    title = "which known nodes are in the sums of features"
     subject = "members of feature sums"
     family = "feature-sums"
     summary = "which nodes of a known pool an owner trains on, from feature sums by class"
@@ -50,7 +48,6 @@ class SummedMembers(Attack):
     first_rounds = 1
     grants: ClassVar[tuple[str, ...]] = (GRANT,)
     needs: ClassVar[tuple[str, ...]] = (POOL,)
-    cost = "one least-squares problem a class and owner, seconds each"
     depends_on: ClassVar[tuple[str, ...]] = ("training.anonymity",)
     stops: ClassVar[Mapping[str, str]] = {
         SERVER: "noise for a node's epsilon (distributed_dp, local_dp); masks leave the sum of all",
@@ -59,12 +56,9 @@ class SummedMembers(Attack):
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """Scores of all candidates for each owner whose own sums can be read."""
-        name = self._sums_in(view, knowledge)
-        seen = view.uploads(name)
-        if not seen:
-            raise Blind(f"{self.id}: {view.why_unreadable(name)}")
+        seen = self.single_uploads(view, self._sums_in(view, knowledge))
         values = {one.clients[0]: self._scores(view, one.values, knowledge) for one in seen}
-        return Guess(TRAINING_NODES, values, {name: (name,) for name in values}, len(seen))
+        return Guess.of_owners(TRAINING_NODES, values, len(seen))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """The same for all owners together, from the opened sums, or from what was handed to an owner."""
@@ -145,3 +139,61 @@ def shares_in(total: np.ndarray, rows: np.ndarray, steps: int = STEPS) -> np.nda
         ahead = moved + (weight - 1) / after * (moved - shares)
         shares, weight = moved, after
     return shares
+
+
+class NeighbourSums(Attack):
+    """C6: a sum with one term is that term: a node's features over the square root of its degree.
+
+    The count that comes with a sum says where that is so. The unknown degree is one factor of the whole row:
+    rows are brought to a largest value of 1, which makes words (0 or 1) exact.
+
+    References:
+        Yao et al., NeurIPS 2023, section 4, which assumes that sums have several terms.
+    """
+
+    id = "c6-neighbour-sums"
+    subject = "features from neighbour sums"
+    family = "neighbour-sums"
+    summary = "features of the only neighbour in a sum, and whose sum it is"
+    adversaries: ClassVar[tuple[str, ...]] = (SERVER, CLIENT)
+    channel = "neighbour_sums"
+    first_rounds = 1
+    depends_on = ("training.hops",)
+    stops: ClassVar[Mapping[str, str]] = {
+        SERVER: "sealed messages: masked, homomorphic, strictest",
+        CLIENT: "training.hops=0 alone: masks add up owners, not nodes",
+    }
+
+    def run(self, view: View, knowledge: Knowledge) -> Guess:
+        """Rows of single owners' answers, of one term each."""
+        known = self.channel in view.public.get("channels", {})
+        seen = [*view.uploads(self.channel), *view.delivered(self.channel)] if known else []
+        rows: dict[str, list[np.ndarray]] = {}
+        for one in seen:
+            if one.clients[0] not in view.parties:
+                rows.setdefault(one.clients[0], []).append(_single_terms(one))
+        found = {owner: np.concatenate(parts) for owner, parts in rows.items()}
+        found = {owner: values for owner, values in sorted(found.items()) if len(values)}
+        if not found:
+            why = "no sum in it has a single term" if rows else view.why_unreadable(self.channel)
+            raise Blind(f"{self.id}: {why}")
+        return Guess.of_owners(FEATURES, found, len(seen))
+
+    def residual(self, view: View, knowledge: Knowledge) -> Guess:
+        """Rows of the opened sums over all other owners, of one term each."""
+        sums = self.opened_sums(view)
+        values = np.concatenate([_single_terms(seen) for seen in sums])
+        if not len(values):
+            raise Blind(f"{self.id}: no sum that was opened has a single term")
+        owners = tuple(sorted({name for seen in sums for name in seen.clients}))
+        return Guess(FEATURES, {ALL: values}, {ALL: owners}, len(sums))
+
+
+def _single_terms(seen: Seen) -> np.ndarray:
+    """The rows of sums with one term, ``[rows, features]``."""
+    counts, sums = (np.asarray(seen.values[key], dtype=np.float64) for key in ("counts", "sums"))
+    unit = counts[counts > 0].min(initial=np.inf)  # what one term counts: the least that any sum holds
+    rows: np.ndarray = sums[np.abs(counts - unit) < unit / 4] if np.isfinite(unit) else sums[:0]
+    largest = np.abs(rows).max(axis=1, initial=0.0)
+    rows = rows[largest > 0] / largest[largest > 0, None]
+    return rows.astype(np.float32)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -13,51 +12,6 @@ from secure_fedgraph.attacks.attack import Blind
 from secure_fedgraph.attacks.sparse_rows import Progress, RowSpace, row_space, sparse_rows
 
 Array = np.ndarray | Tensor
-
-
-@dataclass(frozen=True)
-class Recovered:
-    """What was read about one node of a batch.
-
-    Attributes:
-        features: ``[slots, words]``; NaN in slots without a gradient (beyond the node's count).
-        hidden: ``[width]``, the input of the generator's last layer.
-        zeros: share of zeros in ``hidden``: about .75 with dropout, .5 without.
-        off_grid: largest distance of a feature from 0 or 1; near 0 where features are binary.
-        saturated: share of outputs so near to 1 or -1 that their gradient is too small to invert.
-    """
-
-    features: np.ndarray = field(repr=False)
-    hidden: np.ndarray = field(repr=False)
-    zeros: float
-    off_grid: float
-    saturated: float
-
-
-@dataclass(frozen=True)
-class BatchResult:
-    """What was read from one gradient, and how consistent it is.
-
-    Attributes:
-        rows: one entry for each recovered node.
-        rank: how many nodes the gradient is made of.
-        gap: singular value at the rank over the next one; below about 3 the rank is a guess.
-        complete: whether every node's activation was recovered in time.
-        residual: relative error of ``G`` rebuilt from the rows (rounded ones, where binary is granted).
-        bias_residual: relative error of the bias gradient as the sum of the rows' gradients. Where complete,
-            the rows were recovered without the bias gradient.
-        rejected: how many recovered rows were dropped because they are not binary.
-        seconds: time spent.
-    """
-
-    rows: list[Recovered] = field(repr=False)
-    rank: int
-    gap: float
-    complete: bool
-    residual: float
-    bias_residual: float
-    rejected: int
-    seconds: float
 
 
 def single(G: Array, g: Array, W: Array, b: Array, scale: float, *, slots: int = 5) -> np.ndarray:
@@ -83,8 +37,7 @@ def single(G: Array, g: Array, W: Array, b: Array, scale: float, *, slots: int =
     """
     weight_gradient, bias_gradient, matrix, bias = (_double(value) for value in (G, g, W, b))
     h = weight_gradient.T @ bias_gradient / bias_gradient.square().sum()
-    x, _ = _invert(h[None], bias_gradient[None], matrix, bias, scale, slots)
-    return x[0].numpy()
+    return _invert(h[None], bias_gradient[None], matrix, bias, scale, slots)[0].numpy()
 
 
 def batch(
@@ -95,13 +48,12 @@ def batch(
     scale: float,
     nodes: int,
     *,
-    seconds: float = 60.0,
+    seconds: float = 120.0,
     progress: Progress | None = None,
     slots: int = 5,
-    binary: bool = False,
     search: str = "contrast",
     seed: int = 0,
-) -> BatchResult:
+) -> tuple[np.ndarray, np.ndarray, bool]:
     """The features nearest to every generated neighbour of a batch (C2).
 
     The row space of ``G`` is spanned by the nodes' sparse, non-negative activations ``h_v``; the search
@@ -117,52 +69,29 @@ def batch(
         G, g, W, b, scale, slots: as for :func:`single`; ``scale`` is the same for every owner.
         nodes: the most nodes that the gradient can be made of.
         seconds: of processor time for the search; the linear algebra around it takes more at Cora's size.
-        binary: granted that features are 0 or 1: rows are rounded, and those far from that are dropped.
         search: "contrast" or "columns" (the published one, exponential in the batch).
+
+    Returns:
+        ``[found, slots, words]`` features, NaN in slots without a gradient (beyond the node's count);
+        ``[found, width]`` the inputs of the generator's last layer; and whether every node was found in time.
 
     Raises:
         Blind: for a gradient of zeros.
     """
-    start = time.monotonic()
     weight_gradient, bias_gradient, matrix, bias = (_double(value) for value in (G, g, W, b))
     space, coordinates = _activations(weight_gradient, nodes, slots, seconds, search, seed, progress)
     # p_v: orthogonal to every other node's g, so that G' p_v is a multiple of h_v alone.
     directions = coordinates / space.values
     alone = directions @ (space.left.T @ bias_gradient)
     hidden = (coordinates @ space.basis.T) / alone[:, None]
-    zeros = (hidden.abs() < 1e-3 * hidden.square().mean(1, keepdim=True).sqrt()).double().mean(1)
     complete = len(coordinates) == space.rank
     if complete:
         coefficients = torch.linalg.pinv(hidden @ space.basis) * space.values[:, None]
         parts = (space.left @ coefficients).T
     else:
         parts = _sparse_bias_gradients(space, directions, alone, hidden, matrix, bias, scale, slots)
-    x, saturated = _invert(hidden, parts, matrix, bias, scale, slots)
-    rows, rejected, used = [], 0, []
-    for i in range(len(coordinates)):
-        off = float((x[i] - x[i].round().clamp(0, 1)).abs().nan_to_num(0).max())
-        if binary and off > 0.25:
-            rejected += 1
-            continue
-        value = x[i].round().clamp(0, 1) + 0.0 if binary else x[i]  # + 0.0: no negative zeros
-        used.append(i)
-        rows.append(
-            Recovered(
-                value.float().numpy(), hidden[i].float().numpy(), float(zeros[i]), off, float(saturated[i])
-            )
-        )
-    kept = x[used].round().clamp(0, 1) if binary else x[used]
-    rebuilt = _gradients(hidden[used], kept, matrix, bias, scale)
-    return BatchResult(
-        rows,
-        space.rank,
-        space.gap,
-        complete,
-        float((rebuilt.T @ hidden[used] - weight_gradient).norm() / weight_gradient.norm()),
-        float((rebuilt.sum(0) - bias_gradient).norm() / bias_gradient.norm()),
-        rejected,
-        time.monotonic() - start,
-    )
+    x = _invert(hidden, parts, matrix, bias, scale, slots)
+    return x.float().numpy(), hidden.float().numpy(), complete
 
 
 def _activations(
@@ -193,25 +122,15 @@ def _activations(
     return space, coordinates
 
 
-def _invert(
-    hidden: Tensor, parts: Tensor, W: Tensor, b: Tensor, scale: float, slots: int
-) -> tuple[Tensor, Tensor]:
-    """Features ``[n, slots, words]`` from each node's activation and bias gradient; the saturated share."""
+def _invert(hidden: Tensor, parts: Tensor, W: Tensor, b: Tensor, scale: float, slots: int) -> Tensor:
+    """Features ``[n, slots, words]`` from each node's activation and bias gradient."""
     n = len(hidden)
     xhat = torch.tanh(hidden @ W.T + b)
     slope = 1 - xhat.square()
     x = (xhat - parts / (2 * scale * slope.clamp_min(1e-12))).reshape(n, slots, len(W) // slots)
     size = parts.reshape(n, slots, len(W) // slots).norm(dim=2)
-    missing = size < 0.02 * size.amax(1, keepdim=True).clamp_min(1e-300)
-    x[missing] = torch.nan
-    return x, (slope < 1e-5).double().mean(1)
-
-
-def _gradients(hidden: Tensor, x: Tensor, W: Tensor, b: Tensor, scale: float) -> Tensor:
-    """The bias gradient of each node rebuilt, ``[n, slots * words]``; zero in slots that are NaN."""
-    xhat = torch.tanh(hidden @ W.T + b)
-    errors = xhat - x.reshape(len(x), xhat.shape[1])
-    return (2 * scale * errors * (1 - xhat.square())).nan_to_num(0)
+    x[size < 0.02 * size.amax(1, keepdim=True).clamp_min(1e-300)] = torch.nan
+    return x
 
 
 def _sparse_bias_gradients(

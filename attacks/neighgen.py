@@ -1,4 +1,4 @@
-"""C1 and C2 on FedSage+: an answering owner's raw features, from the gradient that it sends back."""
+"""C1, C2 and C5 on FedSage+: raw features from answers to a generator, and what offered embeddings say."""
 
 from __future__ import annotations
 
@@ -6,19 +6,24 @@ import hashlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+import torch
 
-from secure_fedgraph.attacks.attack import Attack, Blind, Control, Guess, Knowledge
+from secure_fedgraph.attacks.attack import ALL, FEATURES, SERVER, Attack, Blind, Control, Guess, Knowledge
 from secure_fedgraph.attacks.generator_gradients import batch, single
-from secure_fedgraph.attacks.sparse_rows import FEATURES
-from secure_fedgraph.attacks.weights import ALL
 from secure_fedgraph.core.message import ANSWER
+from secure_fedgraph.models.neighgen.model import FeatureGenerator
 from secure_fedgraph.protocol import View
-from secure_fedgraph.protocol.transcript import SERVER, Seen
+from secure_fedgraph.protocol.transcript import Seen
 
 SLOTS = 5
+NEIGHBOURS, EMBEDDED_LINKS, MISSING = (
+    "features of neighbours",
+    "links of embeddings",
+    "numbers of missing neighbours",
+)
 _WEIGHT, _BIAS = "outer.weight", "outer.bias"
 _SHORT = {"rounds": 1, "training.generator_epochs": 2, "training.federated_epochs": 1}
 
@@ -139,10 +144,8 @@ class _GeneratorFeedback(Attack):
     def _solved(self, values: Mapping[str, np.ndarray], question: Question, owners: int) -> Solved:
         """Solves a gradient; one that two adversaries see is solved once."""
         gradient = {name: np.array(values[name], dtype=np.float64) for name in (_WEIGHT, _BIAS)}
-        mark = hashlib.sha256(f"{self.id}/{owners}/{question.scale}/{self.effort}".encode())
-        mark.update(question.layer(_WEIGHT).tobytes())
-        mark.update(gradient[_WEIGHT].tobytes())
-        key = mark.hexdigest()
+        mark = hashlib.sha256(gradient[_WEIGHT].tobytes()).digest()
+        key = (self.id, owners, question.scale, self.effort, mark)
         if key not in _SOLVED:
             solved = self.recover(gradient, question, owners)
             _SOLVED[key] = Solved(_binary_rows(solved.rows), solved.stopped)
@@ -151,7 +154,7 @@ class _GeneratorFeedback(Attack):
         return _SOLVED[key]
 
 
-_SOLVED: dict[str, Solved] = {}
+_SOLVED: dict[tuple[Any, ...], Solved] = {}
 
 
 def _guess(solved: Mapping[str, Solved], targets: Mapping[str, tuple[str, ...]], messages: int) -> Guess:
@@ -171,22 +174,13 @@ class GeneratorSingle(_GeneratorFeedback):
     """
 
     id = "c1-neighgen-single"
-    title = "raw features of an answering owner's nodes, from the gradient of one node"
     subject = "raw features from single-node gradients"
     summary = "features of an answering owner's node, from the gradient of one node"
-    cost = "two matrix products"
     controls = (_exchange(1),)
 
     def recover(self, gradient: Mapping[str, np.ndarray], question: Question, owners: int) -> Solved:
         """As many rows as one node asks for, of one owner; of a sum or a batch, a mixture of theirs."""
-        rows = single(
-            gradient[_WEIGHT],
-            gradient[_BIAS],
-            question.layer(_WEIGHT),
-            question.layer(_BIAS),
-            question.scale,
-            slots=SLOTS,
-        )
+        rows = single(*_layers(gradient, question), question.scale, slots=SLOTS)
         return Solved(rows[~np.isnan(rows).any(1)])
 
 
@@ -198,10 +192,8 @@ class GeneratorBatch(_GeneratorFeedback):
     """
 
     id = "c2-neighgen-batch"
-    title = "raw features of the answering owners' nodes, from the gradient of a batch"
     subject = "raw node features"
     summary = "features of the answering owners' nodes, from the gradient of a batch"
-    cost = "seconds at 16 nodes, a quarter of a minute at 64, about five processor minutes at 128"
     controls = tuple(map(_exchange, (1, 8, 32, 64)))
     searches = True
     search: ClassVar[str] = "contrast"
@@ -221,11 +213,8 @@ class GeneratorBatch(_GeneratorFeedback):
                 raise _SearchStalled
 
         try:
-            result = batch(
-                gradient[_WEIGHT],
-                gradient[_BIAS],
-                question.layer(_WEIGHT),
-                question.layer(_BIAS),
+            rows, _, complete = batch(
+                *_layers(gradient, question),
                 question.scale,
                 len(question.counts) * owners,
                 seconds=seconds,
@@ -235,22 +224,38 @@ class GeneratorBatch(_GeneratorFeedback):
             )
         except _SearchStalled:
             return Solved(np.zeros((0, words)), patience)
-        rows = np.concatenate([np.zeros((0, words)), *(row.features for row in result.rows)])
-        return Solved(rows[~np.isnan(rows).any(1)], None if result.complete else seconds)
+        rows = rows.reshape(-1, words)
+        return Solved(rows[~np.isnan(rows).any(1)], None if complete else seconds)
 
 
 class GeneratorColumns(GeneratorBatch):
     """C2 with the published search, whose cost grows exponentially with the batch: where it ends."""
 
     id = "c2-neighgen-columns"
-    title = "the same with the published search, whose cost grows exponentially"
     subject = "raw node features, by the published search"
     summary = "the same by the published search (SPEAR), exponential in the batch"
     adversaries = (SERVER,)
-    cost = "half a minute at 32 nodes; at 64 it gives up after 40 processor seconds without a node"
     controls = tuple(map(_exchange, (8, 32, 64)))
     search = "columns"
     seconds = 90.0
+
+
+Layers = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def _layers(gradient: Mapping[str, np.ndarray], question: Question) -> Layers:
+    return gradient[_WEIGHT], gradient[_BIAS], question.layer(_WEIGHT), question.layer(_BIAS)
+
+
+def _generator(
+    offer: Mapping[str, np.ndarray], words: int, settings: Mapping[str, Any], dropout: float
+) -> tuple[FeatureGenerator, torch.Tensor]:
+    """The generator that was offered, and the embeddings that came with it."""
+    values = {name: torch.as_tensor(np.array(value), dtype=torch.float32) for name, value in offer.items()}
+    z, hidden = values["z"], tuple(settings["generator_hidden"])
+    fgen = FeatureGenerator(z.shape[1], words, SLOTS, hidden, dropout)
+    fgen.load_state_dict({k.removeprefix("fgen."): v for k, v in values.items() if k.startswith("fgen.")})
+    return fgen, z
 
 
 def _binary_rows(rows: np.ndarray) -> np.ndarray:
@@ -263,3 +268,85 @@ def _binary_rows(rows: np.ndarray) -> np.ndarray:
         return rows
     words: np.ndarray = rows[(near < 0.25).all(1)].round().clip(0, 1) + 0.0
     return words
+
+
+class _Offers(Attack):
+    """What all forms of C5 share: each owner's first offer, which every other owner opens.
+
+    The only defence is to make no offer; sealing hides it from the server only. Offers are never summed.
+    """
+
+    family = "neighgen"
+    adversaries = (SERVER, "client")
+    channel = "generator"
+    first_rounds = 1
+    stops: ClassVar[Mapping[str, str]] = {
+        SERVER: "sealed messages: sealed, masked, homomorphic, strictest",
+        "client": "nothing built; local_dp blurs the answer too",
+    }
+    nothing_left = "embeddings are read one by one, so no sum of them is left"
+    about: ClassVar[str]
+
+    def run(self, view: View, knowledge: Knowledge) -> Guess:
+        """One array for each owner, a row for each embedding of its first offer."""
+        known = self.channel in view.public["channels"]
+        offers = [*view.uploads(self.channel), *view.delivered(self.channel)] if known else []
+        first: dict[str, Seen] = {}
+        for seen in sorted(offers, key=lambda seen: seen.exchange):
+            if seen.clients[0] not in view.parties:
+                first.setdefault(seen.clients[0], seen)
+        if not first:
+            raise Blind(f"{self.id}: {view.why_unreadable(self.channel)}")
+        values = {owner: self._read(view, seen.values) for owner, seen in sorted(first.items())}
+        return Guess.of_owners(self.about, values, len(first))
+
+    def _read(self, view: View, offer: Mapping[str, np.ndarray]) -> np.ndarray:
+        raise NotImplementedError
+
+
+class EmbeddingDecoder(_Offers):
+    """C5: the generator that comes with an embedding is its decoder: it makes the neighbours' features.
+
+    Without noise and dropout, all slots' mean, ``[embeddings, words]``.
+    """
+
+    id = "c5-embedding-features"
+    subject = "features of neighbours from offered embeddings"
+    summary = "features of the neighbours of an owner's nodes, from its embeddings and generator"
+    about = NEIGHBOURS
+
+    def _read(self, view: View, offer: Mapping[str, np.ndarray]) -> np.ndarray:
+        words = int(view.public["schema"]["features"])
+        fgen, z = _generator(offer, words, view.public["settings"], dropout=0.0)
+        fgen.eval()
+        with torch.no_grad():
+            features: np.ndarray = fgen(z, torch.zeros_like(z)).mean(1).numpy()
+        return features
+
+
+class EmbeddingLinks(_Offers):
+    """C5: embeddings that point the same way belong to linked nodes, ``[embeddings, embeddings]``."""
+
+    id = "c5-embedding-links"
+    subject = "links from offered embeddings"
+    summary = "links among an owner's nodes, from alike embeddings"
+    about = EMBEDDED_LINKS
+
+    def _read(self, view: View, offer: Mapping[str, np.ndarray]) -> np.ndarray:
+        z = np.asarray(offer["z"], dtype=np.float64)
+        unit = z / np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-12)
+        similarity: np.ndarray = unit @ unit.T
+        return similarity
+
+
+class EmbeddingCounts(_Offers):
+    """C5: the counts that come with embeddings, taken for how many neighbours are missing."""
+
+    id = "c5-embedding-counts"
+    subject = "numbers of missing neighbours"
+    summary = "how many neighbours an owner's nodes miss, from its counts"
+    about = MISSING
+
+    def _read(self, view: View, offer: Mapping[str, np.ndarray]) -> np.ndarray:
+        counts: np.ndarray = np.asarray(offer["counts"]).round().astype(int)
+        return counts

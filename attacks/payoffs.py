@@ -1,13 +1,15 @@
-"""E6: what payoffs say: whose data are of low quality, and how many graphs the other agents have."""
+"""E5 and E6: which graphs an agent's motif list is of, and what payoffs say of quality and sizes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 
-from secure_fedgraph.attacks.attack import CLIENT, SERVER, Attack, Blind, Control, Guess, Knowledge
+from secure_fedgraph.attacks.attack import ALL, CLIENT, SERVER, Attack, Blind, Control, Guess, Knowledge
+from secure_fedgraph.attacks.prototypes import listed, places
 from secure_fedgraph.protocol import View
 
 QUALITY, GRAPHS_OF_OTHERS = "quality of data", "training graphs of the other agents"
@@ -16,6 +18,139 @@ REWARD = "reward"
 DIFFERENT, OWN_GRAPHS = "agents differ in quality", "own number of training graphs"
 BY_SIZE = "dw"
 """The algorithm whose payoffs are shares of all training graphs."""
+LISTED_MEMBERS = "members by motif lists"
+POOL = "graphs that may have been trained on"
+KEPT = (0.05, 0.95)
+"""The least and the largest chance that an agent lists a motif that it has: nothing shows it exactly."""
+LISTS, PRESENCE, VALUED, VOCABULARY = "motifs", "motif_presence", "valued_lists", "vocabulary"
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Graphs of which some were trained on, by their motifs.
+
+    Args:
+        codes: ``[motifs, width]`` of the motifs of any of them; the whole public list where agents say which
+            of it they have.
+        holds: ``[graphs, motifs]`` booleans.
+    """
+
+    codes: np.ndarray = field(repr=False)
+    holds: np.ndarray = field(repr=False)
+
+
+class ListedMembers(Attack):
+    """E5: an agent lists the motifs that its graphs hold, so a graph whose motifs it lists may be its own.
+
+    For each motif of a candidate the score adds ``log P(listed or not | member) - log P(... | not)``. A
+    motif that is not a member's is listed as often as the other agents list it; a member's is listed besides
+    with the chance that an agent that has the motif lists it: TF-IDF drops motifs that most graphs have. That
+    chance follows from how often candidates have the motif and how often agents list it. So rare motifs
+    decide.
+
+    Of what is left where nobody reads a list, the union tells no owner from another: a candidate with a motif
+    that nobody lists was trained on by nobody.
+
+    References:
+        Zhang et al., Inference Attacks Against Graph Neural Networks, USENIX Security 2022, for subgraphs
+        that a released summary contains.
+    """
+
+    id = "e5-listed-members"
+    subject = "membership of graphs by motif lists"
+    family = "payoffs"
+    summary = "whether a graph was trained on, from an agent's motif list"
+    adversaries = (SERVER, CLIENT)
+    channel = LISTS
+    also_reads = (PRESENCE, VALUED, VOCABULARY)
+    first_rounds = 1
+    grants = (
+        "the candidates: an agent's training graphs and others of its graphs, which it only tests on, mixed",
+    )
+    needs = (POOL,)
+    controls = (
+        Control("thirty agents and rings of eight", {"rounds": 1, "clients": 30, "training.rings": 8}),
+    )
+    depends_on = ("clients", "training.rings", "training.vocabulary", "training.lists", "training.support")
+    stops: ClassVar[Mapping[str, str]] = {
+        SERVER: "homomorphic or strictest (nobody reads lists); use_diversity=false with prototypes=none",
+        CLIENT: "vocabulary=public, where none is handed out",
+    }
+
+    def run(self, view: View, knowledge: Knowledge) -> Guess:
+        """A score for each candidate of each agent ``[candidates]``."""
+        pool = self._pool(knowledge)
+        lists = _lists(view, pool)
+        if not lists:
+            channel = self.channel_in_use(view, LISTS, PRESENCE, VALUED)
+            raise Blind(f"{self.id}: {view.why_unreadable(channel)}")
+        if len(lists) < 2:
+            raise Blind(f"{self.id}: one list shows nothing about how common motifs are")
+        values = {}
+        for owner in (one for one in pool if one in lists):
+            others = np.stack([lists[other][owner] for other in lists if other != owner])
+            values[owner] = likelihoods(pool[owner].holds, lists[owner][owner], others)
+        return Guess.of_owners(LISTED_MEMBERS, values, len(lists))
+
+    def residual(self, view: View, knowledge: Knowledge) -> Guess:
+        """The same about all agents together: minus the number of motifs that nobody lists."""
+        pool = self._pool(knowledge)
+        scores = []
+        for one in pool.values():
+            anybody = self._union(view, one)
+            scores.append(-(one.holds & ~anybody).sum(1).astype(float))
+        return Guess(LISTED_MEMBERS, {ALL: np.concatenate(scores)}, {ALL: tuple(pool)}, 1)
+
+    def _pool(self, knowledge: Knowledge) -> Mapping[str, Candidates]:
+        pool: Mapping[str, Candidates] = knowledge.facts[POOL]
+        if not pool:
+            raise Blind(f"{self.id}: no agent has graphs that it does not train on, or nobody has motifs")
+        return pool
+
+    def _union(self, view: View, one: Candidates) -> np.ndarray:
+        """``[motifs]`` which of the candidates' motifs anybody lists."""
+        used = view.public.get("channels", {})
+        for seen in view.sums(VALUED) if VALUED in used else ():
+            return np.asarray(seen.values["present"]).ravel() * len(seen.clients) > 0.5
+        for seen in view.asked(VOCABULARY) if VOCABULARY in used else ():
+            return places(np.asarray(seen.values["codes"]).astype(np.int64), one.codes) >= 0
+        raise Blind(f"{self.id}: no union of lists is in this view")
+
+
+def likelihoods(holds: np.ndarray, listed: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """``[graphs]``: how much likelier an agent's list is if the graph is one of its own.
+
+    Args:
+        holds: ``[graphs, motifs]`` booleans. An agent has about as many graphs as there are candidates.
+        listed: ``[motifs]`` booleans: the agent's list.
+        others: ``[agents, motifs]`` booleans: the other agents' lists.
+
+    >>> holds, others = np.array([[True, False], [False, True]]), np.array([[False, True]])
+    >>> int(likelihoods(holds, np.array([True, False]), others).argmax())
+    0
+    """
+    usual = (others.sum(0) + 0.5) / (len(others) + 1)
+    held = 1 - (1 - (holds.sum(0) + 0.5) / (len(holds) + 1)) ** len(holds)
+    kept = np.clip(usual / held, *KEPT)
+    member = usual + (1 - usual) * kept
+    ratio = np.where(listed, np.log(member / usual), np.log((1 - member) / (1 - usual)))
+    scores: np.ndarray = holds @ ratio
+    return scores
+
+
+def _lists(view: View, pool: Mapping[str, Candidates]) -> dict[str, dict[str, np.ndarray]]:
+    """Agent -> owner of candidates -> ``[motifs]`` which of these candidates' motifs the agent lists."""
+    used = view.public.get("channels", {})
+    if PRESENCE in used:
+        return {
+            seen.clients[0]: dict.fromkeys(pool, np.asarray(seen.values["present"]).ravel() > 0.5)
+            for seen in view.uploads(PRESENCE)
+            if "present" in seen.values
+        }
+    return {
+        agent: {owner: places(mine.codes, one.codes) >= 0 for owner, one in pool.items()}
+        for agent, mine in listed(view).items()
+    }
 
 
 def payoffs(attack: str, view: View) -> dict[str, np.ndarray]:
@@ -46,12 +181,11 @@ class PayoffQuality(Attack):
     """
 
     id = "e6-payoff-quality"
-    title = "whose data are of low quality, from payoffs"
     subject = "quality of data"
     family = "payoffs"
     summary = "whose data are of low quality, from payoffs"
     channel = REWARD
-    cost = "one mean an agent"
+    nothing_left = "a sum of payoffs is the budget, which everybody knows"
     grants = ("that the agents' data differ in quality",)
     needs = (DIFFERENT,)
     controls = (
@@ -62,9 +196,7 @@ class PayoffQuality(Attack):
         Control("thirty agents of three qualities", {"rounds": 5, "clients": 30, "split.perturbed": True}),
     )
     depends_on = ("algorithm", "clients", "rounds", "training.diversity")
-    stops: ClassVar[Mapping[str, str]] = {
-        SERVER: "a reward that does not follow quality (dw; the printed diversity); no policy"
-    }
+    stops = "a reward that does not follow quality (dw; the printed diversity); no policy"
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """A score of each agent's quality ``[1]``: its mean payoff."""
@@ -74,11 +206,7 @@ class PayoffQuality(Attack):
         if len(paid) < 2:
             raise Blind(f"{self.id}: the payoff of one agent ranks nobody")
         values = {agent: np.array([mine.mean()]) for agent, mine in paid.items()}
-        return Guess(QUALITY, values, {agent: (agent,) for agent in values}, sum(map(len, paid.values())))
-
-    def residual(self, view: View, knowledge: Knowledge) -> Guess:
-        """Nothing: payoffs are never summed."""
-        raise Blind(f"{self.id}: a sum of payoffs is the budget, which everybody knows")
+        return Guess.of_owners(QUALITY, values, sum(map(len, paid.values())))
 
 
 class PayoffSizes(Attack):
@@ -89,19 +217,17 @@ class PayoffSizes(Attack):
     """
 
     id = "e6-payoff-sizes"
-    title = "how many training graphs the other agents have, from one's own payoff"
     subject = "numbers of the others' training graphs"
     family = "payoffs"
     summary = "the others' number of training graphs, from one's own payoff"
     adversaries = (CLIENT,)
     channel = REWARD
     first_rounds = 1
-    cost = "one division"
     grants = ("its own number of training graphs, which every agent knows",)
     needs = (OWN_GRAPHS,)
     controls = (Control("two agents of uneven sizes", {"rounds": 1, "clients": 2, "partition": "dirichlet"}),)
     depends_on = ("algorithm", "clients")
-    stops: ClassVar[Mapping[str, str]] = {CLIENT: "rewards by another measure (eu, cffl, cgsv)"}
+    stops = "rewards by another measure (eu, cffl, cgsv)"
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """The other agent's number of training graphs ``[1]``, where there is one other."""

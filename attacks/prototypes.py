@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from secure_fedgraph.attacks.attack import Attack, Blind, Control, Guess, Knowledge
-from secure_fedgraph.attacks.motif_systems import solve
+from secure_fedgraph.attacks.linear import held
 from secure_fedgraph.protocol import View
 
 SINGLETONS, GRAPHS, CHANGE = "motifs of one graph", "graph embeddings", "the graph that came or went"
@@ -18,9 +18,7 @@ SCALE = 1024.0
 """What prototypes are divided by to travel, and what a graph's part of a bounded sum is the inverse of."""
 _EACH, _SUMS, _LISTS, _BOUNDED = "prototypes", "prototype_sums", "motifs", "motif_sums"
 _COUNTED = {"rounds": 1, "training.idf": "global"}
-STOPS = {
-    "server": "fairgraphfl-bounded with noise; support=2 keeps motifs of one graph at home, and leaves E2"
-}
+STOPS = "fairgraphfl-bounded with noise; support=2 keeps motifs of one graph at home, and leaves E2"
 
 
 @dataclass(frozen=True)
@@ -66,22 +64,16 @@ class _Prototypes(Attack):
 
     def _of_each(self, view: View) -> dict[str, tuple[Listed, np.ndarray]]:
         """Owner -> its list and its prototypes ``[listed, width]``."""
-        uploads, by_owner = self.single_uploads(view), {}
-        lists = self._lists(view)
-        for seen in uploads:
-            (owner,) = seen.clients
-            by_owner[owner] = (lists[owner], np.asarray(seen.values["rows"], dtype=np.float64) * SCALE)
-        return by_owner
+        uploads, lists = self.single_uploads(view), self._lists(view)
+        return {seen.clients[0]: (lists[seen.clients[0]], _rows(seen.values) * SCALE) for seen in uploads}
 
     def _of_all(self, view: View) -> tuple[dict[str, Listed], np.ndarray, np.ndarray]:
         """Every list, the vocabulary, and the sum of the owners' prototypes ``[vocabulary, width]``."""
-        sums = view.sums(_SUMS) if _SUMS in view.public.get("channels", {}) else []
-        if not sums:
-            raise Blind(f"{self.id}: no sum of channel {_SUMS!r} was opened in this view")
+        sums = self.opened_sums(view, _SUMS)
         lists = self._lists(view)
         vocabulary = np.unique(np.concatenate([one.codes for one in lists.values()]), axis=0)
         first = min(sums, key=lambda seen: seen.round)
-        return lists, vocabulary, np.asarray(first.values["rows"], dtype=np.float64) * SCALE
+        return lists, vocabulary, _rows(first.values) * SCALE
 
     def _lists(self, view: View) -> dict[str, Listed]:
         lists = listed(view)
@@ -100,10 +92,8 @@ class SingletonMotifs(_Prototypes):
     """
 
     id = "e1-singleton-motif"
-    title = "embeddings of single graphs, from motifs that one graph holds"
     subject = "graph embeddings from motifs of one graph"
     summary = "graphs' embeddings, from motifs of one graph"
-    cost = "a lookup"
     controls = (
         Control("counts are sent", {**_COUNTED, "training.prototypes": "each"}),
         Control("counts are sent with sums", {**_COUNTED, "training.prototypes": "sum"}),
@@ -111,10 +101,8 @@ class SingletonMotifs(_Prototypes):
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """``[singletons, width]`` of each owner."""
-        values = {}
-        for owner, (mine, rows) in self._of_each(view).items():
-            values[owner] = rows[self._counts(mine) == 1]
-        return _of_owners(self, SINGLETONS, values)
+        each = self._of_each(view).items()
+        return _of_owners(SINGLETONS, {owner: rows[self._counts(mine) == 1] for owner, (mine, rows) in each})
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """The same of motifs that only one owner listed, from the sum."""
@@ -126,7 +114,7 @@ class SingletonMotifs(_Prototypes):
             alone = (holders == 1) & (at >= 0)
             alone[alone] = self._counts(mine)[at[alone]] == 1
             values[owner] = rows[alone]
-        return _of_owners(self, SINGLETONS, values)
+        return _of_owners(SINGLETONS, values)
 
     def _counts(self, mine: Listed) -> np.ndarray:
         if mine.graphs is None:
@@ -145,10 +133,8 @@ class SubsetAlgebra(_Prototypes):
     """
 
     id = "e2-subset-algebra"
-    title = "embeddings of single graphs, from all motifs' prototypes together"
     subject = "graph embeddings from all prototypes"
     summary = "graphs' embeddings, from all prototypes and each graph's motifs"
-    cost = "one singular value decomposition an owner"
     grants = ("which of an owner's training graphs holds which motif (an informed adversary)",)
     needs = (INCIDENCE,)
     controls = (
@@ -158,10 +144,9 @@ class SubsetAlgebra(_Prototypes):
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """``[graphs, width]`` of each owner, NaN where an embedding does not follow."""
-        values = {}
-        for owner, (mine, rows) in self._of_each(view).items():
-            values[owner] = _solved(self._means(knowledge, owner, mine).T, rows)
-        return _of_owners(self, GRAPHS, values)
+        each = self._of_each(view).items()
+        solved = {o: _solved(self._means(knowledge, o, mine).T, rows) for o, (mine, rows) in each}
+        return _of_owners(GRAPHS, solved)
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """The same, all owners' graphs being the unknowns of one system."""
@@ -175,7 +160,7 @@ class SubsetAlgebra(_Prototypes):
             blocks.append(block)
         embeddings = _solved(np.concatenate(blocks, axis=1), rows)
         ends = np.cumsum([block.shape[1] for block in blocks])[:-1]
-        return _of_owners(self, GRAPHS, dict(zip(lists, np.split(embeddings, ends), strict=True)))
+        return _of_owners(GRAPHS, dict(zip(lists, np.split(embeddings, ends), strict=True)))
 
     def _means(self, knowledge: Knowledge, owner: str, mine: Listed) -> np.ndarray:
         """``[graphs, listed]``: the weight of each graph in each prototype."""
@@ -196,13 +181,11 @@ class RoundDifferencing(Attack):
     """
 
     id = "e3-round-differencing"
-    title = "embedding and motifs of a graph that came or went between two runs"
     subject = "a graph that came or went"
     family = "prototypes"
     summary = "embedding and motifs of a graph that came or went, from two runs' sums"
     channel = _BOUNDED
     first_rounds = 1
-    cost = "one subtraction"
     grants = ("its own view of an earlier run over the same data with one training graph less, and one seed",)
     needs = (EARLIER,)
     controls = (
@@ -211,7 +194,7 @@ class RoundDifferencing(Attack):
             {"rounds": 1, "training.use_diversity": False},
         ),
     )
-    stops: ClassVar[Mapping[str, str]] = {"server": "fairgraphfl-bounded under local_dp (noise for a graph)"}
+    stops = "fairgraphfl-bounded under local_dp (noise for a graph)"
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """``[vocabulary, width]`` of the owner whose sums differ, NaN in rows that do not."""
@@ -219,7 +202,7 @@ class RoundDifferencing(Attack):
                        (view, self._earlier(knowledge)))  # fmt: skip
         apart = {owner: self._apart(view, rows, before[owner]) for owner, rows in now.items()}
         changed = {owner: rows for owner, rows in apart.items() if not np.isnan(rows).all()}
-        return _of_owners(self, CHANGE, changed or apart)
+        return _of_owners(CHANGE, changed or apart)
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """The same from the sums over all owners, so that whose graph it was stays open."""
@@ -248,8 +231,8 @@ def _rows(values: Mapping[str, Any]) -> np.ndarray:
 
 
 def _solved(coefficients: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    solution = solve(coefficients, rows)
-    return np.where(solution.solved[:, None], solution.embeddings, np.nan)
+    inverse, solved = held(coefficients)
+    return np.where(solved[:, None], inverse @ rows, np.nan)
 
 
 def places(codes: np.ndarray, among: np.ndarray) -> np.ndarray:
@@ -259,5 +242,5 @@ def places(codes: np.ndarray, among: np.ndarray) -> np.ndarray:
     return np.array([where.get(code.tobytes(), -1) for code in wanted], dtype=int)
 
 
-def _of_owners(attack: Attack, about: str, values: Mapping[str, np.ndarray]) -> Guess:
-    return Guess(about, dict(values), {owner: (owner,) for owner in values}, len(values))
+def _of_owners(about: str, values: Mapping[str, np.ndarray]) -> Guess:
+    return Guess.of_owners(about, values, len(values))

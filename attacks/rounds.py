@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 import numpy as np
 
 from secure_fedgraph.attacks.attack import COALITION, Attack, Blind, Control, Guess, Knowledge
-from secure_fedgraph.attacks.drifting_updates import groups, identifiable_clients, means
-from secure_fedgraph.attacks.weights import update_unit
+from secure_fedgraph.attacks.linear import groups, held, means
+from secure_fedgraph.attacks.weights.updates import update_unit
 from secure_fedgraph.protocol import View
 from secure_fedgraph.protocol.transcript import Seen
 
@@ -30,7 +29,7 @@ class CohortDifferencing(Attack):
     With ``Q`` the participation matrix, ``Q U = S``. Client i is singled out where its unit vector lies in
     the row space of ``Q``, for example by two sums that differ in one drop-out. Where updates do not drift
     that gives the update exactly, otherwise its expected value under Gaussian drift
-    (:func:`~secure_fedgraph.attacks.drifting_updates.means`).
+    (:func:`~secure_fedgraph.attacks.linear.means`).
 
     References:
         So et al., Securing Secure Aggregation: Mitigating Multi-Round Privacy Leakage, AAAI 2023; Pasquini et
@@ -38,13 +37,11 @@ class CohortDifferencing(Attack):
     """
 
     id = "f1-cohort-differencing"
-    title = "single owners' updates, from sums over cohorts that change"
     subject = "updates from changing cohorts"
     family = "aggregation"
     summary = "single owners' updates, from sums over changing cohorts"
     channel = "update"
     reads_sums = True
-    cost = "one decomposition of a matrix of rounds by owners"
     controls = (
         Control(
             "drop-outs and small steps",
@@ -59,14 +56,12 @@ class CohortDifferencing(Attack):
         ),
     )
     depends_on = ("rounds", "clients", "dropouts", "protection.batch")
-    stops: ClassVar[Mapping[str, str]] = {
-        "server": "fixed cohorts; whole batches of clients (protection.batch); noise"
-    }
+    stops = "fixed cohorts; whole batches of clients (protection.batch); noise"
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """The mean update of every owner that the cohorts single out."""
         names, cohorts, sums = self._system(view)
-        single = identifiable_clients(cohorts)
+        _, single = held(cohorts)
         if not single.any():
             raise Blind(
                 f"{self.id}: {len(sums)} sums of channel {self.channel!r} are over cohorts whose differences "
@@ -82,7 +77,7 @@ class CohortDifferencing(Attack):
         names, cohorts, sums = self._system(view)
         together = groups(cohorts)
         joint = np.stack([cohorts[:, members[0]] for members in together], axis=1)
-        single, estimates = identifiable_clients(joint), means(joint, sums)
+        (_, single), estimates = held(joint), means(joint, sums)
         values, targets = {}, {}
         for members, one, estimate in zip(together, single, estimates, strict=True):
             if one:
@@ -110,19 +105,15 @@ class OwnShareSubtraction(Attack):
     """
 
     id = "f2-own-share-subtraction"
-    title = "the update of the owner that does not collude, from the sum"
     subject = "the update of the one that does not collude"
     family = "aggregation"
     summary = "the one honest owner's update, from the sum less the coalition's"
     adversaries = (COALITION,)
     channel = "update"
     first_rounds = 2
-    cost = "one subtraction"
     controls = (Control("two rounds", {"rounds": 2}),)
     depends_on = ("clients",)
-    stops: ClassVar[Mapping[str, str]] = {
-        COALITION: "noise from outside the coalition (distributed_dp); more honest owners",
-    }
+    stops = "noise from outside the coalition (distributed_dp); more honest owners"
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """The first update of the only owner outside the coalition."""
@@ -194,18 +185,14 @@ class RedrawnNoise(Attack):
     """
 
     id = "f8-redrawn-noise"
-    title = "updates without their noise, where its seed is public"
     subject = "updates without their noise"
     family = "aggregation"
     summary = "updates without their noise, from a public seed"
     channel = "update"
     first_rounds = 1
-    cost = "one draw of noise an upload"
     grants = ("the code that draws the noise, run again with every public seed",)
     needs = (NOISE,)
-    stops: ClassVar[Mapping[str, str]] = {
-        "server": "noise from the operating system, as every policy draws it"
-    }
+    stops = "noise from the operating system, as every policy draws it"
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """Every single upload less the noise that was drawn again for it."""
@@ -216,7 +203,7 @@ class RedrawnNoise(Attack):
             for seen in uploads
             if (seen.round, seen.clients[0]) in noise
         }
-        return Guess(DENOISED, values, {owner: (owner,) for owner in values}, len(uploads))
+        return Guess.of_owners(DENOISED, values, len(uploads))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """The first sum less every share of its noise."""

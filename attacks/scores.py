@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 import numpy as np
 
-from secure_fedgraph.attacks.attack import SERVER, Attack, Blind, Guess, Knowledge
-from secure_fedgraph.attacks.weights import ALL
+from secure_fedgraph.attacks.attack import ALL, Attack, Blind, Guess, Knowledge
 from secure_fedgraph.protocol import View
 from secure_fedgraph.protocol.transcript import Seen
 
@@ -25,7 +21,7 @@ MOST = 2000
 """Numbers of test nodes that are tried: beyond, fractions are nearer to each other than scores are exact."""
 EXACT = 2e-7
 """How far a score that travels as a 32-bit number is from its fraction, at most, for a score of 1."""
-STOPS = {SERVER: "evaluation=at_home (no score is sent), or masked"}
+STOPS = "evaluation=at_home (no score is sent), or masked"
 
 
 class ScoredSizes(Attack):
@@ -39,14 +35,13 @@ class ScoredSizes(Attack):
     """
 
     id = "i1-test-sizes"
-    title = "how many test nodes an owner has, from the scores it sends"
     subject = "numbers of test nodes"
     family = "scores"
     summary = "an owner's number of test nodes, from its accuracies"
     channel = METRICS
-    cost = "one division for each size that is tried"
+    nothing_left = "a sum of several owners' shares has no denominator that is one owner's"
     depends_on = ("rounds", "evaluation")
-    stops: ClassVar[Mapping[str, str]] = STOPS
+    stops = STOPS
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """A number of test nodes for each owner ``[1]``; 0 where it has none."""
@@ -58,11 +53,7 @@ class ScoredSizes(Attack):
         values = {owner: np.array([denominator(np.concatenate(mine))]) for owner, mine in shares.items()}
         if not values:
             raise Blind(f"{self.id}: owners send another score than the share of right answers")
-        return Guess(TEST_SIZES, values, {owner: (owner,) for owner in values}, len(uploads))
-
-    def residual(self, view: View, knowledge: Knowledge) -> Guess:
-        """Nothing: a sum of several owners' shares is no fraction of one owner's number of nodes."""
-        raise Blind(f"{self.id}: a sum of several owners' shares has no denominator that is one owner's")
+        return Guess.of_owners(TEST_SIZES, values, len(uploads))
 
 
 def denominator(shares: np.ndarray) -> int:
@@ -85,22 +76,18 @@ class CountedScores(Attack):
     """
 
     id = "i3-counted-scores"
-    title = "how an owner's test nodes are spread over the classes, from the counts of its scores"
     subject = "class shares of counted test nodes"
     family = "scores"
     summary = "class shares of an owner's test nodes, from its counts by true class"
     channel = COUNTED
-    cost = "a sum of cells"
     depends_on = ("evaluation",)
-    stops: ClassVar[Mapping[str, str]] = {
-        SERVER: "evaluation=at_home; masks leave the shares over all owners, noised under a budget"
-    }
+    stops = "evaluation=at_home; masks leave the shares over all owners, noised under a budget"
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """The class shares of each owner's test nodes ``[classes]``."""
         uploads = self.single_uploads(view)
         values = {seen.clients[0]: self._shares(view, seen) for seen in uploads}
-        return Guess(COUNTED_SHARES, values, {owner: (owner,) for owner in values}, len(uploads))
+        return Guess.of_owners(COUNTED_SHARES, values, len(uploads))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """The class shares of all owners' test nodes together."""

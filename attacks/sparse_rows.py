@@ -13,8 +13,6 @@ from torch import Tensor
 
 from secure_fedgraph.arguments import unknown_name
 
-FEATURES = "node features"
-"""What a guess made of recovered rows is about: the judge of that name compares them with nodes."""
 Progress = Callable[[int, int], None]
 
 
@@ -27,14 +25,12 @@ class RowSpace:
         values: ``[rank]`` singular values.
         basis: ``[columns, rank]`` orthonormal basis of the row space.
         noise: standard deviation of one entry's error, from the singular values beyond the rank.
-        gap: the last singular value that counts over the first that does not.
     """
 
     left: Tensor
     values: Tensor
     basis: Tensor
     noise: float
-    gap: float
 
     @property
     def rank(self) -> int:
@@ -73,8 +69,7 @@ def row_space(matrix: Tensor, most: int, *, seed: int = 0) -> RowSpace:
     rank = int(ratios.argmax()) + 1 if len(ratios) else 1
     beyond = float(s[rank]) if rank < len(s) else 0.0
     noise = max(beyond, float(s[0]) * 1e-13) / (rows**0.5 + columns**0.5)
-    gap = float(ratios[rank - 1]) if len(ratios) else float("inf")
-    return RowSpace(q @ u[:, :rank], s[:rank], vt[:rank].T.contiguous(), noise, gap)
+    return RowSpace(q @ u[:, :rank], s[:rank], vt[:rank].T.contiguous(), noise)
 
 
 def sparse_rows(

@@ -25,13 +25,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from secure_fedgraph.attacks.attack import CLIENT, OUTSIDER, SERVER, Guess
-from secure_fedgraph.attacks.mashes.mixing import IDENTITIES
+from secure_fedgraph.attacks.attack import CLIENT, FEATURES, OUTSIDER, SERVER, Guess
+from secure_fedgraph.attacks.mashes.pool import IDENTITIES
 from secure_fedgraph.attacks.prototypes import CHANGE, GRAPHS
 from secure_fedgraph.attacks.released import LINKS, MEMBERS, WORDS
-from secure_fedgraph.attacks.sparse_rows import FEATURES
 from secure_fedgraph.attacks.weights.graph_structure import TRAINED_GRAPHS
-from secure_fedgraph.attacks.weights.single import SINGLE
+from secure_fedgraph.attacks.weights.updates import SINGLE
 from secure_fedgraph.audits.scoring import RESAMPLES, Score, ScoreKind
 from secure_fedgraph.core.guarantee import Reader, Unit
 from secure_fedgraph.core.spending.ledger import Charge

@@ -15,27 +15,28 @@ from secure_fedgraph.audits.finished_run import FinishedRun
 
 @dataclass(frozen=True)
 class Judgement:
-    """A score, and true against guessed values of each target, for pictures.
+    """A score, and true against guessed values of some targets, where a report draws them.
 
     Args:
         graphs: of guesses about links, what ``neighbourhoods.around`` says of each target.
     """
 
     score: scoring.Score
-    true: Mapping[str, np.ndarray]
-    guessed: Mapping[str, np.ndarray]
+    true: Mapping[str, np.ndarray] = field(default_factory=dict)
+    guessed: Mapping[str, np.ndarray] = field(default_factory=dict)
     graphs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def targets(self) -> list[dict[str, Any]]:
         """As ``audit.json`` keeps them."""
+        none = np.zeros(0)
         return [
             {
                 "owner": target,
-                "true": values.tolist(),
-                "guess": self.guessed[target].tolist(),
+                "true": self.true.get(target, none).tolist(),
+                "guess": self.guessed.get(target, none).tolist(),
                 **({"graph": dict(self.graphs[target])} if self.graphs.get(target) else {}),
             }
-            for target, values in self.true.items()
+            for target in {**self.true, **self.graphs}
         ]
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import warnings
 
+from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.protect import protect
 from secure_fedgraph.federation import Federation
+from secure_fedgraph.policies import plaintext
 from secure_fedgraph.privacy.policy import PlaintextWarning
 from secure_fedgraph.protocol.transcript import Keep, nothing
 from secure_fedgraph.running.loop import train
@@ -40,4 +42,22 @@ def train_again(
             seed=finished.seed,
             keep=keep,
             allow_plaintext=True,  # as the audited run was, where it needed to
+        )
+
+
+def in_the_open(
+    algorithm: Algorithm, federation: Federation, seed: int, rounds: int | None, keep: Keep, evaluation: str
+) -> Run:
+    """A run without protection, of what an attacker makes up."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PlaintextWarning)
+        return train(
+            algorithm,
+            federation,
+            plaintext(),
+            rounds=rounds,
+            seed=seed,
+            keep=keep,
+            evaluation=evaluation,
+            allow_plaintext=True,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -79,6 +79,32 @@ class Score:
     def verdict(self) -> ScoreVerdict:
         """In words: exact, a leak, or nothing beyond the trivial guess."""
         return verdict_on(self.value, self.baseline, self.leaks)
+
+
+def share_right(
+    metric: str,
+    hits: Sequence[np.ndarray],
+    terms: Sequence[np.ndarray],
+    baselines: Mapping[str, float],
+    details: Mapping[str, float],
+    kind: ScoreKind = ScoreKind.UNBOUNDED,
+) -> Score:
+    """The share of guesses that are right; those of one term of the interval are dependent.
+
+    Args:
+        hits: by target ``[guesses]`` booleans; none where nothing was guessed.
+        terms: by target ``[guesses]`` which term of the interval each is in.
+    """
+    hit = np.concatenate([np.zeros(0, dtype=bool), *hits])
+    term = np.concatenate([np.zeros(0, dtype=int), *terms])
+    return Score(
+        metric,
+        int(hit.sum()) / max(len(hit), 1),
+        kind=kind,
+        **intervals.bounds(lambda error: intervals.clustered_share(hit, term, error)),
+        baselines=baselines,
+        details=details,
+    )
 
 
 def vocabulary(guesses: Mapping[str, np.ndarray], truths: Mapping[str, np.ndarray]) -> Score:

@@ -100,8 +100,8 @@ def _scored(row: Row) -> str:
 
 def _stops(kind: type[Attack]) -> str:
     """What stops an attack, each sentence once, with whom it stops where readers differ."""
-    if len(set(kind.stops.values())) <= 1:
-        return next(iter(kind.stops.values()), "-")
+    if isinstance(kind.stops, str):
+        return kind.stops or "-"
     return "; ".join(f"*{who}:* {what}" for who, what in kind.stops.items())
 
 

@@ -16,7 +16,6 @@ class ClassSizes(Attack):
     """How many training nodes of each class an owner has: it sends that."""
 
     id = "x1-class-sizes"
-    title = "how many training nodes of each class an owner has"
     subject = "sizes of classes"
     family = "means"
     summary = "an owner's class sizes, as it sends them"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from secure_fedgraph.attacks.active.constant_answers import ConstantAnswers
-from secure_fedgraph.attacks.active.leaning_model import LeaningCompletion
-from secure_fedgraph.attacks.active.oracle import GeneratorOracle
-from secure_fedgraph.attacks.active.planted_units import PlantedUnits
-from secure_fedgraph.attacks.active.standing_model import StandingModel
+from secure_fedgraph.algorithm import Algorithm
 
-__all__ = ["ConstantAnswers", "GeneratorOracle", "LeaningCompletion", "PlantedUnits", "StandingModel"]
+
+def disguised(played: type[Algorithm], kind: type[Algorithm]) -> type[Algorithm]:
+    """A variant of an algorithm under its name, whose owners take what an honest party may ask of them."""
+    played.takes = kind.takes  # type: ignore[method-assign]
+    played.__qualname__ = played.__name__ = f"Played{kind.__name__}"
+    return played

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, cast
+from typing import Any
 
 import numpy as np
 import torch
 
 from secure_fedgraph.algorithm import Algorithm, State
+from secure_fedgraph.attacks.active import disguised
 from secure_fedgraph.attacks.active.oracle_queries import (
-    SLOTS,
     SPREAD,
     Asked,
     craft,
@@ -18,11 +18,9 @@ from secure_fedgraph.attacks.active.oracle_queries import (
     far_points,
     read,
 )
-from secure_fedgraph.attacks.attack import CLIENT, Attack, Blind, Control, Guess, Knowledge
-from secure_fedgraph.attacks.weights import ALL
-from secure_fedgraph.core.given import Expected
+from secure_fedgraph.attacks.attack import ALL, CLIENT, Attack, Blind, Control, Guess, Knowledge
+from secure_fedgraph.attacks.neighgen import SLOTS
 from secure_fedgraph.core.upload import Upload
-from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.protocol import View
 from secure_fedgraph.protocol.transcript import Seen
 from secure_fedgraph.seams import ClientContext, Total
@@ -70,7 +68,6 @@ class GeneratorOracle(Attack):
     """
 
     id = "c3-neighgen-oracle"
-    title = "the other owners' nodes, one by one, from answers to a generator made for it"
     subject = "nodes named by a crafted generator"
     family = "neighgen"
     summary = "the others' nodes, by a crafted generator"
@@ -78,15 +75,12 @@ class GeneratorOracle(Attack):
     behaviour = "malicious"
     channel = "feedback"
     also_reads = ("generator",)
-    cost = "seconds a message"
     controls = (_messages(1), _messages(20, width=64), _messages(1, ALL_QUERIES, 512))
     depends_on = (
         "training.federated_epochs",
         "training.exchange_batch",
     )
-    stops: ClassVar[Mapping[str, str]] = {
-        CLIENT: "noise in the answers (local_dp), which ends training too; seals, masks, clips do not",
-    }
+    stops = "noise in the answers (local_dp), which ends training too; seals, masks, clips do not"
 
     @classmethod
     def plays(cls, kind: type[Algorithm]) -> type[Algorithm]:
@@ -103,7 +97,7 @@ class GeneratorOracle(Attack):
         for seen in answers.values():
             by_owner.setdefault(seen.clients[0], []).append(seen)
         values = {owner: self._rows(view, seen) for owner, seen in sorted(by_owner.items())}
-        return Guess(COVERED, values, {owner: (owner,) for owner in values}, len(answers))
+        return Guess.of_owners(COVERED, values, len(answers))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """Rows of all that answered, from their sums."""
@@ -149,12 +143,7 @@ def playing(kind: type[Algorithm]) -> type[Algorithm]:
         return kind
 
     class Played(kind):  # type: ignore[misc,valid-type]
-        name = kind.name
         spares = ("generator",)  # it adds no noise to its own offers
-
-        def takes(self, channel: str, schema: Schema) -> Expected | None:
-            """As ``kind``: the owners' door is as it was."""
-            return cast("Expected | None", super().takes(channel, schema))
 
         @channels["generator"].answer
         def offer(self, client: ClientContext, given: State) -> Upload:
@@ -198,5 +187,4 @@ def playing(kind: type[Algorithm]) -> type[Algorithm]:
                 before = client.memory.get(_RECOVERED, rows[:0])
                 client.memory[_RECOVERED] = torch.unique(torch.cat([before, rows]), dim=0)
 
-    Played.__qualname__ = Played.__name__ = f"Played{kind.__name__}"
-    return Played
+    return disguised(Played, kind)

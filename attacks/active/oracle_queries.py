@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from itertools import combinations
 
 import numpy as np
@@ -11,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-SLOTS = 5
+from secure_fedgraph.attacks.neighgen import SLOTS, Question
+
 SPREAD = 0.2
 """How far a query is from the point whose coordinates are all 1/2, for each unit of direction."""
 TIES = 0.05
@@ -26,17 +25,8 @@ MOST = 3
 _FGEN = "fgen."
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A crafted offer, as its maker knows it.
-
-    Args:
-        offer: ``fgen.*``, ``z``, ``counts``, as sent.
-        scale: the public factor of the loss.
-    """
-
-    offer: Mapping[str, np.ndarray] = field(repr=False)
-    scale: float
+class Asked(Question):
+    """A crafted offer, as its maker knows it."""
 
     def units(self) -> tuple[np.ndarray, np.ndarray]:
         """The hidden units that rows light, and the activation of each, without noise."""

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar, cast
+from typing import Any
 
 import numpy as np
 import torch
 
 from secure_fedgraph.algorithm import Algorithm, State
+from secure_fedgraph.attacks.active import disguised
 from secure_fedgraph.attacks.active.oracle import COVERED
-from secure_fedgraph.attacks.attack import SERVER, Attack, Blind, Control, Guess, Knowledge
-from secure_fedgraph.attacks.weights import ALL
-from secure_fedgraph.core.given import Expected
-from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.attacks.attack import ALL, SERVER, Attack, Blind, Control, Guess, Knowledge
 from secure_fedgraph.protocol import View
 from secure_fedgraph.seams import RoundApi
 
@@ -50,7 +48,6 @@ class PlantedUnits(Attack):
     """
 
     id = "a5-planted-units"
-    title = "nodes of all owners, one by one, from sums of updates to weights that the server planted"
     subject = "single nodes"
     family = "weights"
     summary = "all owners' nodes, from planted first-layer units"
@@ -58,15 +55,12 @@ class PlantedUnits(Attack):
     behaviour = "malicious"
     channel = "update"
     reads_sums = True
-    cost = "one division"
     controls = (
         Control("ten planted rounds", {"rounds": 10, "training.hidden": [256, 32]}),
         Control("ten planted rounds of plain steps", {"rounds": 10, "training.hidden": [256, 32], **_SGD}),
     )
     depends_on = ("training.hidden", "training.optimizer", "rounds")
-    stops: ClassVar[Mapping[str, str]] = {
-        SERVER: "noise (distributed_dp, local_dp); masked and homomorphic hide only whose node it is"
-    }
+    stops = "noise (distributed_dp, local_dp); masked and homomorphic hide only whose node it is"
 
     @classmethod
     def plays(cls, kind: type[Algorithm]) -> type[Algorithm]:
@@ -80,7 +74,7 @@ class PlantedUnits(Attack):
         for seen in uploads:
             by_owner.setdefault(seen.clients[0], []).append(self._rows(seen.values))
         values = {owner: np.unique(np.concatenate(rows), axis=0) for owner, rows in sorted(by_owner.items())}
-        return Guess(COVERED, values, {owner: (owner,) for owner in values}, len(uploads))
+        return Guess.of_owners(COVERED, values, len(uploads))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """Rows of all owners, from the sums."""
@@ -202,12 +196,6 @@ def playing(kind: type[Algorithm], change: float | None = None, walk: int = 5) -
     """
 
     class Played(kind):  # type: ignore[misc,valid-type]
-        name = kind.name
-
-        def takes(self, channel: str, schema: Schema) -> Expected | None:
-            """As ``kind``: the owners' door is as it was."""
-            return cast("Expected | None", super().takes(channel, schema))
-
         def round(self, round: RoundApi, state: State) -> State:
             if not {OWN, NEIGHBOUR, BIAS} <= state.keys():
                 honest: State = super().round(round, state)
@@ -226,8 +214,7 @@ def playing(kind: type[Algorithm], change: float | None = None, walk: int = 5) -
             step = {name: (made[name] - crafted[name]).double().numpy() for name in (OWN, BIAS)}
             return planted(made, next_words(asked, step[OWN], step[BIAS][:units], rng), round.number + 1)
 
-    Played.__qualname__ = Played.__name__ = f"Played{kind.__name__}"
-    return Played
+    return disguised(Played, kind)
 
 
 def _asked(state: State) -> dict[int, np.ndarray]:

@@ -1,22 +1,25 @@
-"""Attacks on FedEgo's mashes: what the server reads of them, and the labels that stand in them."""
+"""What the server reads of FedEgo's mashes; B2 and B3: the labels in them, and the noise on them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
-from secure_fedgraph.attacks.attack import Attack, Blind, Control, Guess, Knowledge
-from secure_fedgraph.attacks.weights import ALL
+from secure_fedgraph.attacks.attack import ALL, Attack, Blind, Control, Guess, Knowledge
 from secure_fedgraph.models.ego.model import EgoSage
 from secure_fedgraph.protocol import View
+from secure_fedgraph.protocol.transcript import Seen
 
 EGOS, ACROSS, REDUCTION = "egos", "egos_across", "reduction"
 WEIGHT, BIAS = "reduction.weight", "reduction.bias"
-BATCH_LABELS = "labels of batches"
+BATCH_LABELS, NOISED = "labels of batches", "mashes under repeated noise"
+ROUNDS = (1, 2, 5, 10, 20, 50)
+NONE = 1e-4
+"""A standard deviation below this is rounding."""
 SMALL = {"training.hidden": [64, 64], "training.epochs": 1}
 RELEASED = {
     **SMALL,
@@ -29,10 +32,10 @@ RELEASED = {
 """The released code's batches, of ten owners that share nobody: 162 to 164 training nodes each on Cora."""
 SAME_SHARE = 1e-4
 """How far sums of label shares are apart, relative to their mean, where nothing but a clip changed them."""
-STOPS = {
-    "server": "masked mash=across (single owners; the union stays open); noise only on mashes released "
-    "once (mash_rounds)"
-}
+STOPS = (
+    "masked mash=across (single owners; the union stays open); noise only on mashes released once "
+    "(mash_rounds)"
+)
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ class MashAttack(Attack):
     also_reads: ClassVar[tuple[str, ...]] = (ACROSS, REDUCTION)
     first_rounds = 20
     depends_on: ClassVar[tuple[str, ...]] = ("training.batching", "training.batch", "rounds")
-    stops: ClassVar[Mapping[str, str]] = STOPS
+    stops = STOPS
 
     def client_mashes(self, view: View) -> dict[str, list[Mashed]]:
         """Client -> its mashes, round by round.
@@ -105,11 +108,9 @@ class MashAttack(Attack):
         Raises:
             Blind: where no single upload can be read.
         """
-        channel = ACROSS if ACROSS in view.public.get("channels", {}) else EGOS
-        uploads = view.uploads(channel) if channel in view.public.get("channels", {}) else []
-        if not uploads:
-            raise Blind(f"{self.id}: {view.why_unreadable(channel)}")
-        reductions = _own_reductions(view)
+        uploads = self.single_uploads(view, self.channel_in_use(view, ACROSS, EGOS))
+        moved = view.uploads(REDUCTION) if REDUCTION in view.public["channels"] else []
+        reductions = _reductions(view, moved, lambda one: (one.clients[0], one.round))
         by_client: dict[str, list[Mashed]] = {}
         for seen in uploads:
             (client,) = seen.clients
@@ -123,10 +124,8 @@ class MashAttack(Attack):
         Raises:
             Blind: where no sum was opened.
         """
-        sums = view.sums(ACROSS) if ACROSS in view.public.get("channels", {}) else []
-        if not sums:
-            raise Blind(f"{self.id}: no sum of mashes was opened in this view")
-        reductions = _mean_reductions(view)
+        sums = self.opened_sums(view, ACROSS)
+        reductions = _reductions(view, view.sums(REDUCTION), lambda one: one.round)
         return unclipped(
             [_mashed(seen, reductions.get(seen.round, (None, None)), len(seen.clients)) for seen in sums]
         )
@@ -178,7 +177,8 @@ def noise_of(rounds: Sequence[Mashed]) -> float:
     return float(np.sqrt((over**2).mean() / rounds[0].labels.shape[2]))
 
 
-Weights = tuple[Any, Any]
+Weights = tuple[Any, ...]
+"""The weight and the bias of a reduction, or twice None."""
 
 
 def _mashed(seen: Any, weights: Weights, contributors: int) -> Mashed:
@@ -186,36 +186,24 @@ def _mashed(seen: Any, weights: Weights, contributors: int) -> Mashed:
     return Mashed(seen.round, seen.clients, rows, labels, *weights)
 
 
-def _own_reductions(view: View) -> dict[tuple[str, int], Weights]:
-    if REDUCTION not in view.public["channels"]:
-        frozen = _frozen(view)
-        return {} if frozen is None else dict.fromkeys(_asked(view), frozen)
-    given = {(seen.clients[0], seen.round): seen.values for seen in view.asked(REDUCTION)}
-    return {
-        key: (given[key][WEIGHT] + seen.values[WEIGHT], given[key][BIAS] + seen.values[BIAS])
-        for seen in view.uploads(REDUCTION)
-        if (key := (seen.clients[0], seen.round)) in given
-    }
+def _reductions(view: View, seen: Iterable[Seen], place: Callable[[Seen], Any]) -> dict[Any, Weights]:
+    """By place the reduction of an upload, or the cohort's average one of a sum.
 
-
-def _mean_reductions(view: View) -> dict[int, Weights]:
-    """The average of the cohort's: a client's own is not to be had."""
+    Args:
+        place: a message's client and round, or its round alone.
+    """
     if REDUCTION not in view.public["channels"]:
-        frozen = _frozen(view)
-        return {} if frozen is None else {r: frozen for _, r in _asked(view)}
-    given = {seen.round: seen.values for seen in view.asked(REDUCTION)}
+        frozen, asked = _frozen(view), (one for name in (EGOS, ACROSS) for one in view.asked(name))
+        return {} if frozen is None else dict.fromkeys(map(place, asked), frozen)
+    given = {place(one): one.values for one in view.asked(REDUCTION)}
     return {
-        s.round: (
-            given[s.round][WEIGHT] + s.values[WEIGHT] / len(s.clients),
-            given[s.round][BIAS] + s.values[BIAS] / len(s.clients),
+        at: (
+            before[WEIGHT] + one.values[WEIGHT] / len(one.clients),
+            before[BIAS] + one.values[BIAS] / len(one.clients),
         )
-        for s in view.sums(REDUCTION)
-        if s.round in given
+        for one in seen
+        if (before := given.get(at := place(one))) is not None
     }
-
-
-def _asked(view: View) -> list[tuple[str, int]]:
-    return [(s.clients[0], s.round) for channel in (EGOS, ACROSS) for s in view.asked(channel)]
 
 
 def _frozen(view: View) -> Weights | None:
@@ -238,13 +226,9 @@ class MashLabels(MashAttack):
     """
 
     id = "b2-mash-labels"
-    title = "how many labels of each class a mashed batch has"
     subject = "labels of mashed batches by class"
     summary = "the label histogram of every mashed batch, from its centre's soft label"
-    cost = "one look at each mash"
-    stops: ClassVar[Mapping[str, str]] = {
-        "server": "masked mash=across (single owners; their sum stays exact), or noise on labels, once"
-    }
+    stops = "masked mash=across (single owners; their sum stays exact), or noise on labels, once"
     controls = (Control("a remainder of one", {**RELEASED, "training.batch": 23}),)
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
@@ -255,7 +239,7 @@ class MashLabels(MashAttack):
         for client, mashed in first_round.items():
             sizes = self.sizes(view, mashed)  # under noise none fits: the public one then
             values[client] = _histograms(mashed, np.where(sizes > 0, sizes, size))
-        return Guess(BATCH_LABELS, values, {c: (c,) for c in values}, len(values))
+        return Guess.of_owners(BATCH_LABELS, values, len(values))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """The histograms of the sums, each over all contributors: the size is public there."""
@@ -268,3 +252,61 @@ class MashLabels(MashAttack):
 def _histograms(mashed: Mashed, sizes: np.ndarray) -> np.ndarray:
     counts: np.ndarray = np.rint(mashed.labels[:, 0] * sizes[:, None])
     return counts
+
+
+class MashAverage(MashAttack):
+    """B3: mashes under noise, as the mean over the rounds that sent them.
+
+    The mean of T releases of one value with fresh noise has a variance of sigma^2 / T. With a frozen
+    reduction and kept batches every round releases the same mash; where the reduction is trained, its labels
+    at least stay the same.
+    """
+
+    id = "b3-mash-average"
+    subject = "mashes without their repeated noise"
+    summary = "mashes without their fresh noise, as the mean over rounds"
+    also_reads = (ACROSS,)
+    first_rounds = 50
+    stops = "one release used again (mash_rounds), or a budget over all rounds"
+    controls = (
+        Control(
+            "fifty noised rounds",
+            {
+                **RELEASED,
+                "policy": "local_dp",
+                "protection.norm": 1000.0,  # beyond every upload: the noise is measured, not the clip
+                "protection.multiplier": 3e-4,
+                "training.batch": 32,
+                "training.reduction": "frozen",
+                "rounds": 50,
+            },
+        ),
+    )
+
+    def run(self, view: View, knowledge: Knowledge) -> Guess:
+        """For each client ``[prefixes, mashes, width + classes]`` means over the first 1, 2, 5 ... rounds."""
+        by_client = self.client_mashes(view)
+        values = {client: self._means(view, rounds) for client, rounds in by_client.items()}
+        return Guess.of_owners(NOISED, values, sum(len(r) for r in by_client.values()))
+
+    def residual(self, view: View, knowledge: Knowledge) -> Guess:
+        """The same of the opened sums."""
+        rounds = self.summed_mashes(view)
+        return Guess(NOISED, {ALL: self._means(view, rounds)}, {ALL: rounds[0].clients}, len(rounds))
+
+    def _means(self, view: View, rounds: Sequence[Mashed]) -> np.ndarray:
+        if not self.fixed(view):
+            raise Blind(f"{self.id}: batches are drawn afresh, so that no two rounds send the same mash")
+        if noise_of(rounds) < NONE:
+            raise Blind(f"{self.id}: there is no noise to average away")
+        if len(rounds) < 2:
+            raise Blind(f"{self.id}: mashes were released in one round only: there is nothing to average")
+        centres = np.stack([np.concatenate([r.rows[:, 0], r.labels[:, 0]], axis=1) for r in rounds])
+        means = np.cumsum(centres, axis=0) / np.arange(1, len(rounds) + 1)[:, None, None]
+        chosen: np.ndarray = means[[t - 1 for t in prefixes(len(rounds))]]
+        return chosen
+
+
+def prefixes(rounds: int) -> list[int]:
+    """After how many rounds a mean is taken."""
+    return [t for t in ROUNDS if t <= rounds]

@@ -1,26 +1,28 @@
-"""B4 and B5 on FedEgo: which of many known nodes are in a mash, with a public pool of candidates."""
+"""B4, B5 and B6: which nodes of a public pool of candidates are in a mash."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy.optimize import nnls
 from scipy.sparse import csr_matrix
+from scipy.spatial.distance import cdist
 
-from secure_fedgraph.attacks.attack import Control, Guess, Knowledge
+from secure_fedgraph.attacks.attack import ALL, Blind, Control, Guess, Knowledge
 from secure_fedgraph.attacks.mashes.labels import RELEASED, MashAttack, Mashed, noise_of, spread
-from secure_fedgraph.attacks.weights import ALL
 from secure_fedgraph.protocol import View
 
 MASH_MEMBERS, FILTERED_MEMBERS = "members of mashes", "membership in mashes"
 TRAINING_NODES = "training nodes"
-POOL = "candidates"
+POOL, IDENTITIES, MIXING = "candidates", "who each training node is", "mixing"
 GRANT = (
     "a public pool of candidates: the features of every node of the data set, the owners' own among them, "
     "and nobody's ownership"
 )
+# 162 nodes in eleven batches reach full rank after 17 rounds; in batches of 32 nodes only after 33
+SEEDED = {**RELEASED, "training.batching": "seeded", "training.batch": 16, "rounds": 20}
 
 
 class _Pool(MashAttack):
@@ -43,7 +45,7 @@ class _Pool(MashAttack):
         x = csr_matrix(knowledge.facts[POOL])
         values = {c: self._scores(view, rounds, x, 1) for c, rounds in by_client.items()}
         messages = sum(len(rounds) for rounds in by_client.values())
-        return Guess(self._about(view), values, {c: (c,) for c in values}, messages)
+        return Guess.of_owners(self._about(view), values, messages)
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """The same from the sums: which candidates are in any owner's mashes."""
@@ -63,18 +65,17 @@ class _Pool(MashAttack):
             # the last mash mixes the remaining nodes, so it may have another size
             whole = len(sizes) - (len(sizes) > 1 and sizes[-1] != int(view.public["settings"]["batch"]))
             centres = np.concatenate([one.rows[: min(whole, self.mashes), 0] for one in rounds], axis=1)
-            return self._kept(view, reduced, centres, rounds, contributors)
+            n = int(view.public["settings"]["batch"]) * contributors
+            return self._kept(reduced, centres, n, noise_of(rounds) ** 2)
         return self._fresh(view, rounds, x, contributors)
 
-    def _kept(
-        self,
-        view: View,
-        reduced: np.ndarray,
-        centres: np.ndarray,
-        rounds: Sequence[Mashed],
-        contributors: int,
-    ) -> np.ndarray:
-        """``[mashes, candidates]``, from all rounds side by side."""
+    def _kept(self, reduced: np.ndarray, centres: np.ndarray, n: int, variance: float) -> np.ndarray:
+        """``[mashes, candidates]``, from all rounds side by side.
+
+        Args:
+            n: how many each mash mixes.
+            variance: of the noise on it.
+        """
         raise NotImplementedError
 
     def _fresh(self, view: View, rounds: Sequence[Mashed], x: Any, contributors: int) -> np.ndarray:
@@ -96,21 +97,12 @@ class MashDictionary(_Pool):
     """
 
     id = "b4-mash-dictionary"
-    title = "which nodes of a public pool a client mashed"
     subject = "members of mashes among all candidates"
     summary = "which nodes of a public pool are in a mash, or train with a client (fresh batches)"
-    cost = "a non-negative least-squares problem a mash: a second each at five rounds of 64 units"
     coordinates = 640
     members = MASH_MEMBERS
 
-    def _kept(
-        self,
-        view: View,
-        reduced: np.ndarray,
-        centres: np.ndarray,
-        rounds: Sequence[Mashed],
-        contributors: int,
-    ) -> np.ndarray:
+    def _kept(self, reduced: np.ndarray, centres: np.ndarray, n: int, variance: float) -> np.ndarray:
         return np.stack([nnls(reduced.T, side, maxiter=10 * len(reduced))[0] for side in centres])
 
     def _fresh(self, view: View, rounds: Sequence[Mashed], x: Any, contributors: int) -> np.ndarray:
@@ -136,23 +128,13 @@ class MashFilter(_Pool):
     """
 
     id = "b5-mash-filter"
-    title = "whether one known node is among those that a client mashed"
     subject = "membership of single nodes in mashes"
     summary = "whether a known node is in a mash, or trains with a client (fresh batches)"
-    cost = "some matrix products"
     coordinates = 1280
     members = FILTERED_MEMBERS
 
-    def _kept(
-        self,
-        view: View,
-        reduced: np.ndarray,
-        centres: np.ndarray,
-        rounds: Sequence[Mashed],
-        contributors: int,
-    ) -> np.ndarray:
-        n = int(view.public["settings"]["batch"]) * contributors
-        return filtered(reduced, centres, n, noise_of(rounds) ** 2)
+    def _kept(self, reduced: np.ndarray, centres: np.ndarray, n: int, variance: float) -> np.ndarray:
+        return filtered(reduced, centres, n, variance)
 
     def _fresh(self, view: View, rounds: Sequence[Mashed], x: Any, contributors: int) -> np.ndarray:
         batch, variance = int(view.public["settings"]["batch"]), noise_of(rounds) ** 2
@@ -180,3 +162,94 @@ def filtered(reduced: np.ndarray, mashes: np.ndarray, n: int, variance: float) -
     solved = np.linalg.solve(spread, q.T)
     ratios: np.ndarray = (mashes - mean) @ solved - (q.T * solved).sum(0) / 2
     return ratios
+
+
+class MashMixing(MashAttack):
+    """B6: every training node's reduced features, and from these its identity, where batches are known.
+
+    Let ``A`` be the 0-1 matrix of which node is in which batch; then ``A R = n Y``. This is solvable for
+    every node once A has as many independent rows as the client has training nodes, which T rounds of B
+    batches reach when ``T (B - 1) + 1 >= N``. Each row of R is looked up in the public pool. Training changes
+    the reduction from round to round, so R stands for the mean over rounds; the change of each identified
+    node's features is then subtracted from Y, and the system is solved again.
+
+    References:
+        Carlini et al., S&P 2021, for demixing once the mixing is known.
+    """
+
+    id = "b6-mash-mixing"
+    subject = "identities of training nodes behind known batches"
+    summary = "who each of a client's training nodes is, from the known seed of its batches"
+    grants = ("the seed of the loaders: by number, which training nodes each batch mixes", GRANT)
+    needs: ClassVar[tuple[str, ...]] = (MIXING, POOL)
+    depends_on = ("training.batching", "training.batch", "rounds", "training.reduction")
+    stops = "batches that only the client knows: the default"
+    controls = (Control("seeded batches", SEEDED),)
+    turns: ClassVar[int] = 12
+
+    def run(self, view: View, knowledge: Knowledge) -> Guess:
+        """For each client ``[training nodes]`` places in the pool."""
+        by_client = self.client_mashes(view)
+        mixing, x = self._known(knowledge)
+        values = {c: self._solved(rounds, [mixing[c]], x) for c, rounds in by_client.items()}
+        return Guess.of_owners(IDENTITIES, values, sum(len(r) for r in by_client.values()))
+
+    def residual(self, view: View, knowledge: Knowledge) -> Guess:
+        """All owners' training nodes, in the order of their names, from the sums."""
+        rounds = self.summed_mashes(view)
+        mixing, x = self._known(knowledge)
+        owners = tuple(sorted(rounds[0].clients))
+        values = {ALL: self._solved(rounds, [mixing[owner] for owner in owners], x)}
+        return Guess(IDENTITIES, values, {ALL: owners}, len(rounds))
+
+    def _known(self, knowledge: Knowledge) -> tuple[Mapping[str, Any], Any]:
+        mixing = knowledge.facts[MIXING]
+        if not mixing:
+            raise Blind(f"{self.id}: batches are secret: no seed tells which nodes a mash mixes")
+        return mixing, csr_matrix(knowledge.facts[POOL])
+
+    def _solved(self, rounds: Sequence[Mashed], mixing: Sequence[Mapping[int, Any]], x: Any) -> np.ndarray:
+        shares = [np.concatenate([shares_of(*of[one.round]) for of in mixing], 1) for one in rounds]
+        shares = [share / len(mixing) for share in shares]
+        reduced = np.stack([one.reduced(x) for one in rounds])
+        return identified(shares, [one.rows[:, 0] for one in rounds], reduced, self.turns)
+
+
+def shares_of(numbers: np.ndarray, size: int) -> np.ndarray:
+    """``[mashes, size]``: the share of each training node in a mash.
+
+    Args:
+        numbers: ``[mashes, n]``, -1 where a batch is short.
+    """
+    members = np.zeros((len(numbers), size))
+    mash, place = np.nonzero(numbers >= 0)
+    members[mash, numbers[mash, place]] = 1
+    shares: np.ndarray = members / members.sum(1, keepdims=True)
+    return shares
+
+
+def identified(
+    shares: Sequence[np.ndarray], mashes: Sequence[np.ndarray], reduced: np.ndarray, turns: int
+) -> np.ndarray:
+    """``[nodes]``: which candidate each mixed node is.
+
+    Args:
+        shares: for each round ``[mashes, nodes]``.
+        mashes: for each round ``[mashes, width]``.
+        reduced: ``[rounds, candidates, width]``.
+        turns: how often the change of the candidates' features is subtracted, at most.
+    """
+    mean = reduced.mean(0)
+    turned = reduced - mean
+    matrix = np.concatenate(shares)
+    inverse = np.linalg.pinv(matrix, rcond=1e-6)
+    guess = np.zeros(matrix.shape[1], dtype=int)
+    drift: Any = [0.0] * len(shares)
+    for _ in range(turns):
+        sides = np.concatenate([y - d for y, d in zip(mashes, drift, strict=True)])
+        nearest = cdist(inverse @ sides, mean).argmin(1)
+        if np.array_equal(nearest, guess):
+            break
+        guess = nearest
+        drift = [share @ turned[t][guess] for t, share in enumerate(shares)]
+    return guess

@@ -8,9 +8,8 @@ from typing import ClassVar
 import numpy as np
 from scipy.optimize import linprog
 
-from secure_fedgraph.attacks.attack import Blind, Control, Guess, Knowledge
+from secure_fedgraph.attacks.attack import FEATURES, Blind, Control, Guess, Knowledge
 from secure_fedgraph.attacks.mashes.labels import RELEASED, MashAttack, Mashed, spread
-from secure_fedgraph.attacks.sparse_rows import FEATURES
 from secure_fedgraph.protocol import View
 
 TOLERANCE = 2e-6
@@ -37,10 +36,8 @@ class MashSingle(MashAttack):
     """
 
     id = "b1-mash-single"
-    title = "raw features of the nodes of an ego-graph that was mashed alone"
     subject = "raw features from mashes of one ego-graph"
     summary = "raw features of the nodes of an ego-graph mashed alone"
-    cost = "a linear programme a node: a second each at 64 units and five rounds"
     controls = (Control("a remainder of one", {**RELEASED, "training.batch": 23}),)
     nodes: ClassVar[int] = 24
     """Distinct places that are solved for, over all owners: the centres first."""
@@ -71,7 +68,7 @@ class MashSingle(MashAttack):
             )
         if not values:
             raise Blind(f"{self.id}: no mash is of one ego-graph alone: each mixes several, or is noised")
-        return Guess(FEATURES, values, {c: (c,) for c in values}, sum(len(by_client[c]) for c in values))
+        return Guess.of_owners(FEATURES, values, sum(len(by_client[c]) for c in values))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """Blind: a sum over owners always mixes several ego-graphs."""
@@ -142,9 +139,7 @@ def _conditions(
         right.append((one.rows[mash, place] - one.bias)[on])
         off_rows.append(one.weight.T[~on])
         limits.append(-one.bias[~on])
-    return (
-        np.concatenate(on_rows).astype(np.float64),
-        np.concatenate(right).astype(np.float64),
-        np.concatenate(off_rows).astype(np.float64),
-        np.concatenate(limits).astype(np.float64),
+    a, y, off, limit = (
+        np.concatenate(part).astype(np.float64) for part in (on_rows, right, off_rows, limits)
     )
+    return a, y, off, limit

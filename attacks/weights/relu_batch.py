@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from secure_fedgraph.attacks.attack import Attack, Blind, Control, Guess, Knowledge
-from secure_fedgraph.attacks.sparse_rows import FEATURES, RowSpace, sparse_rows
-from secure_fedgraph.attacks.weights.spans import span_of
-from secure_fedgraph.attacks.weights.updates import ALL, STOPS
+from secure_fedgraph.attacks.attack import FEATURES, Blind, Control, Knowledge, OfFirstUpdate, Stopped
+from secure_fedgraph.attacks.sparse_rows import RowSpace, sparse_rows
 from secure_fedgraph.protocol import View
+from secure_fedgraph.protocol.transcript import Seen
 
 SECONDS = 30.0
 """Processor seconds of one search."""
@@ -24,7 +23,12 @@ SWAPS = 4
 """Passes over the vectors that are left, in place of the chosen ones."""
 BINARY = 0.01
 """Rows whose values are this near to 0 or to the largest are taken for words."""
-CHANNELS = ("update", "reduction")
+EDGE = 1.5
+"""Singular values count from this many times the largest one that errors alone would have."""
+NEAR = 4.0
+"""A vector is in the space where it is this many times as far from it as errors explain, or nearer."""
+LEAST = 1e-6
+"""Share of a vector's length that single precision explains."""
 
 _STEP = {
     "rounds": 1,
@@ -56,7 +60,7 @@ class FirstLayer:
     bias: np.ndarray = field(repr=False)
 
 
-class ReluBatch(Attack):
+class ReluBatch(OfFirstUpdate):
     """A3: the features of all nodes that a step was taken on, exactly.
 
     The step of ``W`` is a sum of outer products ``g_v x_v'`` over the nodes, so its rank is the number of
@@ -74,13 +78,10 @@ class ReluBatch(Attack):
     """
 
     id = "a3-relu-batch"
-    title = "the features of all nodes that a step was taken on"
     subject = "features of a whole batch"
-    family = "weights"
     summary = "every node's features, from the step of a first layer with a ReLU"
-    channel = "update"
     also_reads = ("reduction",)
-    first_rounds = 1
+    about = FEATURES
     depends_on = (
         "training.batch",
         "training.share",
@@ -88,49 +89,19 @@ class ReluBatch(Attack):
         "training.hidden",
         "training.fanout",
     )
-    cost = "up to a minute of search for each update"
     searches = True
-    stops = STOPS
     controls = (_nodes(0.004, 64), _nodes(0.004, 256), _nodes(0.012, 256))
 
-    def run(self, view: View, knowledge: Knowledge) -> Guess:
-        """``[rank, words]`` of each owner's first update; NaN for nodes that were not recovered."""
-        channel = _channel(view)
-        uploads = view.uploads(channel) if channel else []
-        if not uploads:
-            raise Blind(f"{self.id}: {view.why_unreadable(channel or self.channel)}")
-        first = min(seen.round for seen in uploads)
-        return self._guess(view, channel, {s.clients[0]: s for s in uploads if s.round == first})
-
-    def residual(self, view: View, knowledge: Knowledge) -> Guess:
-        """The nodes of all owners, from the first opened sum: a larger batch, and nobody's in particular."""
-        channel = _channel(view)
-        sums = view.sums(channel) if channel else []
-        if not sums:
-            raise Blind(f"{self.id}: no sum of channel {channel or self.channel!r} was opened in this view")
-        return self._guess(view, channel, {ALL: min(sums, key=lambda seen: seen.round)})
-
-    def _guess(self, view: View, channel: str, updates: Mapping[str, Any]) -> Guess:
-        values, stopped = {}, {}
-        for target, seen in updates.items():
-            asked = next((a.values for a in view.asked(channel) if a.round == seen.round), None)
-            layer = first_layer(self.id, asked, seen.values, view.public["settings"], len(seen.clients))
-            found = recover(layer, self.effort or SECONDS)
-            values[target] = found.rows
-            if found.stopped is not None:
-                stopped[target] = round(found.stopped, 1)
-        targets = {target: seen.clients for target, seen in updates.items()}
-        return Guess(FEATURES, values, targets, len(updates), stopped)
-
-
-def _channel(view: View) -> str:
-    """The one that the run has, or nothing."""
-    return next((name for name in CHANNELS if name in view.public["channels"]), "")
+    def read(self, view: View, knowledge: Knowledge, seen: Seen) -> np.ndarray | Stopped:
+        """``[rank, words]``; NaN for nodes that were not recovered. Of a sum nobody's in particular."""
+        given = self.broadcast(view, seen)
+        layer = first_layer(self.id, given, seen.values, view.public["settings"], len(seen.clients))
+        return recover(layer, self.effort or SECONDS)
 
 
 def first_layer(
     attack: str,
-    asked: Mapping[str, Any] | None,
+    asked: Mapping[str, Any],
     update: Mapping[str, np.ndarray],
     settings: Mapping[str, Any],
     contributors: int,
@@ -140,8 +111,6 @@ def first_layer(
     Raises:
         Blind: for other networks.
     """
-    if asked is None:
-        raise Blind(f"{attack}: the view lacks the weights that were sent")
     for weight, bias, turned in (
         ("layers.0.own.weight", "layers.0.bias", False),
         ("reduction.weight", "reduction.bias", True),
@@ -161,22 +130,8 @@ def first_layer(
     )
 
 
-@dataclass(frozen=True)
-class Found:
-    """What was recovered.
-
-    Attributes:
-        rows: ``[rank, inputs]``, NaN where a row was not.
-        stopped: the processor seconds that an incomplete search had run; None where it was complete, or
-            there was nothing to search.
-    """
-
-    rows: np.ndarray = field(repr=False)
-    stopped: float | None = None
-
-
-def recover(layer: FirstLayer, seconds: float) -> Found:
-    """The inputs of a layer, from its step.
+def recover(layer: FirstLayer, seconds: float) -> np.ndarray | Stopped:
+    """The inputs of a layer ``[rank, inputs]``, from its step; NaN where a row was not recovered.
 
     Args:
         seconds: processor seconds; half of them for each of the two searches, and for exchanging vectors.
@@ -187,7 +142,7 @@ def recover(layer: FirstLayer, seconds: float) -> Found:
     missing = np.full((rank, layer.step.shape[1]), np.nan)
     units, inputs = int(layer.step.any(1).sum()), int(layer.step.any(0).sum())
     if not rank or rank >= min(units, inputs):
-        return Found(missing)  # every vector is in the space: nothing to search in
+        return missing  # every vector is in the space: nothing to search in
     partly = missing
     searches = [False, True] if inputs < layer.step.shape[1] else [True, False]  # words leave columns still
     for columns in searches:
@@ -198,8 +153,8 @@ def recover(layer: FirstLayer, seconds: float) -> Found:
             partly[: len(by_rows)] = _words(by_rows)
             rows = _scaled_rows(layer, by_rows) if len(by_rows) == rank else None
         if rows is not None:
-            return Found(rows)
-    return Found(partly, time.thread_time() - start)
+            return rows
+    return Stopped(partly, time.thread_time() - start)
 
 
 def _by_columns(layer: FirstLayer, space: RowSpace, seconds: float) -> np.ndarray | None:
@@ -222,13 +177,11 @@ def _spaces(layer: FirstLayer) -> tuple[RowSpace, RowSpace]:
     span = span_of(layer.step, layer.weight)
     left, values, right = np.linalg.svd(layer.step, full_matrices=False)
     rank = span.rank
-    following = float(values[rank]) if rank < len(values) else 0.0
-    gap = float(values[rank - 1]) / max(following, 1e-300) if rank else 0.0
     rows, columns, size = (
         torch.from_numpy(np.ascontiguousarray(part))
         for part in (right[:rank].T, left[:, :rank], values[:rank])
     )
-    return RowSpace(columns, size, rows, span.noise, gap), RowSpace(rows, size, columns, span.noise, gap)
+    return RowSpace(columns, size, rows, span.noise), RowSpace(rows, size, columns, span.noise)
 
 
 def _scaled_rows(layer: FirstLayer, directions: np.ndarray) -> np.ndarray | None:
@@ -312,4 +265,71 @@ def _inverted(layer: FirstLayer, vectors: np.ndarray) -> tuple[np.ndarray, np.nd
     return rows, _forward(layer, rows, gradients)
 
 
-__all__ = ["CHANNELS", "FirstLayer", "Found", "ReluBatch", "first_layer", "recover"]
+@dataclass(frozen=True)
+class Span:
+    """The row space of a step of a matrix ``[rows, columns]``.
+
+    Attributes:
+        basis: ``[columns, rank]`` orthonormal.
+        values: ``[rank]`` singular values.
+        noise: standard deviation of the error of one entry of the step.
+    """
+
+    basis: np.ndarray = field(repr=False)
+    values: np.ndarray = field(repr=False)
+    noise: float
+
+    @property
+    def rank(self) -> int:
+        """How many independent inputs the layer had, at least."""
+        return len(self.values)
+
+    @property
+    def full(self) -> bool:
+        """Whether every vector is in it, so that it says nothing."""
+        return self.rank >= len(self.basis)
+
+    def far(self, vectors: np.ndarray) -> np.ndarray:
+        """How far vectors ``[n, columns]`` are from the space, in multiples of what errors explain."""
+        if self.full:
+            return np.zeros(len(vectors))
+        length = np.maximum(np.linalg.norm(vectors, axis=1), 1e-300)
+        inside = vectors @ self.basis
+        off = np.linalg.norm(vectors - inside @ self.basis.T, axis=1)
+        # a vector is a combination of rows, each with its errors: as long as it takes
+        errors = self.noise * np.linalg.norm(inside / self.values, axis=1)
+        free = (len(self.basis) - self.rank) ** 0.5
+        ratio: np.ndarray = off / (errors * free + LEAST * length)
+        return ratio
+
+    def holds(self, vectors: np.ndarray, share: float = 0.0) -> np.ndarray:
+        """Which vectors ``[n, columns]`` are in the space, or off by this share of their length at most."""
+        near: np.ndarray = self.far(vectors) <= NEAR
+        if share:
+            off = np.linalg.norm(vectors - vectors @ self.basis @ self.basis.T, axis=1)
+            near |= off <= share * np.linalg.norm(vectors, axis=1)
+        return near
+
+
+def span_of(step: np.ndarray, before: np.ndarray, *, seen: bool = False) -> Span:
+    """The row space of the step of a weight.
+
+    Args:
+        step: ``[rows, columns]`` how far the weight moved.
+        before: ``[rows, columns]`` the weight that it moved from.
+        seen: whether its errors are what the smallest singular values show (a grid, or noise); else those of
+            single precision, in which weights are kept.
+    """
+    rows, columns = int(step.any(1).sum()), int(step.any(0).sum())  # a unit that never moved has no error
+    _, values, right = np.linalg.svd(step, full_matrices=False)
+    spacing = np.spacing(np.abs(before).astype(np.float32)).astype(np.float64)
+    noise = 2 * float(np.sqrt(np.square(spacing).mean() / 12))
+    small = min(rows, columns)
+    if (
+        seen and small > 8
+    ):  # the fourth smallest of a square matrix of errors is 2 pi / sqrt(size) of their size
+        noise = max(noise, float(values[small - 4]) * 0.16 * small**0.5)
+    noise = max(noise, 1e-7 * float(np.sqrt(np.square(step).mean())), 1e-300)
+    edge = EDGE * noise * (rows**0.5 + columns**0.5)
+    rank = int((values > edge).sum())
+    return Span(right[:rank].T, values[:rank], noise)

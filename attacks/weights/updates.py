@@ -1,25 +1,38 @@
-"""Attacks on weight updates: the vocabulary that training touched, and the labels it was done with."""
+"""A1, A2 and A4: the words, the one node and the labels that a weight update was trained with."""
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
-from secure_fedgraph.attacks.attack import Attack, Blind, Control, Guess, Knowledge
+from secure_fedgraph.attacks.attack import ALL, Attack, Blind, Control, Guess, Knowledge, OfFirstUpdate
 from secure_fedgraph.models.gnn import GraphSage
 from secure_fedgraph.models.parameters import load
 from secure_fedgraph.protocol import View
+from secure_fedgraph.protocol.transcript import Seen
 
-VOCABULARY = "vocabulary"
-LABEL_SHARES = "label shares"
-ALL = "all owners together"
+VOCABULARY, LABEL_SHARES, SINGLE = "vocabulary", "label shares", "training node"
 _CLIP, _PART = "clip of the round", 0.95  # of algorithms.training.adaptive_clip, not imported
-STOPS = {"server": "masked, homomorphic (single owners); local_dp (all), which costs accuracy"}
+_OWN, _NEIGHBOUR, _BIAS = "layers.0.own.weight", "layers.0.neighbour.weight", "layers.0.bias"
+CLOSE = 1e-4
+"""Two units' rows, or two columns, count as equal within this share of the largest entry."""
+MOST = 4
+"""Sums of more owners' single nodes than this are not separated."""
+
+_ONE_STEP = {
+    "rounds": 1,
+    "training.optimizer": "sgd",
+    "training.learning_rate": 1.0,
+    "training.batch": "full",
+    "training.share": 1e-9,
+}
 
 
 class VocabularySupport(Attack):
@@ -35,13 +48,11 @@ class VocabularySupport(Attack):
     """
 
     id = "a1-vocabulary-support"
-    title = "which words each owner's nodes hold"
     subject = "vocabulary"
     family = "weights"
     summary = "an owner's words, from the columns of the first layer that moved"
     channel = "update"
-    cost = "one pass over the updates"
-    stops = STOPS
+    stops = OfFirstUpdate.stops
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """Scores for each owner and word: how far the word's column moved, all rounds together."""
@@ -70,7 +81,103 @@ class VocabularySupport(Attack):
         return Guess(VOCABULARY, dict(scores), targets, messages)
 
 
-class LabelCounts(Attack):
+class SingleSample(OfFirstUpdate):
+    """A2: the features of the only node that a step was taken on, and the mean of its sampled neighbours'.
+
+    Unit k of the first layer has the weight gradient ``g_k x'`` and the bias gradient ``g_k``, so their ratio
+    is ``x``. GraphSAGE's two halves keep the node and its neighbours apart: the ratio is ``x_v`` in the one
+    and the neighbours' mean in the other. With more layers the sampled neighbours go through the first layer
+    too; then units at which ReLU lets only one of them through still agree on one row, and the attack returns
+    the row that most units agree on.
+
+    In a sum of several owners' single nodes the columns of the weight step are sums of the owners' ``g``. A
+    word that only one owner has shows its ``g`` alone. The few distinct columns are tried until the ``g``
+    explain all columns and add up to the step of the bias.
+
+    References:
+        Phong et al. 2018 and Geiping et al. 2020 for the ratio of one linear layer.
+    """
+
+    id = "a2-single-sample"
+    subject = "features of a node trained on alone"
+    summary = "features of the only node of a step, and its neighbours' mean"
+    about = SINGLE
+    controls = (
+        Control("one training node", {**_ONE_STEP, "training.fanout": [5], "training.hidden": [64]}),
+        Control("one training node under two layers", _ONE_STEP),
+    )
+
+    def read(self, view: View, knowledge: Knowledge, seen: Seen) -> np.ndarray:
+        """Of an owner ``[2, words]``, the node and the mean of its neighbours; of a sum ``[owners, words]``.
+
+        The nodes of a sum are in no order, and NaN where they cannot be separated.
+        """
+        own, neighbour = _halves(seen.values)
+        if len(seen.clients) > 1:
+            return _separated(*own, len(seen.clients))
+        return np.stack([_ratio(*own), _ratio(*neighbour)])
+
+
+def _halves(values: Mapping[str, np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The step of each half of the first layer: ``[units, words]`` and ``[units]``."""
+    if not {_OWN, _NEIGHBOUR, _BIAS} <= values.keys():
+        raise Blind("a2-single-sample: the update is of no GraphSAGE layer with a bias")
+    bias = np.asarray(values[_BIAS], dtype=np.float64)
+    weights = [np.asarray(values[name], dtype=np.float64) for name in (_OWN, _NEIGHBOUR)]
+    return list(zip(weights, np.split(bias, [len(weights[0])]), strict=True))
+
+
+def _ratio(weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
+    """The row that most units agree on, weighed by their bias steps; zeros where no unit moved."""
+    moved = np.abs(bias) > 1e-3 * np.abs(bias).max(initial=0.0)
+    if not moved.any():
+        return np.zeros(weight.shape[1])
+    rows = weight[moved] / bias[moved, None]
+    scale = max(np.median(np.abs(rows).max(1)), 1e-30)
+    alike = np.abs(rows[:, None] - rows[None]).max(2) <= CLOSE * scale
+    chosen = alike[np.lexsort((-np.abs(bias[moved]), -alike.sum(1)))[0]]
+    used = bias[moved] * chosen
+    row: np.ndarray = used @ weight[moved] / np.square(used).sum()
+    return row
+
+
+def _separated(weight: np.ndarray, bias: np.ndarray, owners: int) -> np.ndarray:
+    """``[owners, words]``: the 0/1 rows ``x_o`` in ``weight = sum_o g_o x_o'``; NaN if none fit."""
+    words = weight.shape[1]
+    nothing = np.full((owners, words), np.nan)
+    scale = np.abs(weight).max(initial=0.0)
+    used = np.flatnonzero(np.abs(weight).max(0) > CLOSE * scale)
+    if owners > MOST or not len(used):
+        return nothing
+    columns = weight[:, used].T
+    distinct, place = _distinct(columns, CLOSE * scale)
+    if not owners <= len(distinct) <= 2**owners:
+        return nothing
+    patterns = np.array(list(product([0.0, 1.0], repeat=owners)))
+    for chosen in combinations(range(len(distinct)), owners):
+        steps = distinct[list(chosen)]
+        if np.abs(steps.sum(0) - bias).max() > math.sqrt(owners) * CLOSE * scale:
+            continue
+        apart = np.abs(distinct[:, None] - (patterns @ steps)[None]).max(2)
+        if (apart.min(1) <= owners * CLOSE * scale).all():
+            rows = np.zeros((owners, words))
+            rows[:, used] = patterns[apart.argmin(1)][place].T
+            return rows
+    return nothing
+
+
+def _distinct(columns: np.ndarray, near: float) -> tuple[np.ndarray, np.ndarray]:
+    """The different columns, and for each column which of them it is."""
+    different: list[np.ndarray] = []
+    place = np.full(len(columns), -1)
+    while (place < 0).any() and len(different) <= 2**MOST:
+        first = columns[np.argmax(place < 0)]
+        place[(place < 0) & (np.abs(columns - first).max(1) <= near)] = len(different)
+        different.append(first)
+    return np.stack(different), np.maximum(place, 0)
+
+
+class LabelCounts(OfFirstUpdate):
     """A4: how many training nodes of each class an owner has.
 
     The gradient of the last bias under cross entropy is the mean prediction less the class shares, so
@@ -83,14 +190,10 @@ class LabelCounts(Attack):
     """
 
     id = "a4-label-counts"
-    title = "how many training labels of each class an owner has"
     subject = "numbers of training nodes by class"
-    family = "weights"
     summary = "an owner's number of training nodes by class, from the step of the last bias"
-    channel = "update"
+    about = LABEL_SHARES
     grants = ("the optimiser's kind and rate, which the server itself set",)
-    cost = "one forward pass on 600 dummy nodes"
-    stops = STOPS
     controls = (
         Control(
             "one full step",
@@ -105,29 +208,15 @@ class LabelCounts(Attack):
 
     dummies = 600
 
-    def run(self, view: View, knowledge: Knowledge) -> Guess:
-        """Estimated class shares of each owner, from its first upload."""
-        uploads = self.single_uploads(view)
-        first = min(seen.round for seen in uploads)
-        used = [seen for seen in uploads if seen.round == first]
-        values = {seen.clients[0]: self._shares(view, seen.values, first, 1) for seen in used}
-        return Guess(LABEL_SHARES, values, {s.clients[0]: s.clients for s in used}, len(used))
-
-    def residual(self, view: View, knowledge: Knowledge) -> Guess:
-        """The mean of all contributors' class shares, from the first opened sum."""
-        seen = min(self.opened_sums(view), key=lambda s: s.round)
-        shares = self._shares(view, seen.values, seen.round, len(seen.clients))
-        return Guess(LABEL_SHARES, {ALL: shares}, {ALL: seen.clients}, 1)
-
-    def _shares(
-        self, view: View, values: Mapping[str, np.ndarray], round: int, contributors: int
-    ) -> np.ndarray:
-        settings = view.public["settings"]
-        before = next((seen.values for seen in view.asked(self.channel) if seen.round == round), None)
-        if before is None or "head.bias" not in values:
+    def read(self, view: View, knowledge: Knowledge, seen: Seen) -> np.ndarray:
+        """Estimated class shares: of an owner, or the mean of all contributors'."""
+        asked = view.asked(self.channel)
+        before = next((one.values for one in asked if one.round == seen.round), None)
+        if before is None or "head.bias" not in seen.values:
             raise Blind(f"{self.id}: the view lacks the broadcast model or a classifier's bias")
-        step = np.asarray(values["head.bias"], dtype=np.float64) / contributors * update_unit(before)
-        estimate: np.ndarray = self._mean_prediction(view, before, values) + step / settings["learning_rate"]
+        step = np.asarray(seen.values["head.bias"], dtype=np.float64) / len(seen.clients)
+        step = step * update_unit(before) / view.public["settings"]["learning_rate"]
+        estimate: np.ndarray = self._mean_prediction(view, before, seen.values) + step
         return estimate
 
     def _mean_prediction(

@@ -168,7 +168,7 @@ def _scored(
         "verdict": with_notes(score.verdict, short, about),
         "owners": owners_of(guess),
         "reason": f"{attack.id}: {short}" if short else "",
-        "stops": attack.stops.get(blank["adversary"], "") if score.leaks else "",
+        "stops": attack.stopped_by().get(blank["adversary"], "") if score.leaks else "",
         "details": details,
         "messages": guess.messages,
         "accuracy": finished.result["accuracy"],

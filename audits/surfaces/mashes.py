@@ -16,10 +16,16 @@ from secure_fedgraph.algorithms.fedego.algorithm import FedEgo
 from secure_fedgraph.algorithms.fedego.released import FedEgoReleased
 from secure_fedgraph.attacks.attack import Guess
 from secure_fedgraph.attacks.feature_sums import SummedMembers
-from secure_fedgraph.attacks.mashes.labels import BATCH_LABELS
-from secure_fedgraph.attacks.mashes.mixing import IDENTITIES, MIXING, shares_of
-from secure_fedgraph.attacks.mashes.noise import NOISED, prefixes
-from secure_fedgraph.attacks.mashes.pool import FILTERED_MEMBERS, MASH_MEMBERS, POOL, TRAINING_NODES
+from secure_fedgraph.attacks.mashes.labels import BATCH_LABELS, NOISED, prefixes
+from secure_fedgraph.attacks.mashes.pool import (
+    FILTERED_MEMBERS,
+    IDENTITIES,
+    MASH_MEMBERS,
+    MIXING,
+    POOL,
+    TRAINING_NODES,
+    shares_of,
+)
 from secure_fedgraph.audits import intervals, scoring, truth
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.judgement import Judge, Judgement, Maker
@@ -29,7 +35,7 @@ from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.models.ego.mash import one_hot
 
 SHOWN = 3
-"""Targets, and their best candidates, that are kept for pictures."""
+"""Batches that are kept for pictures."""
 
 
 def candidates(finished: FinishedRun) -> np.ndarray:
@@ -72,7 +78,7 @@ def mixing(finished: FinishedRun) -> dict[str, dict[int, tuple[np.ndarray, int]]
     """Owner -> round -> its batches by number, and how many training nodes it has; empty where secret."""
     if _secret(finished):
         return {}
-    rounds = sorted({note.round for note in finished.transcript.sent if note.channel.startswith("egos")})
+    rounds = _rounds(finished)
     return {
         owner: {t: (drawn(finished, owner, t), int(graph.train_mask.sum())) for t in rounds}
         for owner, graph in finished.federation.owners.items()
@@ -205,10 +211,8 @@ def members(guess: Guess, finished: FinishedRun) -> Judgement:
     ids = {row.tobytes(): i for i, row in enumerate(pool)}
     scores: list[np.ndarray] = []
     inside: list[np.ndarray] = []
-    names: list[str] = []
     for target, owners in guess.targets.items():
-        by_mash = np.atleast_2d(guess.values[target])
-        for b, row in enumerate(by_mash):
+        for b, row in enumerate(np.atleast_2d(guess.values[target])):
             held = np.zeros(len(pool), dtype=bool)
             for owner in owners:
                 rows = training_rows(finished, owner)
@@ -218,71 +222,47 @@ def members(guess: Guess, finished: FinishedRun) -> Judgement:
                 held[[ids[r.tobytes()] for r in rows]] = True
             scores.append(row)
             inside.append(held)
-            names.append(target if guess.about == TRAINING_NODES else f"{target}, mash {b}")
-    words = np.broadcast_to(pool.sum(1), (len(scores), len(pool)))
-    auc, found_at, found_at_tenth = (
-        _auc(scores, inside),
-        _hits(scores, inside, 0.01),
-        _hits(scores, inside, 0.001),
-    )
-    by_words = _auc(list(words), inside)["value"]
+    words = list(np.broadcast_to(pool.sum(1), (len(scores), len(pool))))
+    auc, at_one_percent = _auc(scores, inside), _hits(scores, inside, 0.01)
     details = {
         "auc": auc["value"],
-        "tpr_at_1_percent": found_at["value"],
-        "tpr_at_0.1_percent": found_at_tenth["value"],
+        "tpr_at_1_percent": at_one_percent["value"],
+        "tpr_at_0.1_percent": _hits(scores, inside, 0.001)["value"],
         "members": float(np.sum(inside)),
         "candidates": float(len(pool)),
         "mashes" if guess.about != TRAINING_NODES else "owners": float(len(scores)),
     }
     if guess.about == MASH_MEMBERS:
-        trivial = {"chance": 0.01, "words in a row": _hits(list(words), inside, 0.01)["value"]}
-        score = scoring.Score(
-            "tpr at 1 % fpr", kind=scoring.ScoreKind.MEAN, **found_at, baselines=trivial, details=details
-        )
+        metric, kind, reached = "tpr at 1 % fpr", scoring.ScoreKind.MEAN, at_one_percent
+        trivial = {"chance": 0.01, "words in a row": _hits(words, inside, 0.01)["value"]}
     else:
-        score = scoring.Score(
-            "auc",
-            kind=scoring.ScoreKind.RANK,
-            **auc,
-            baselines={"chance": 0.5, "words in a row": by_words},
-            details=details,
-        )
-    best = [np.argsort(-row)[: 4 * SHOWN] for row in scores[:SHOWN]]
-    return Judgement(
-        score,
-        {name: held[top][None].astype(int) for name, held, top in zip(names, inside, best, strict=False)},
-        {name: row[top][None].round(4) for name, row, top in zip(names, scores, best, strict=False)},
-    )
+        metric, kind, reached = "auc", scoring.ScoreKind.RANK, auc
+        trivial = {"chance": 0.5, "words in a row": _auc(words, inside)["value"]}
+    return Judgement(scoring.Score(metric, kind=kind, **reached, baselines=trivial, details=details))
 
 
 def identities(guess: Guess, finished: FinishedRun) -> Judgement:
-    """The share of training nodes that were looked up right in the pool, by their features."""
-    pool = candidates(finished)
-    right, true, guessed, ranks, sizes = [], {}, {}, [], []
+    """The share of training nodes that were looked up right in the pool, by their features.
+
+    One system of equations names all nodes of a target, or none: the targets are the terms of the interval.
+    """
+    pool, batches = candidates(finished), mixing(finished)
+    right, ranks = [], []
     for target, owners in guess.targets.items():
         rows = np.concatenate([training_rows(finished, o) for o in owners])
-        named = pool[guess.values[target]]
-        same = (named == rows).all(1)
-        right.append(same)
-        true[target], guessed[target] = np.ones((1, 4), dtype=int), same[None, :4].astype(int)
-        mixing = MAKERS[MIXING](finished)
-        matrix = np.concatenate(
-            [np.concatenate([shares_of(*mixing[o][t]) for o in owners], 1) for t in _rounds(finished)]
-        )
-        ranks.append(np.linalg.matrix_rank(matrix, tol=1e-9))
-        sizes.append(len(rows))
-    hits = np.concatenate(right)
-    # one system of equations names all nodes of a target, or none: the targets are the terms
-    target_of = np.repeat(np.arange(len(right)), [len(r) for r in right])
-    score = scoring.Score(
-        metric="accuracy",
-        kind=scoring.ScoreKind.MEAN,
-        value=float(hits.mean()),
-        **intervals.bounds(lambda error: intervals.clustered_share(hits, target_of, error)),
-        baselines={"a random candidate": 1 / len(pool)},
-        details={"nodes": float(len(hits)), "rank": float(min(ranks)), "unknowns": float(max(sizes))},
+        right.append((pool[guess.values[target]] == rows).all(1))
+        matrix = [np.concatenate([shares_of(*batches[o][t]) for o in owners], 1) for t in _rounds(finished)]
+        ranks.append(np.linalg.matrix_rank(np.concatenate(matrix), tol=1e-9))
+    sizes = [len(hits) for hits in right]
+    score = scoring.share_right(
+        "accuracy",
+        right,
+        [np.full(size, number) for number, size in enumerate(sizes)],
+        {"a random candidate": 1 / len(pool)},
+        {"nodes": float(sum(sizes)), "rank": float(min(ranks)), "unknowns": float(max(sizes))},
+        scoring.ScoreKind.MEAN,
     )
-    return Judgement(score, true, guessed)
+    return Judgement(score)
 
 
 class _Reached(intervals.Bounds):

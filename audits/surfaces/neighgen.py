@@ -1,20 +1,31 @@
-"""FedSage+'s exchange of gradients: judges of rows, and of nodes that a crafted generator named."""
+"""FedSage+: judges of rows, of nodes that a crafted generator named, and of what offered embeddings say."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
+import torch
 
+from secure_fedgraph.algorithm import State
+from secure_fedgraph.algorithms.fedsageplus import FedSagePlus
 from secure_fedgraph.attacks.active.oracle import COVERED
-from secure_fedgraph.attacks.attack import Guess
-from secure_fedgraph.attacks.sparse_rows import FEATURES
+from secure_fedgraph.attacks.attack import FEATURES, Guess
+from secure_fedgraph.attacks.neighgen import EMBEDDED_LINKS, MISSING, NEIGHBOURS
 from secure_fedgraph.audits import intervals, scoring, truth
-from secure_fedgraph.audits.finished_run import FinishedRun
+from secure_fedgraph.audits.finished_run import FinishedRun, once
 from secure_fedgraph.audits.judgement import Judge, Judgement
+from secure_fedgraph.audits.scoring import Score, ScoreKind, cosine
+from secure_fedgraph.audits.surfaces.links import Pairs, auc, linked_nodes
+from secure_fedgraph.core.upload import Upload
+from secure_fedgraph.policies import plaintext
+from secure_fedgraph.running.loop import train
+from secure_fedgraph.seams import ClientContext
 
-MOST_ROWS = 4
+SHOWN = 4
 """Rows of a target that are kept for pictures."""
+Offered = dict[str, tuple[np.ndarray, np.ndarray]]
 _TRIVIAL = {
     True: ("the mean node, rounded", "random words at their rates"),
     False: ("the mean node", "random values of each column"),
@@ -33,7 +44,7 @@ def features(guess: Guess, finished: FinishedRun) -> Judgement:
     sizes = {t: len(values) for t, values in held.items()}
     true, guessed = {}, {}
     for target, recovered in rows.items():
-        first = recovered.distinct()[:MOST_ROWS]
+        first = recovered.distinct()[:SHOWN]
         true[target] = np.round(held[target][recovered.nearest[first]], 3)
         guessed[target] = np.round(recovered.rows[first], 3)
     return Judgement(scoring.recovered_rows(rows, sizes, public), true, guessed)
@@ -61,13 +72,13 @@ def covered(guess: Guess, finished: FinishedRun) -> Judgement:
         many = min(len(rows.rows), 500)
         made = rng.random((many, len(rates))) < rates if words else scoring.drawn_rows(public, many, rng)
         drawn += _same(alike, scoring.match_rows(made.astype(np.float64), held))
-        first = rows.distinct()[:MOST_ROWS]
+        first = rows.distinct()[:SHOWN]
         true[target] = np.round(held[rows.nearest[first]], 3)
         guessed[target] = np.round(rows.rows[first], 3)
-    score = scoring.Score(
+    score = Score(
         "nodes covered",
         right / of,
-        kind=scoring.ScoreKind.UNBOUNDED,
+        kind=ScoreKind.UNBOUNDED,
         **intervals.bounds(lambda error: intervals.share(right, of, error)),
         baselines=dict(zip(_TRIVIAL[words], (mean / of, drawn / of), strict=True)),
         details={
@@ -84,4 +95,110 @@ def _same(alike: np.ndarray, rows: scoring.MatchedRows) -> int:
     return int(np.isin(alike.ravel(), alike.ravel()[rows.nearest[rows.exact]]).sum())
 
 
-JUDGES: Mapping[str, Judge] = {FEATURES: features, COVERED: covered}
+def offered(finished: FinishedRun) -> Offered:
+    """Owner -> the nodes of its first offer, and how many hidden neighbours each has.
+
+    The same seeds give the same first offer, so it is made again, and its nodes are noted.
+    """
+    return once(("offered", id(finished.transcript)), finished, lambda: _again(finished))
+
+
+def _again(finished: FinishedRun) -> Offered:
+    assert isinstance(finished.algorithm, FedSagePlus)
+    kind = type(finished.algorithm)
+    offers: Offered = {}
+
+    class RerunForTruth(kind):  # type: ignore[misc,valid-type]
+        @kind.GENERATOR.answer
+        def offer(self, client: ClientContext, given: State) -> Upload:
+            upload: Upload = super().offer(client, given)
+            model, impaired = self.own_generator(client), self.impaired(client)
+            with torch.no_grad():
+                z = model.embed(impaired.graph.x, impaired.graph.edge_index)
+            nodes = torch.cdist(upload.values["z"].double(), z.double()).argmin(1)
+            offers[client.name] = (impaired.kept[nodes].numpy(), impaired.counts[nodes].numpy())
+            return upload
+
+    settings = finished.algorithm.settings.model_dump() | {"federated_epochs": 1}
+    train(RerunForTruth(**settings), finished.federation, plaintext(), rounds=1, seed=finished.seed)
+    return offers
+
+
+def neighbours(guess: Guess, finished: FinishedRun) -> Judgement:
+    """Mean cosine of the decoded features with the mean of the node's true neighbours.
+
+    It is over distinct nodes with neighbours. Trivial: the mean of all nodes, and the prediction for another
+    node of the same offer.
+    """
+    right, mean, mixed, true, guessed = [], [], [], {}, {}
+    everybody = np.concatenate([graph.x.numpy() for graph in finished.federation.owners.values()]).mean(0)
+    for owner, values in guess.values.items():
+        graph, (nodes, _) = finished.federation.owners[owner], offered(finished)[owner]
+        distinct, at = np.unique(nodes, return_index=True)
+        real = _neighbours(graph)[distinct]
+        some = real.any(1)
+        real, values = real[some], values[at][some]
+        right.append(cosine(values, real))
+        mean.append(cosine(np.broadcast_to(everybody, real.shape), real))
+        mixed.append(cosine(np.roll(values, 1, axis=0), real))
+        true[owner], guessed[owner] = np.round(real[:SHOWN], 3), np.round(values[:SHOWN], 3)
+    cosines = np.concatenate(right)
+    trivial = {"the mean node": float(np.concatenate(mean).mean())}
+    trivial["another node's prediction"] = float(np.concatenate(mixed).mean())
+    score = Score(
+        "mean cosine",
+        float(cosines.mean()),
+        kind=ScoreKind.COSINE,
+        **intervals.bounds(lambda error: intervals.mean_cosine(cosines, error)),
+        baselines=trivial,
+        details={"nodes": float(len(cosines))},
+    )
+    return Judgement(score, true, guessed)
+
+
+def links(guess: Guess, finished: FinishedRun) -> Judgement:
+    """AUC over all pairs of distinct nodes of an offer; trivial: the cosine of their features."""
+    pairs = {}
+    for owner, values in guess.values.items():
+        graph, (nodes, _) = finished.federation.owners[owner], offered(finished)[owner]
+        distinct, at = np.unique(nodes, return_index=True)
+        linked, x = linked_nodes(graph)[np.ix_(distinct, distinct)], graph.x.numpy()[distinct]
+        pairs[owner] = Pairs(values[np.ix_(at, at)], linked, {"cosine of the nodes' features": x}, distinct)
+    return auc(pairs, shared=False)
+
+
+def missing(guess: Guess, finished: FinishedRun) -> Judgement:
+    """The share of nodes whose count is that of their hidden neighbours; trivial: the commonest number."""
+    right, of, common = 0, 0, 0
+    for owner, values in guess.values.items():
+        nodes, counts = offered(finished)[owner]
+        _, at = np.unique(nodes, return_index=True)
+        right, of = right + int((values[at] == counts[at]).sum()), of + len(at)
+        common += int(np.bincount(counts[at]).max())
+    score = Score(
+        "counts right",
+        right / of,
+        kind=ScoreKind.MEAN,
+        **intervals.bounds(lambda error: intervals.share(right, of, error)),
+        baselines={"the commonest number": common / of},
+        details={"nodes": float(of)},
+    )
+    return Judgement(score)
+
+
+def _neighbours(graph: Any) -> np.ndarray:
+    """The mean features of each node's neighbours, zeros where it has none."""
+    x, (row, column) = graph.x.numpy().astype(np.float64), graph.edge_index.numpy()
+    total, degree = np.zeros_like(x), np.bincount(column, minlength=len(x))
+    np.add.at(total, column, x[row])
+    means: np.ndarray = total / np.maximum(degree, 1)[:, None]
+    return means
+
+
+JUDGES: Mapping[str, Judge] = {
+    FEATURES: features,
+    COVERED: covered,
+    NEIGHBOURS: neighbours,
+    EMBEDDED_LINKS: links,
+    MISSING: missing,
+}

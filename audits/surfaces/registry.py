@@ -8,7 +8,6 @@ draws for itself, never what only a victim knows: whatever is granted is printed
 from __future__ import annotations
 
 from secure_fedgraph.attacks.attack import Attack, Guess, Knowledge
-from secure_fedgraph.attacks.attack import Judge as AttacksOwn
 from secure_fedgraph.audits import surfaces
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.judgement import Judge, Maker
@@ -21,16 +20,10 @@ MAKERS: dict[str, Maker] = {}
 """A fact's name -> its maker."""
 
 
-def _collect() -> None:
-    for module in modules_below(surfaces):
-        for everybody, name in ((JUDGES, "JUDGES"), (MAKERS, "MAKERS")):
-            mine = {} if module.__name__ == __name__ else vars(module).get(name, {})
-            if twice := everybody.keys() & mine.keys():
-                raise BadInput(f"{module.__name__}.{name}: {min(twice)!r} is in another surface too")
-            everybody.update(mine)
-
-
-_collect()
+for _module in modules_below(surfaces):
+    if _module.__name__ != __name__:
+        JUDGES.update(vars(_module).get("JUDGES", {}))
+        MAKERS.update(vars(_module).get("MAKERS", {}))
 
 
 def judge_of(attack: type[Attack], guess: Guess) -> Judge:
@@ -39,7 +32,7 @@ def judge_of(attack: type[Attack], guess: Guess) -> Judge:
     Raises:
         BadInput: where there is none.
     """
-    own: AttacksOwn | None = attack.judge()
+    own: Judge | None = attack.judge()
     if own is None and guess.about not in JUDGES:
         raise BadInput(
             f"attack {attack.id}: no judge for guesses about {guess.about!r}: define "

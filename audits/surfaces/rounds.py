@@ -12,12 +12,9 @@ from secure_fedgraph.attacks.rounds import DENOISED, FIRST_UPDATE, MEAN_UPDATE, 
 from secure_fedgraph.audits import intervals, scoring
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.judgement import Judge, Judgement, Maker
-from secure_fedgraph.core.protection.bound import Bound
 from secure_fedgraph.core.protection.contracts import Scope
 from secure_fedgraph.core.protection.gaussian import Gaussian
 from secure_fedgraph.core.wire import decode
-from secure_fedgraph.experiment.config import Experiment
-from secure_fedgraph.experiment.protect import protect
 from secure_fedgraph.protocol.transcript import SERVER
 
 CHANNEL = "update"
@@ -30,10 +27,11 @@ def noise(finished: FinishedRun) -> dict[tuple[int, str], np.ndarray]:
     """(round, client) -> what the noise stage of the clients gives when it is called again, on zeros.
 
     The stage draws from the same source as in the run: the operating system, or a seed. Empty where no client
-    adds noise.
+    adds noise, and of a run that was read from its folder.
     """
-    bound = _bound(finished)
-    stage = next((s for s in bound.stages if isinstance(s, Gaussian)), None) if bound else None
+    if finished.policy is None or CHANNEL not in finished.transcript.public.get("channels", {}):
+        return {}
+    stage = next((s for s in finished.policy[CHANNEL].stages if isinstance(s, Gaussian)), None)
     if stage is None or stage.by == "server":
         return {}
     by_upload = {}
@@ -44,19 +42,6 @@ def noise(finished: FinishedRun) -> dict[tuple[int, str], np.ndarray]:
             drawn = np.asarray(stage.apply(np.zeros((1, width)), scope), dtype=np.float64).reshape(-1)
             by_upload[note.round, note.reader] = drawn * stage.step if stage.by == "shares" else drawn
     return by_upload
-
-
-def _bound(finished: FinishedRun) -> Bound | None:
-    """The protection of the channel: as it ran, or made again from the run's configuration."""
-    if CHANNEL not in finished.transcript.public.get("channels", {}):
-        return None
-    if finished.policy is not None:
-        return finished.policy[CHANNEL]
-    if "config" not in finished.result:
-        return None
-    experiment = Experiment(**finished.result["config"]).model_copy(update={"ledger": None})
-    policy = protect(experiment, finished.algorithm, finished.federation).policy
-    return policy.bind(finished.algorithm.in_use, finished.federation.names)[CHANNEL]
 
 
 def updates(finished: FinishedRun) -> dict[tuple[int, str], np.ndarray]:

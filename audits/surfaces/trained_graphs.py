@@ -11,7 +11,7 @@ import networkx as nx
 import numpy as np
 
 from secure_fedgraph.attacks.attack import Guess
-from secure_fedgraph.attacks.weights.graph_structure import KINDS, TRAINED_GRAPHS, decoded
+from secure_fedgraph.attacks.weights.graph_structure import KINDS, TRAINED_GRAPHS
 from secure_fedgraph.audits import intervals, scoring
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.judgement import Judge, Judgement, Maker
@@ -19,8 +19,6 @@ from secure_fedgraph.graph.kinds import GraphSetDataset
 
 DRAWS = 200
 """Graphs of other owners that the trivial guess is measured with."""
-ROUNDS = 4
-"""Links that a graph's fingerprint sees, before two graphs are compared node by node."""
 
 
 @dataclass(frozen=True)
@@ -52,20 +50,9 @@ class Labelled:
             for name, others in zip(self.names, self.around, strict=True)
         )
 
-    @cached_property
-    def fingerprint(self) -> int:
-        """The same for equal graphs."""
-        colours = [hash(name) for name in self.names]
-        for _ in range(ROUNDS):
-            colours = [
-                hash((own, *sorted(colours[other] for other in others)))
-                for own, others in zip(colours, self.around, strict=True)
-            ]
-        return hash(tuple(sorted(colours)))
-
     def same(self, other: Labelled) -> bool:
         """Whether one is the other with its nodes in another order."""
-        if self.fingerprint != other.fingerprint or self.links.shape != other.links.shape:
+        if self.places != other.places or self.links.shape != other.links.shape:
             return False
         return bool(
             nx.is_isomorphic(self._graph(), other._graph(), node_match=lambda a, b: a["name"] == b["name"])
@@ -128,22 +115,12 @@ def graphs(guess: Guess, finished: FinishedRun) -> Judgement:
     held = training_graphs(finished)
     right: list[bool] = []
     placed: list[float] = []
-    true: dict[str, np.ndarray] = {}
-    guessed: dict[str, np.ndarray] = {}
     for target, owners in guess.targets.items():
         own = [graph for owner in owners for graph in held[owner]]
-        for one in decoded(guess.values[target], finished.federation.schema.features):
-            if one is None:
-                right.append(False)
-                placed.append(0.0)
-                continue
-            graph = Labelled(one.atoms, one.links)
-            shares = [graph.placed(other) for other in own]
-            nearest = own[int(np.argmax(shares))]
-            right.append(any(graph.same(other) for other in own))
-            placed.append(max(shares))
-            true.setdefault(target, np.rint(nearest.features[:, 0]).astype(int))
-            guessed.setdefault(target, np.rint(graph.features[:, 0]).astype(int))
+        for one in guess.values[target]:
+            graph = None if one is None else Labelled(one.atoms, one.links)
+            right.append(graph is not None and any(graph.same(other) for other in own))
+            placed.append(0.0 if graph is None else max(graph.placed(other) for other in own))
     exact, near = _trivial(guess, held)
     of = len(right)
     score = scoring.Score(
@@ -159,7 +136,7 @@ def graphs(guess: Guess, finished: FinishedRun) -> Judgement:
             "nodes_placed_by_another_owners_graph": near,
         },
     )
-    return Judgement(score, true, guessed)
+    return Judgement(score)
 
 
 def _trivial(guess: Guess, held: Mapping[str, Sequence[Labelled]]) -> tuple[float, float]:

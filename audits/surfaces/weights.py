@@ -9,8 +9,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from secure_fedgraph.attacks.attack import Guess
-from secure_fedgraph.attacks.weights import LABEL_SHARES, VOCABULARY
-from secure_fedgraph.attacks.weights.single import SINGLE
+from secure_fedgraph.attacks.weights.updates import LABEL_SHARES, SINGLE, VOCABULARY
 from secure_fedgraph.audits import scoring, truth
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.judgement import Judge, Judgement

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from secure_fedgraph.attacks import ATTACKS, Blind, Guess, Knowledge, PlantedUnits
+from secure_fedgraph.attacks import ATTACKS, Blind, Guess, Knowledge
+from secure_fedgraph.attacks.active.planted_units import PlantedUnits
 from secure_fedgraph.audits import truth
 from secure_fedgraph.cli.options import command_line
 from secure_fedgraph.cli.screen import Screen, plain_warnings

@@ -82,7 +82,6 @@ def _attack(kind: Any) -> dict[str, Any]:
         "behaviour": kind.behaviour,
         "reads": ", ".join(kind.reads()),
         "granted": list(kind.grants),
-        "cost": kind.cost,
         "controls": {control.name: dict(control.settings) for control in kind.controls},
     }
 

@@ -44,22 +44,16 @@ def test_owners_are_scored_together_by_name_not_by_order() -> None:
     assert vocabulary(swapped, {"a": TRUE, "b": other}).value == 0.0
 
 
-def test_guessing_every_word_is_the_baseline_and_no_leak() -> None:
-    score = vocabulary({"a": np.ones(4)}, {"a": TRUE})
-    assert score.value == score.baseline
+@pytest.mark.parametrize(
+    ("guess", "truth", "value"),
+    [(np.ones(4), TRUE, 2 / 3), (np.ones(4), np.ones(4, dtype=bool), 1.0), (np.zeros(4), TRUE, 0.0)],
+    ids=["every word is the baseline", "where every word is true", "no guess at all"],
+)
+def test_trivial_guesses_are_no_leak(guess: np.ndarray, truth: np.ndarray, value: float) -> None:
+    score = vocabulary({"a": guess}, {"a": truth})
+    assert score.value == pytest.approx(value)
     assert not score.leaks
-
-
-def test_where_every_word_is_true_there_is_nothing_to_learn() -> None:
-    score = vocabulary({"a": np.ones(4)}, {"a": np.ones(4, dtype=bool)})
-    assert score.value == score.baseline == 1.0
-    assert not score.leaks
-    assert score.verdict == "nothing to learn: a trivial guess is exact"
-
-
-def test_no_guess_at_all_scores_zero() -> None:
-    score = vocabulary({"a": np.zeros(4)}, {"a": TRUE})
-    assert (score.value, score.details["precision"], score.details["recall"]) == (0.0, 0.0, 0.0)
+    assert value == 0 or score.value == score.baseline
 
 
 def test_the_interval_holds_the_value_and_narrows_with_more_words() -> None:
@@ -116,30 +110,22 @@ def test_a_class_that_a_clip_leaves_is_no_number_that_was_guessed() -> None:
     assert score.value == 1.0 and score.low < 1  # one of three classes each, as noise may have it
 
 
-def test_labels_by_hand() -> None:
-    # guess 8 * (.5, .5) = (4, 4) against (6, 2): L1 4 of 8 labels, half of it misplaced
-    score = label_shares({"a": np.array([0.5, 0.5])}, {"a": np.array([6.0, 2.0])})
-    assert score.value == 0.75
-    assert score.details == {"l1_labels": 4.0, "labels": 8.0}
+@pytest.mark.parametrize(
+    ("guess", "whole", "value", "missed"),
+    [
+        ([0.5, 0.5], True, 0.75, 4.0),  # (4, 4) against (6, 2): L1 4 of 8 labels, half of it misplaced
+        ([0.76, 0.24], True, 1.0, 0.0),  # rounded to whole labels
+        ([0.76, 0.24], False, 0.99, 0.16),  # as a mean of owners is not
+        ([1.0, -3.0], True, 0.75, 4.0),  # never negative
+        ([9.0, 9.0], True, 0.0, 66.0 + 70.0),  # far off is zero and not below
+    ],
+)
+def test_labels_by_hand(guess: list[float], whole: bool, value: float, missed: float) -> None:
+    score = label_shares({"a": np.array(guess)}, {"a": np.array([6.0, 2.0])}, whole_counts=whole)
+    assert score.value == pytest.approx(value)
+    assert score.details == {"l1_labels": pytest.approx(missed), "labels": 8.0}
     assert score.baselines == {"equal classes": 0.75}
-    assert not score.leaks
-
-
-def test_a_guess_is_rounded_to_whole_labels_and_never_negative() -> None:
-    truth = {"a": np.array([6.0, 2.0])}
-    assert label_shares({"a": np.array([0.76, 0.24])}, truth).value == 1.0
-    assert label_shares({"a": np.array([1.0, -3.0])}, truth).details["l1_labels"] == 4.0  # (8, 0)
-
-
-def test_a_mean_of_owners_is_not_rounded() -> None:
-    score = label_shares({"a": np.array([0.76, 0.24])}, {"a": np.array([6.0, 2.0])}, whole_counts=False)
-    assert score.value == pytest.approx(0.99)
-
-
-def test_far_off_shares_score_zero_and_not_below() -> None:
-    score = label_shares({"a": np.array([9.0, 9.0])}, {"a": np.array([6.0, 2.0])})
-    assert score.value == 0.0
-    assert score.details["l1_labels"] == 66.0 + 70.0
+    assert score.leaks == (value > 0.75 and score.low > 0.75)
 
 
 def test_auc_by_hand() -> None:

@@ -114,6 +114,6 @@ def test_its_attack_is_scored_by_its_own_judge(ran: dict[str, Any]) -> None:
     assert cells["wide", "each owner"]["outcome"] == "blind"
     assert cells["wide", "what the defence leaves"]["score"] == 1.0
     assert (read["title"], read["subject"]) == (
-        "how many training nodes of each class an owner has",
+        "an owner's class sizes, as it sends them",
         "sizes of classes",
     )

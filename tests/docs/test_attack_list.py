@@ -25,5 +25,5 @@ def test_every_attack_says_who_reads_what_and_what_stops_it() -> None:
     for name, kind in ATTACKS.own.items():
         assert all(who in rows[name] for who in kind.adversaries)
         assert all(f"`{channel}`" in rows[name] for channel in kind.reads())
-        assert all(what in rows[name] for what in kind.stops.values())
+        assert all(what in rows[name] for what in kind.stopped_by().values())
         assert kind.stops, name

@@ -11,7 +11,7 @@ import torch
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.fedridge.algorithm import FedRidge
-from secure_fedgraph.attacks.active.constant_answers import playing
+from secure_fedgraph.attacks import ConstantAnswers
 from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.experiment.results import execute
@@ -137,7 +137,7 @@ def test_a_model_that_always_answers_one_class_is_not_scored(limit: dict[str, fl
     algorithm: dict[str, Any] = {"hidden": (8,), "fanout": (2,)}
     assert sfg.train(sfg.FedSage(**algorithm), federation, policy, **asked).history
     with pytest.raises(HostileMessage, match=f"'metrics'.*{reason}"):
-        sfg.train(playing(sfg.FedSage)(**algorithm), federation, policy, **asked)
+        sfg.train(ConstantAnswers.plays(sfg.FedSage)(**algorithm), federation, policy, **asked)
 
 
 def test_rounds_before_a_channels_first_are_no_steps() -> None:

@@ -70,7 +70,7 @@ def test_a_union_stays_one(owners: int | None) -> None:
 
 
 def test_every_attack_and_adversary_has_its_words() -> None:
-    assert all(kind.title and kind.subject for kind in ATTACKS.own.values())
+    assert all(kind.summary and kind.subject for kind in ATTACKS.own.values())
     for key in ("title", "subject"):
         assert len({kind.in_words()[key] for kind in ATTACKS.values()}) == len(ATTACKS)
     assert {who for kind in ATTACKS.values() for who in kind.adversaries} == set(text.ADVERSARIES)

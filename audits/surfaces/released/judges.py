@@ -1,18 +1,25 @@
-"""Judges of what a released model gives away: links, words, members."""
+"""Judges of what models give away: links, words, members, class shares, and whose a node is."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
+import torch
 
 from secure_fedgraph.attacks.attack import Blind, Guess
+from secure_fedgraph.attacks.class_shares import CLASS_SHARES
+from secure_fedgraph.attacks.ownership import OWNERS_OF_NODES
 from secure_fedgraph.attacks.released import LINKS, MEMBERS, WORDS
 from secure_fedgraph.audits import intervals, scoring
 from secure_fedgraph.audits.empirical_dp.neighbourhoods import around
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.judgement import Judge, Judgement
+from secure_fedgraph.audits.surfaces.links import linked_nodes
+from secure_fedgraph.audits.surfaces.released.granted import training_labels
 from secure_fedgraph.audits.surfaces.released.shadows import coins
+from secure_fedgraph.audits.surfaces.weights import labels
 from secure_fedgraph.evaluation import roc_auc
 
 RESAMPLES = 200
@@ -35,9 +42,7 @@ def links(guess: Guess, finished: FinishedRun) -> Judgement:
         graph = finished.federation.owners[owner]
         nodes = graph.num_nodes
         first, second = np.triu_indices(nodes, 1)
-        linked = np.zeros((nodes, nodes), dtype=bool)
-        linked[tuple(graph.edge_index.numpy())] = True
-        linked |= linked.T
+        linked = linked_nodes(graph)
         true = linked[first, second]
         if not true.any() or true.all():
             continue  # there is nothing to tell apart
@@ -72,9 +77,7 @@ def links(guess: Guess, finished: FinishedRun) -> Judgement:
         baselines={"random": 0.5, "alike features": float(np.mean(plain))},
         details={"f1_at_as_many_links": hits / pairs, "links": float(pairs)},
     )
-    shown = {t: np.sort(v)[-SHOWN:] for t, v in guess.values.items()}
-    nothing = {t: np.zeros(0) for t in shown}
-    return Judgement(score, nothing, {t: v.round(3) for t, v in shown.items()}, graphs)
+    return Judgement(score, graphs=graphs)
 
 
 def _weighted_auc(true: np.ndarray, weights: np.ndarray) -> float:
@@ -150,11 +153,7 @@ def members(guess: Guess, finished: FinishedRun) -> Judgement:
             "others": float(len(member) - of),
         },
     )
-    return Judgement(
-        score,
-        {t: v[:SHOWN].astype(int) for t, v in true.items()},
-        {t: v[:SHOWN].round(3) for t, v in guess.values.items()},
-    )
+    return Judgement(score)
 
 
 def _unit(rows: np.ndarray) -> np.ndarray:
@@ -162,4 +161,54 @@ def _unit(rows: np.ndarray) -> np.ndarray:
     return unit
 
 
-JUDGES: Mapping[str, Judge] = {LINKS: links, WORDS: words, MEMBERS: members}
+def class_shares(guess: Guess, finished: FinishedRun) -> Judgement:
+    """The share of labels that are put into the right class, as for label counts.
+
+    One more trivial guess than there: the shares among nodes that nobody trained on. Of several owners the
+    truth is the mean of their shares.
+    """
+    classes = finished.federation.schema.classes
+    rest = [g.y[~g.train_mask] for g in finished.federation.owners.values()]
+    public = torch.bincount(torch.cat(rest), minlength=classes).double().numpy()
+    judged = labels(guess, finished)
+    public /= max(float(public.sum()), 1.0)
+    placed = [1 - np.abs(public - one / one.sum()).sum() / 2 for one in judged.true.values()]
+    known = {"the shares of nodes that nobody trained on": float(np.mean(placed))}
+    return replace(judged, score=replace(judged.score, baselines={**judged.score.baselines, **known}))
+
+
+def owners_of_nodes(guess: Guess, finished: FinishedRun) -> Judgement:
+    """The share of training nodes whose owner is named; in the interval an owner's nodes of a class are one.
+
+    Trivial: the owner with most training nodes, and for each class the owner with most of its nodes, which
+    whoever knows everybody's label counts could say without a model.
+    """
+    owners = finished.federation.owners
+    names = list(guess.values)
+    true = np.concatenate([np.full(int(g.train_mask.sum()), names.index(o)) for o, g in owners.items()])
+    y = training_labels(finished)
+    named = np.stack([guess.values[name] for name in names]).argmax(0)
+    table = np.zeros((len(names), finished.federation.schema.classes), dtype=int)
+    np.add.at(table, (true, y), 1)
+    baselines = {
+        "the owner with most nodes": float(table.sum(1).max() / len(y)),
+        "the owner with most of the node's class": float(table.max(0).sum() / len(y)),
+    }
+    # unbounded: one node is in one owner's data, and the others' say whose it is not
+    score = scoring.share_right(
+        "owners named right",
+        [named == true],
+        [true * table.shape[1] + y],
+        baselines,
+        {"nodes": float(len(y)), "owners": float(len(names))},
+    )
+    return Judgement(score)
+
+
+JUDGES: Mapping[str, Judge] = {
+    LINKS: links,
+    WORDS: words,
+    MEMBERS: members,
+    CLASS_SHARES: class_shares,
+    OWNERS_OF_NODES: owners_of_nodes,
+}

@@ -1,22 +1,23 @@
-"""Candidates that coins put in or out, the audited model over them, and shadow models of them."""
+"""Shadow models: of candidates that coins put in or out, and of made-up owners with drawn class shares."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch_geometric.data import Data
+from torch_geometric.data import Batch, Data
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms.fedsgd.algorithm import FedSgd
 from secure_fedgraph.algorithms.training.node_classifier import NodeClassifier
+from secure_fedgraph.attacks.class_shares import MEAN_ANSWERS, SHADOW_OWNERS, MeanAnswers, ShadowOwners
 from secure_fedgraph.attacks.released import CANDIDATES, Candidates
 from secure_fedgraph.audits.finished_run import FinishedRun, once
 from secure_fedgraph.audits.judgement import Maker
+from secure_fedgraph.audits.rerun import in_the_open
 from secure_fedgraph.audits.surfaces.released.models import (
     Answering,
     Models,
@@ -25,6 +26,7 @@ from secure_fedgraph.audits.surfaces.released.models import (
     logs,
     models_of,
     own_models,
+    published,
     rerun,
     without_links,
 )
@@ -33,14 +35,19 @@ from secure_fedgraph.graph.sample.links import EDGE_FIELDS
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.models.given import scores_of
 from secure_fedgraph.models.parameters import glorot
-from secure_fedgraph.policies import plaintext
-from secure_fedgraph.privacy.policy import PlaintextWarning
-from secure_fedgraph.running.loop import train
 
 SHADOWS, STEPS, RATE = 8, 60, 0.01
 """Shadow models, and how each is trained: full batches, whole neighbourhoods, Adam. Half a minute on Cora."""
 STEPPED = 10
 """Rounds of a shadow model whose algorithm takes one step a round, at most."""
+
+UPDATES_OF = 60
+"""Shadow owners that answer one request."""
+MODELS_OF = 24
+"""Shadow models."""
+SPREAD = 0.7
+"""Of the Dirichlet distribution that class shares are drawn from: less than 1 makes some classes rare."""
+READ = ("update", "moments", "class_sums")
 
 
 def coins(finished: FinishedRun) -> dict[str, np.ndarray]:
@@ -159,18 +166,9 @@ def shadow_models(finished: FinishedRun, graphs: Mapping[str, Data], seed: int) 
         if algorithm.personal() is None:
             return Models(shared=_fitted(finished, list(graphs.values()), seed))
         return Models(personal={owner: _fitted(finished, [graph], seed) for owner, graph in graphs.items()})
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PlaintextWarning)
-        run = train(
-            algorithm,
-            replace(finished.federation, owners=dict(graphs)),
-            plaintext(),
-            rounds=rounds,
-            seed=seed,
-            keep=keeps(algorithm),
-            evaluation="at_home" if algorithm.personal() is None else "referee",
-            allow_plaintext=True,
-        )
+    federation = replace(finished.federation, owners=dict(graphs))
+    evaluation = "at_home" if algorithm.personal() is None else "referee"
+    run = in_the_open(algorithm, federation, seed, rounds, keeps(algorithm), evaluation)
     return models_of(run)
 
 
@@ -211,4 +209,140 @@ def held(graph: Data, inside: torch.Tensor) -> Data:
     return made
 
 
-MAKERS: Mapping[str, Maker] = {CANDIDATES: candidates}
+def shadow_owners(finished: FinishedRun) -> ShadowOwners | None:
+    """Uploads of the first round of owners that the attacker makes up.
+
+    They take part in a run of the same algorithm, settings and seed, so the first request is the same. None
+    where there are no nodes without training nodes among them, or no uploads that could be compared.
+    """
+    algorithm, federation = finished.algorithm, finished.federation
+    channels, classes = {one.name for one in algorithm.in_use} & set(READ), federation.schema.classes
+    if federation.schema.kind != GraphDataset.kind or not channels:
+        return None
+
+    def make() -> ShadowOwners | None:
+        halves = _halves(finished)
+        if halves is None:
+            return None
+        owners, shares = _drawn(finished, halves[0], UPDATES_OF)
+        made_up = replace(federation, owners=owners)
+        run = in_the_open(algorithm, made_up, finished.seed, 1, lambda one, round: one in channels, "at_home")
+        sends_model = "update" in channels and type(algorithm).predict is not Algorithm.predict
+        view, updates = run.transcript.view("server"), {}
+        for channel in channels:
+            by_owner = {
+                seen.clients[0]: {k: v for k, v in seen.values.items() if sends_model or classes in v.shape}
+                for seen in reversed(view.uploads(channel))
+            }
+            if set(by_owner) == set(owners):
+                updates[channel] = [by_owner[name] for name in owners]
+
+        def ask(parameters: Mapping[str, np.ndarray]) -> np.ndarray:
+            state = {name: torch.tensor(np.array(value)).float() for name, value in parameters.items()}
+            mean: np.ndarray = np.exp(logs(algorithm.predict(state, halves[1], federation.schema))).mean(0)
+            return mean
+
+        return ShadowOwners(updates, shares, ask if sends_model else None)
+
+    return once(("shadow owners", id(finished.transcript)), finished, make)
+
+
+def mean_answers(finished: FinishedRun) -> MeanAnswers | None:
+    """What owners' own models answer in the mean, and those of shadow owners with drawn class shares.
+
+    Shadow owners train theirs in one run of the same algorithm and settings. None where owners publish none.
+    """
+
+    def make() -> MeanAnswers | None:
+        models, halves = published(finished).personal, _halves(finished)
+        if not models or halves is None:
+            return None
+        owners, shares = _drawn(finished, halves[0], MODELS_OF)
+        made = rerun(finished, replace(finished.federation, owners=owners))
+        shadows = np.stack([_summary(made.of(name), halves[1]) for name in owners])
+        personal = {owner: _summary(answering, halves[1]) for owner, answering in models.items()}
+        return MeanAnswers(shadows, shares, personal)
+
+    if "config" not in finished.result:
+        return None
+    return once(("mean answers", id(finished.transcript)), finished, make)
+
+
+def _summary(answering: Answering, graph: Data) -> np.ndarray:
+    """``[3 * classes]``: mean probabilities, mean log-probabilities, and those of each class's own nodes."""
+    answers, y = answering(graph), graph.y.numpy()
+    classes = answers.shape[1]
+    own = np.exp(answers[np.arange(len(y)), y])
+    many = np.bincount(y, minlength=classes)
+    of_own = np.bincount(y, weights=own, minlength=classes) / np.maximum(many, 1)
+    return np.concatenate([np.exp(answers).mean(0), np.maximum(answers, -30).mean(0), of_own])
+
+
+def _halves(finished: FinishedRun) -> tuple[Data, Data] | None:
+    """The nodes that nobody trained on, in two halves, each with its links; None where there are few."""
+    rng, parts = np.random.default_rng(sub_seed(finished.seed, "shadow owners")), ([], [])  # type: ignore[var-annotated]
+    if finished.federation.schema.kind != GraphDataset.kind:
+        return None
+    for graph in finished.federation.owners.values():
+        plain, rest = Data(x=graph.x, y=graph.y, edge_index=graph.edge_index), ~graph.train_mask
+        first = torch.from_numpy(rng.random(int(graph.num_nodes)) < 0.5)
+        for half, kept in zip(parts, (rest & first, rest & ~first), strict=True):
+            half.append(plain.subgraph(kept))
+    pool, asked = (Batch.from_data_list(half) for half in parts)
+    return (
+        (pool, asked) if min(pool.num_nodes, asked.num_nodes) >= finished.federation.schema.classes else None
+    )
+
+
+def _drawn(finished: FinishedRun, pool: Data, many: int) -> tuple[dict[str, Data], np.ndarray]:
+    """Made-up owners' graphs whose class shares are drawn, and these shares ``[many, classes]``.
+
+    Nodes are drawn with replacement, as many as an owner has training nodes on average; copies of two linked
+    nodes are linked.
+    """
+    owners, classes = finished.federation.owners.values(), finished.federation.schema.classes
+    size = max(2, round(float(np.mean([int(graph.train_mask.sum()) for graph in owners]))))
+    rng = np.random.default_rng(sub_seed(finished.seed, "class shares"))
+    labels = pool.y.numpy()
+    by_class = [np.flatnonzero(labels == one) for one in range(classes)]
+    known = np.array([len(nodes) > 0 for nodes in by_class])
+    graphs, shares = {}, []
+    for number in range(many):
+        wanted = rng.dirichlet(np.full(classes, SPREAD)) * known
+        counts = rng.multinomial(size, wanted / wanted.sum())
+        nodes = np.concatenate([rng.choice(of, n) for of, n in zip(by_class, counts, strict=True) if n])
+        graphs[f"shadow-{number:03d}"] = _copies(pool, nodes)
+        shares.append(counts / size)
+    return graphs, np.stack(shares)
+
+
+def _copies(pool: Data, nodes: np.ndarray) -> Data:
+    """The graph of these nodes of another, one of which may come several times."""
+    source, target = pool.edge_index.numpy()
+    where: list[list[int]] = [[] for _ in range(int(pool.num_nodes))]
+    for place, node in enumerate(nodes.tolist()):
+        where[node].append(place)
+    pairs = [
+        (a, b)
+        for u, v in zip(source.tolist(), target.tolist(), strict=True)
+        for a in where[u]
+        for b in where[v]
+    ]
+    links = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T.contiguous()
+    all_in, none = torch.ones(len(nodes), dtype=torch.bool), torch.zeros(len(nodes), dtype=torch.bool)
+    return Data(
+        x=pool.x[nodes],
+        y=pool.y[nodes],
+        edge_index=links,
+        train_mask=all_in,
+        val_mask=none,
+        test_mask=none.clone(),
+        node_id=torch.arange(len(nodes)),
+    )
+
+
+MAKERS: Mapping[str, Maker] = {
+    CANDIDATES: candidates,
+    SHADOW_OWNERS: shadow_owners,
+    MEAN_ANSWERS: mean_answers,
+}

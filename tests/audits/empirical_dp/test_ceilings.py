@@ -14,7 +14,7 @@ from result_parts import cells
 from scipy.stats import norm
 
 from secure_fedgraph.attacks.attack import Guess
-from secure_fedgraph.attacks.mashes.mixing import IDENTITIES
+from secure_fedgraph.attacks.mashes.pool import IDENTITIES
 from secure_fedgraph.attacks.neighgen import FEATURES
 from secure_fedgraph.attacks.prototypes import CHANGE
 from secure_fedgraph.attacks.released import LINKS, MEMBERS, WORDS

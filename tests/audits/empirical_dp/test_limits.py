@@ -17,7 +17,6 @@ from result_parts import cells
 import secure_fedgraph as sfg
 from secure_fedgraph.attacks import GeneratorBatch, GeneratorSingle, Knowledge, LabelCounts, VocabularySupport
 from secure_fedgraph.attacks import neighgen as module
-from secure_fedgraph.attacks.generator_gradients import BatchResult
 from secure_fedgraph.attacks.sparse_rows import SEARCHES
 from secure_fedgraph.audits.grid import cells as found_cells
 from secure_fedgraph.audits.grid import choices, grid
@@ -48,6 +47,8 @@ SMALL: dict[str, Any] = {
 }
 FLAGS = ["--algorithm", "fedsage+", "--data", "synthetic-citation", "--rounds", "1"]
 FLAGS += ["--set", "dataset.nodes=120", "--set", "dataset.features=80"]
+Found = tuple[np.ndarray, np.ndarray, bool]
+NOTHING = np.zeros((0, 5, 80))
 for key, value in SMALL["training"].items():
     FLAGS += ["--set", f"training.{key}={json.dumps(value)}"]
 
@@ -116,63 +117,45 @@ def test_an_effort_that_is_no_limit_is_refused(effort: float) -> None:
         GeneratorBatch(effort)
 
 
-@pytest.mark.parametrize(
-    ("effort", "seconds"), [(None, GeneratorBatch.seconds), (20.0, 20.0), (900.0, 900.0)]
-)
-@pytest.mark.parametrize("complete", [True, False])
 def test_the_search_gets_the_effort_and_only_a_stopped_one_says_so(
-    effort: float | None, seconds: float, complete: bool, run: sfg.Run, monkeypatch: pytest.MonkeyPatch
+    run: sfg.Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = []
+    given: list[float] = []
+    complete, view = False, run.transcript.view("server")
 
-    def batch(*arguments: Any, seconds: float, **others: Any) -> BatchResult:
+    def batch(*arguments: Any, seconds: float, **others: Any) -> Found:
         given.append(seconds)
-        return BatchResult([], 4, 100.0, complete, 0.0, 0.0, 0, 0.1)
+        return NOTHING, NOTHING, complete
 
     monkeypatch.setattr(module, "batch", batch)
-    guess = GeneratorBatch(effort).run(run.transcript.view("server"), Knowledge())
-    assert given == [seconds, seconds]
-    assert guess.stopped == ({} if complete else dict.fromkeys(guess.targets, seconds))
-
-
-def test_another_effort_searches_again(run: sfg.Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = []
-
-    def batch(*arguments: Any, seconds: float, **others: Any) -> BatchResult:
-        given.append(seconds)
-        return BatchResult([], 4, 100.0, False, 0.0, 0.0, 0, 0.1)
-
-    monkeypatch.setattr(module, "batch", batch)
-    for effort in (1.0, 1.0, 2.0):
-        GeneratorBatch(effort).run(run.transcript.view("server"), Knowledge())
-    assert given == [1.0, 1.0, 2.0, 2.0]  # two owners each; the same effort again is remembered
+    for effort in (None, 20.0, 20.0, 900.0):  # two owners each; the same effort again is remembered
+        seconds = effort or GeneratorBatch.seconds
+        guess = GeneratorBatch(effort).run(view, Knowledge())
+        assert guess.stopped == dict.fromkeys(guess.targets, seconds)
+    assert given == [GeneratorBatch.seconds] * 2 + [20.0] * 2 + [900.0] * 2
+    complete = True
+    assert GeneratorBatch(30.0).run(view, Knowledge()).stopped == {}
 
 
 @pytest.mark.usefixtures("finds_nothing")
-def test_a_search_ends_at_its_effort_with_what_it_has(run: sfg.Run) -> None:
-    guess = GeneratorBatch(0.05).run(run.transcript.view("server"), Knowledge())
+@pytest.mark.parametrize("effort", [0.05, None])
+def test_a_search_ends_at_its_effort_or_its_own_limit_with_what_it_has(
+    effort: float | None, run: sfg.Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if effort is None:
+        monkeypatch.setattr(GeneratorBatch, "patience", 1e9)
+        monkeypatch.setattr(GeneratorBatch, "seconds", 0.05)
+    guess = GeneratorBatch(effort).run(run.transcript.view("server"), Knowledge())
     assert all(np.isnan(rows).all() and len(rows) for rows in guess.values.values())
     assert guess.stopped == dict.fromkeys(guess.targets, 0.05)
 
 
-@pytest.mark.usefixtures("finds_nothing")
-def test_so_does_one_that_runs_into_the_limit_of_the_algebra(
-    run: sfg.Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_SearchStalled", type("Never", (Exception,), {}))
-    monkeypatch.setattr(GeneratorBatch, "patience", 1e9)
-    monkeypatch.setattr(GeneratorBatch, "seconds", 0.05)
-    guess = GeneratorBatch().run(run.transcript.view("server"), Knowledge())
-    assert guess.stopped == dict.fromkeys(guess.targets, 0.05)
-
-
 def test_an_effort_stands_in_for_the_patience_too(run: sfg.Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(GeneratorBatch, "patience", -1.0)
-
-    def batch(*arguments: Any, progress: Any, **others: Any) -> BatchResult:
+    def batch(*arguments: Any, progress: Any, **others: Any) -> Found:
         progress(0, 4)
-        return BatchResult([], 4, 100.0, True, 0.0, 0.0, 0, 0.1)
+        return NOTHING, NOTHING, True
 
+    monkeypatch.setattr(GeneratorBatch, "patience", -1.0)
     monkeypatch.setattr(module, "batch", batch)
     view = run.transcript.view("server")
     assert set(GeneratorBatch().run(view, Knowledge()).stopped.values()) == {-1.0}  # given up

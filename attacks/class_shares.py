@@ -1,20 +1,22 @@
-"""A7: the share of each class in an owner's training data, from its update and those of shadow owners."""
+"""A7 and G5: the share of each class in training data, by shadow owners' updates or models."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from secure_fedgraph.attacks.attack import SERVER, Attack, Blind, Control, Guess, Knowledge
-from secure_fedgraph.attacks.regression import fitted
-from secure_fedgraph.attacks.weights.updates import ALL, STOPS
+from secure_fedgraph.attacks.attack import SERVER, Blind, Control, Guess, Knowledge, OfFirstUpdate
+from secure_fedgraph.attacks.linear import fitted
+from secure_fedgraph.attacks.released import OnReleased
 from secure_fedgraph.protocol import View
+from secure_fedgraph.protocol.transcript import Seen
 
 CLASS_SHARES = "class shares"
 SHADOW_OWNERS = "shadow owners"
+MEAN_ANSWERS = "mean answers of published and shadow models"
 SUMS = 200
 """Sums of shadow owners' updates that are put together where only a sum is read."""
 
@@ -35,7 +37,7 @@ class ShadowOwners:
     ask: Callable[[Mapping[str, np.ndarray]], np.ndarray] | None = field(repr=False)
 
 
-class UpdateClassShares(Attack):
+class UpdateClassShares(OfFirstUpdate):
     """A7: how the training labels of an owner are spread over the classes (property inference).
 
     The attacker plays owners of its own: it draws class shares, samples training nodes by them from nodes
@@ -53,15 +55,11 @@ class UpdateClassShares(Attack):
     """
 
     id = "a7-class-shares"
-    title = "the share of each class in an owner's training data, by shadow owners"
     subject = "class shares by shadow owners"
-    family = "weights"
     summary = "class shares of an owner's training data, from its first update"
     adversaries = (SERVER,)
-    channel = "update"
+    about = CLASS_SHARES
     also_reads = ("moments", "class_sums")
-    first_rounds = 1
-    cost = "one round of 60 shadow owners: ten seconds on Cora"
     grants = (
         "nodes of the same kind with labels and links: half of the nodes that nobody trained on, of which "
         "shadow owners are made; the other half is asked about",
@@ -71,63 +69,29 @@ class UpdateClassShares(Attack):
     needs = (SHADOW_OWNERS,)
     controls = (Control("one epoch of Adam at 0.01", {"rounds": 1, "training.learning_rate": 0.01}),)
     depends_on = ("training.optimizer", "training.learning_rate", "training.epochs", "training.batch")
-    stops: ClassVar[Mapping[str, str]] = STOPS
 
-    def run(self, view: View, knowledge: Knowledge) -> Guess:
-        """The class shares of each owner ``[classes]``, from its first upload."""
-        shadows, channel = self._shadows(view, knowledge)
-        uploads = view.uploads(channel)
-        if not uploads:
-            raise Blind(f"{self.id}: {view.why_unreadable(channel)}")
-        first = min(seen.round for seen in uploads)
-        used = [seen for seen in uploads if seen.round == first]
-        before = self._broadcast(view, channel, first)
-        estimate = self._fitted(shadows, shadows.updates[channel], shadows.shares, before)
-        rows = np.stack([self._traits(seen.values, before, shadows) for seen in used])
-        values = {seen.clients[0]: as_shares(row) for seen, row in zip(used, estimate(rows), strict=True)}
-        return Guess(CLASS_SHARES, values, {s.clients[0]: s.clients for s in used}, len(used))
-
-    def residual(self, view: View, knowledge: Knowledge) -> Guess:
-        """The mean of all contributors' shares, from the first sum and sums of shadow owners' updates."""
-        shadows, channel = self._shadows(view, knowledge)
-        sums = view.sums(channel)
-        if not sums:
-            raise Blind(f"{self.id}: no sum of channel {channel!r} was opened in this view")
-        seen = min(sums, key=lambda one: one.round)
-        before, many = self._broadcast(view, channel, seen.round), len(seen.clients)
-        rng = np.random.default_rng(0)
-        groups = rng.integers(0, len(shadows.shares), (SUMS, many))
-        own = shadows.updates[channel]
-        means = [
-            {name: np.mean([own[k][name] for k in group], axis=0) for name in own[0]} for group in groups
-        ]
-        estimate = self._fitted(shadows, means, shadows.shares[groups].mean(1), before)
-        mean = {name: np.asarray(value) / many for name, value in seen.values.items()}
-        (row,) = estimate(self._traits(mean, before, shadows)[None])
-        return Guess(CLASS_SHARES, {ALL: as_shares(row)}, {ALL: seen.clients}, 1)
-
-    def _shadows(self, view: View, knowledge: Knowledge) -> tuple[ShadowOwners, str]:
+    def read(self, view: View, knowledge: Knowledge, seen: Seen) -> np.ndarray:
+        """Class shares of an owner; of a sum the mean of all, by sums of as many shadow owners' updates."""
         shadows: ShadowOwners | None = knowledge.facts[SHADOW_OWNERS]
-        channels = [one for one in self.reads() if one in view.public["channels"]]
-        if shadows is None or not channels or channels[0] not in shadows.updates:
+        channel, many = self.channel_in_use(view), len(seen.clients)
+        if shadows is None or channel not in shadows.updates:
             raise Blind(
                 f"{self.id}: there are no updates of a classifier of nodes, or no nodes left to make shadow "
                 "owners of"
             )
-        return shadows, channels[0]
-
-    def _broadcast(self, view: View, channel: str, round: int) -> Mapping[str, np.ndarray]:
-        asked = (seen.values for seen in view.asked(channel) if seen.round == round)
-        return next(asked, {})
-
-    def _fitted(
-        self,
-        shadows: ShadowOwners,
-        updates: Sequence[Mapping[str, np.ndarray]],
-        shares: np.ndarray,
-        before: Mapping[str, np.ndarray],
-    ) -> Callable[[np.ndarray], np.ndarray]:
-        return fitted(np.stack([self._traits(one, before, shadows) for one in updates]), shares)
+        before = next((one.values for one in view.asked(channel) if one.round == seen.round), {})
+        updates, shares = shadows.updates[channel], shadows.shares
+        if many > 1:
+            groups = np.random.default_rng(0).integers(0, len(shares), (SUMS, many))
+            names = updates[0]
+            updates = [
+                {n: np.mean([updates[k][n] for k in group], axis=0) for n in names} for group in groups
+            ]
+            shares = shares[groups].mean(1)
+        estimate = fitted(np.stack([self._traits(one, before, shadows) for one in updates]), shares)
+        mean = {name: np.asarray(value) / many for name, value in seen.values.items()}
+        (row,) = estimate(self._traits(mean, before, shadows)[None])
+        return as_shares(row)
 
     def _traits(
         self, update: Mapping[str, Any], before: Mapping[str, np.ndarray], shadows: ShadowOwners
@@ -161,3 +125,57 @@ def as_shares(row: np.ndarray) -> np.ndarray:
     positive = np.clip(row, 0, None)
     shares: np.ndarray = positive / max(float(positive.sum()), 1e-12)
     return shares
+
+
+@dataclass(frozen=True)
+class MeanAnswers:
+    """What models answer about nodes of the attacker's, in the mean.
+
+    Args:
+        shadows: ``[shadow models, 3 * classes]`` mean probabilities, mean log-probabilities, and the mean
+            probability of their own class at each class's nodes.
+        shares: ``[shadow models, classes]`` of their training labels.
+        personal: owner -> ``[3 * classes]`` of its own model.
+    """
+
+    shadows: np.ndarray = field(repr=False)
+    shares: np.ndarray = field(repr=False)
+    personal: Mapping[str, np.ndarray] = field(repr=False)
+
+
+class ModelClassShares(OnReleased):
+    """G5: how training labels are spread over the classes, from a published model (property inference).
+
+    A model answers the classes that it often saw more often. Shadow models with known class shares show by
+    how much, and a ridge regression maps mean answers to shares. It attacks owners' own models, where they
+    publish them.
+
+    References:
+        Ateniese et al., Hacking Smart Machines with Smarter Ones, 2015; Ganju et al., CCS 2018; Suri and
+        Evans, Formalizing and Estimating Distribution Inference Risks, PETS 2022 (black-box shadow models).
+    """
+
+    id = "g5-class-shares"
+    subject = "class shares from a published model"
+    summary = "class shares of an owner's training data, from its published model"
+    nothing_left = "one model of all owners says of them what nodes that nobody trained on say"
+    grants = (
+        "nodes of the same kind with labels and links: half of the nodes that nobody trained on, of which "
+        "training data of shadow models are made; the other half is asked about",
+        "the algorithm with its settings, how many training nodes an owner has on average, and the model of "
+        "each owner, as it would publish it",
+    )
+    needs = (MEAN_ANSWERS,)
+    controls = (Control("released after 20 rounds", {"rounds": 20}),)
+    stops = "not publishing one owner's model; noise only where it ruins the model"
+
+    def run(self, view: View, knowledge: Knowledge) -> Guess:
+        """The class shares of each owner that has a model of its own, ``[classes]``."""
+        facts: MeanAnswers | None = knowledge.facts[MEAN_ANSWERS]
+        if facts is None:
+            raise Blind(
+                f"{self.id}: no owner's own model is published, or no nodes are left for shadow models"
+            )
+        estimate = fitted(facts.shadows, facts.shares)
+        values = {o: as_shares(estimate(row[None])[0]) for o, row in facts.personal.items()}
+        return Guess.of_owners(CLASS_SHARES, values, 0)

@@ -1,4 +1,4 @@
-"""D1 on GLASU: an owner's links, from the lists of nodes that it sampled for a layer."""
+"""D1, D2 and D3 on GLASU: links from lists of sampled nodes and from rows, and the others' rows."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from secure_fedgraph.attacks.attack import Attack, Blind, Control, Guess, Knowledge
+from secure_fedgraph.attacks.attack import ALL, SERVER, Attack, Blind, Control, Guess, Knowledge
 from secure_fedgraph.graph.sample.layers import draw_batch, public_set
 from secure_fedgraph.protocol import View
 from secure_fedgraph.protocol.transcript import Seen
 
 LINKS = "links from lists"
 TRAINING, NODES, OWN_LINKS = "training nodes", "number of nodes", "own links"
+ROWS, ALIKE, OWN_ROWS = "rows of another owner", "links by likeness", "own rows"
 OTHERS, UNITED = "the others together", "all owners united"
 WHICH = (
     "how many nodes there are and which train: every owner knows, and the server could read it from the lists"
@@ -27,6 +28,16 @@ _EPOCHS = Control(
     "one-hop lists",
     {"rounds": 17, "training.layers": 2, "training.aggregated": [1, 2], "training.hidden": 8},
 )
+
+_OWN = "the rows that it made itself in the first iteration"
+_ONE_LAYER = {
+    "rounds": 1,
+    "training.layers": 2,
+    "training.aggregated": [1, 2],
+    "training.sampler": "full",
+    "training.steps": 2,
+}
+_SUMMED, TAKE = "hidden", "take"
 
 
 @dataclass(frozen=True)
@@ -145,19 +156,15 @@ class ListLinks(Attack):
     """
 
     id = "d1-index-lists"
-    title = "an owner's links, from the nodes that it sampled"
     subject = "links from lists of sampled nodes"
     family = "glasu"
     summary = "an owner's links, from its lists of sampled nodes"
     channel = "sample"
     grants = (WHICH,)
     needs = (TRAINING, NODES)
-    cost = "a matrix product of lists by nodes by nodes: seconds"
     controls = (_EPOCHS,)
     depends_on = ("training.layers", "training.sampler", "training.batch", "training.fanout", "rounds")
-    stops: ClassVar[Mapping[str, str]] = {
-        "server": "training.sampler=public or full, which depend on nobody's links",
-    }
+    stops = "training.sampler=public or full, which depend on nobody's links"
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """Scores of all pairs of nodes, for each owner."""
@@ -166,9 +173,9 @@ class ListLinks(Attack):
             if not requests:
                 raise Blind(f"{self.id}: sampler=public sends no list: sets are drawn from the seed")
             scores, owners = public_lists(view, requests, knowledge).scores(), view.public["clients"]
-            return Guess(LINKS, dict.fromkeys(owners, scores), {o: (o,) for o in owners}, len(requests))
+            return Guess.of_owners(LINKS, dict.fromkeys(owners, scores), len(requests))
         lists, messages = self._lists(view, knowledge)
-        return Guess(LINKS, {t: one.scores() for t, one in lists.items()}, {t: (t,) for t in lists}, messages)
+        return Guess.of_owners(LINKS, {t: one.scores() for t, one in lists.items()}, messages)
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """Scores of all pairs of nodes, from the unions alone."""
@@ -201,7 +208,6 @@ class ListLinksByOwner(Attack):
     """
 
     id = "d1-index-union"
-    title = "the other owners' links, from the united lists of sampled nodes"
     subject = "the others' links from united lists"
     family = "glasu"
     summary = "the others' links, from the united lists less one's own"
@@ -211,26 +217,20 @@ class ListLinksByOwner(Attack):
     first_rounds = 17
     grants = (WHICH, "its own links")
     needs = (TRAINING, NODES, OWN_LINKS)
-    cost = "a matrix product of lists by nodes by nodes: seconds"
     controls = (_EPOCHS,)
     depends_on = ListLinks.depends_on
-    stops: ClassVar[Mapping[str, str]] = {
-        "client": "training.sampler=public or full, which depend on nobody's links",
-    }
+    stops = "training.sampler=public or full, which depend on nobody's links"
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """Scores of all pairs that it does not hold itself, about the one other owner."""
-        others = self._others(view)
+        others = _others(view)
         if len(others) > 1:
             raise Blind(f"{self.id}: of {len(others)} others the union shows, and no single list")
         return self._guess(view, knowledge, others[0], others)
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """The same about all the others together."""
-        return self._guess(view, knowledge, OTHERS, self._others(view))
-
-    def _others(self, view: View) -> tuple[str, ...]:
-        return tuple(name for name in view.public["clients"] if name not in view.parties)
+        return self._guess(view, knowledge, OTHERS, _others(view))
 
     def _guess(self, view: View, knowledge: Knowledge, target: str, others: tuple[str, ...]) -> Guess:
         uploads = self.single_uploads(view)
@@ -256,6 +256,185 @@ class ListLinksByOwner(Attack):
         row, column = np.asarray(knowledge.facts[OWN_LINKS])
         scores[row, column] = scores[column, row] = np.nan
         return Guess(LINKS, {target: scores}, {target: others}, len(rows))
+
+
+class _OnRows(Attack):
+    """What D2 and D3 share: the rows of the first aggregated layer."""
+
+    family = "glasu"
+    channel = _SUMMED
+    first_rounds = 1
+
+    def _handed_out(self, view: View) -> tuple[np.ndarray, int]:
+        """``[nodes, width]`` the aggregate of the first iteration, and of how many owners.
+
+        Raises:
+            Blind: where none was handed out, or no later request of its channel tells it.
+        """
+        asked = [seen for seen in view.asked(_SUMMED) if "aggregate" in seen.values]
+        if not asked:
+            raise Blind(f"{self.id}: no aggregate of a layer below the last was handed to this owner")
+        first = min(asked, key=lambda seen: seen.exchange).values
+        if first["segment"] != 1:
+            raise Blind(f"{self.id}: the first aggregate was handed out before this record begins")
+        return np.asarray(first["aggregate"], dtype=np.float64), int(first.get("summands", 1))
+
+
+class OthersRows(_OnRows):
+    """D2: ``(M mean - own) / (M - 1)``, the mean of the other owners' rows; with two owners the other's rows.
+
+    Of the first aggregated layer of the first iteration.
+
+    :meth:`run` is about single owners, :meth:`residual` about the mean of the others.
+    """
+
+    id = "d2-subtracted-rows"
+    subject = "the others' representations"
+    summary = "the others' rows, from the aggregate less one's own"
+    adversaries = ("client",)
+    grants = (_OWN,)
+    needs = (OWN_ROWS,)
+    controls = (
+        Control(
+            "two owners",
+            {
+                "clients": 2,
+                "rounds": 1,
+                "training.accept_two_clients": True,
+                "training.sampler": "public",
+                "training.steps": 1,
+            },
+        ),
+    )
+    depends_on = ("algorithm", "clients")
+    stops = "three owners, no two others colluding; the others' mean stays open under every policy"
+
+    def run(self, view: View, knowledge: Knowledge) -> Guess:
+        """The rows of each other owner, where they can be told apart."""
+        others = _others(view)
+        rows, summands = self._handed_out(view)
+        if len(others) > 1:
+            raise Blind(f"{self.id}: {len(others)} other owners show as their mean only")
+        return Guess(ROWS, {others[0]: _less_own(rows, summands, knowledge)}, {others[0]: others}, 1)
+
+    def residual(self, view: View, knowledge: Knowledge) -> Guess:
+        """The mean of the others' rows."""
+        rows, summands = self._handed_out(view)
+        return Guess(ROWS, {OTHERS: _less_own(rows, summands, knowledge)}, {OTHERS: _others(view)}, 1)
+
+
+class AlikeRows(_OnRows):
+    """D3: nodes whose rows point the same way are linked: an aggregation over links makes neighbours alike.
+
+    Rows of the first aggregated layer, of all iterations of the first round; each node's directions are
+    added up. Where owners learn at home, the sum that they are handed for it.
+
+    :meth:`run` reads each owner's rows (the server), or those of the one other owner, by subtraction;
+    :meth:`residual` the mean that the server opened, or the mean of the others.
+    """
+
+    id = "d3-alike-rows"
+    subject = "links from rows that are alike"
+    summary = "links, from alike rows of a layer"
+    adversaries = (SERVER, "client")
+    also_reads = (TAKE,)
+    grants = (WHICH, _OWN + " (an owner)")
+    needs = (TRAINING, NODES, OWN_ROWS)
+    controls = (Control("first layer of all nodes", _ONE_LAYER),)
+    depends_on = ("training.layers", "training.sampler", "training.backbone")
+    stops: ClassVar[Mapping[str, str]] = {
+        SERVER: "masked, homomorphic (single rows); for the mean nothing built",
+        "client": "nothing built",
+    }
+
+    def run(self, view: View, knowledge: Knowledge) -> Guess:
+        """Scores of all pairs of nodes with rows, for each owner."""
+        if SERVER not in view.parties:
+            others = _others(view)
+            if len(others) > 1:
+                raise Blind(f"{self.id}: {len(others)} other owners show as their mean only")
+            return self._of_others(view, knowledge, others[0])
+        uploads = self.single_uploads(view, _SUMMED)
+        nodes = _sets(view, knowledge)
+        by_owner: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
+        for seen in uploads:
+            if seen.exchange in nodes:
+                by_owner.setdefault(seen.clients[0], []).append((nodes[seen.exchange], seen.values["rows"]))
+        return _alike({owner: (owner,) for owner in sorted(by_owner)}, by_owner, len(uploads))
+
+    def residual(self, view: View, knowledge: Knowledge) -> Guess:
+        """The same from the mean over all owners, or over the others."""
+        if (handed := taken(view)) is not None:
+            return _alike({ALL: tuple(view.public["clients"])}, {ALL: [(np.arange(len(handed)), handed)]}, 1)
+        if SERVER not in view.parties:
+            return self._of_others(view, knowledge, OTHERS)
+        sums, nodes = self.opened_sums(view), _sets(view, knowledge)
+        rows = [(nodes[seen.exchange], seen.values["rows"]) for seen in sums if seen.exchange in nodes]
+        return _alike({ALL: sums[0].clients}, {ALL: rows}, len(sums))
+
+    def _of_others(self, view: View, knowledge: Knowledge, target: str) -> Guess:
+        rows, summands = self._handed_out(view)
+        first = min(_sets(view, knowledge).items())[1]
+        others = {target: [(first, _less_own(rows, summands, knowledge))]}
+        return _alike({target: _others(view)}, others, 1)
+
+
+def taken(view: View) -> np.ndarray | None:
+    """``[nodes, width]``: what owners who learn at home were handed last; None where nothing was."""
+    asked = view.asked(TAKE) if TAKE in view.public.get("channels", {}) else []
+    rows = [np.asarray(seen.values["rows"], dtype=np.float64) for seen in asked if "rows" in seen.values]
+    return rows[-1] if rows else None
+
+
+def _less_own(rows: np.ndarray, summands: int, knowledge: Knowledge) -> np.ndarray:
+    own = knowledge.facts[OWN_ROWS]
+    if own is None or own.shape != rows.shape:
+        raise Blind("the owner's own rows are not of the nodes that were aggregated")
+    others: np.ndarray = (summands * rows - own) / (summands - 1)
+    return others
+
+
+def _sets(view: View, knowledge: Knowledge) -> dict[int, np.ndarray]:
+    """Exchange -> whose rows were asked for, where it is of the first aggregated layer."""
+    settings, by_exchange = view.public["settings"], {}
+    for seen in view.asked(_SUMMED):
+        given = seen.values
+        if given.get("segment") != 0:
+            continue
+        if settings["sampler"] == "full" and len(settings["aggregated"]) > 1:
+            by_exchange[seen.exchange] = np.arange(int(knowledge.facts[NODES]))
+        elif settings["sampler"] == "public" and len(settings["aggregated"]) > 1:
+            batch = torch.as_tensor(centres_of(view, given, knowledge))
+            size, nodes = settings["public_nodes"], int(knowledge.facts[NODES])
+            by_exchange[seen.exchange] = public_set(batch, nodes, size, int(given["seed"])).numpy()
+        else:
+            by_exchange[seen.exchange] = centres_of(view, given, knowledge)
+    return by_exchange
+
+
+def _alike(
+    targets: Mapping[str, tuple[str, ...]],
+    rows: Mapping[str, list[tuple[np.ndarray, np.ndarray]]],
+    messages: int,
+) -> Guess:
+    """Cosines of the nodes' summed directions, ``[nodes, nodes]``; NaN without a row."""
+    values = {}
+    for target, blocks in rows.items():
+        nodes = 1 + max(int(numbers.max()) for numbers, _ in blocks)
+        total = np.zeros((nodes, blocks[0][1].shape[1]), dtype=np.float32)
+        for numbers, made in blocks:
+            size = np.linalg.norm(made, axis=1, keepdims=True)
+            total[numbers] += made / np.maximum(size, 1e-12)
+        size = np.linalg.norm(total, axis=1, keepdims=True)
+        unit = np.where(size > 1e-6, total / np.maximum(size, 1e-6), np.nan).astype(np.float32)
+        cosine = unit @ unit.T
+        np.fill_diagonal(cosine, np.nan)
+        values[target] = cosine
+    return Guess(ALIKE, values, targets, messages)
+
+
+def _others(view: View) -> tuple[str, ...]:
+    return tuple(name for name in view.public["clients"] if name not in view.parties)
 
 
 def centres_of(view: View, given: Mapping[str, Any], knowledge: Knowledge) -> np.ndarray:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import numpy as np
 
-from secure_fedgraph.attacks.attack import OUTSIDER, SERVER, Attack, Blind, Control, Guess, Knowledge
-from secure_fedgraph.attacks.released.reading import NO_MODEL, OnReleased
-from secure_fedgraph.attacks.weights.updates import STOPS
+from secure_fedgraph.attacks.attack import SERVER, Attack, Blind, Control, Guess, Knowledge, OfFirstUpdate
+from secure_fedgraph.attacks.released import NO_MODEL, OnReleased
 from secure_fedgraph.protocol import View
 
 OWNERS_OF_NODES = "owners of nodes"
@@ -53,41 +51,33 @@ class UpdateOwner(Attack):
     """
 
     id = "a7-node-owner"
-    title = "which owner a training node belongs to, from single updates"
     subject = "whose a training node is, from updates"
     family = "weights"
     summary = "whose each training node is, from single updates"
     adversaries = (SERVER,)
     channel = "update"
     also_reads = ("moments",)
+    nothing_left = "a sum of all owners' updates is the same whoever of them holds a node"
     first_rounds = 5
-    cost = "one question about all training nodes for each update of five rounds"
     grants = NODES
     needs = (EVIDENCE,)
     controls = (Control("one epoch of Adam at 0.01", {"rounds": 1, "training.learning_rate": 0.01}),)
     depends_on = ("training.optimizer", "training.learning_rate", "training.epochs")
-    stops: ClassVar[Mapping[str, str]] = STOPS
+    stops = OfFirstUpdate.stops
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """For each owner ``[nodes]``: how much likelier than with another the node is with it."""
         evidence: Evidence | None = knowledge.facts[EVIDENCE]
-        channels = [one for one in self.reads() if one in view.public["channels"]]
-        if evidence is None or not channels:
+        channel = self.channel_in_use(view)
+        if evidence is None or channel not in view.public["channels"]:
             raise Blind(f"{self.id}: there are no updates of a classifier of nodes")
-        channel = channels[0]
-        uploads = view.uploads(channel)
-        if not uploads:
-            raise Blind(f"{self.id}: {view.why_unreadable(channel)}")
+        uploads = self.single_uploads(view, channel)
         before = {seen.round: seen.values for seen in view.asked(channel)}
         totals: dict[str, np.ndarray] = {}
         for seen in uploads:
             (owner,) = seen.clients
             totals[owner] = totals.get(owner, 0) + evidence.of(before.get(seen.round, {}), seen.values)
         return _against_others(totals, evidence.labels, len(uploads))
-
-    def residual(self, view: View, knowledge: Knowledge) -> Guess:
-        """Nothing: a sum says who trained on a node as little as it says who is in it."""
-        raise Blind(f"{self.id}: a sum of all owners' updates is the same whoever of them holds a node")
 
 
 @dataclass(frozen=True)
@@ -116,19 +106,15 @@ class ModelOwner(OnReleased):
     """
 
     id = "g6-node-owner"
-    title = "which owner a training node belongs to, from the owners' own models"
     subject = "whose a training node is, from personal models"
     summary = "whose each training node is, from the owners' published models"
-    cost = "one question about all training nodes for each model"
     grants = (
         *NODES,
         "each owner's own model, as it would publish it; for what is left, the labels it answers",
     )
     needs = (OWN_ANSWERS,)
     controls = (Control("trained to the end", {"rounds": 20, "training.learning_rate": 0.01}),)
-    stops: ClassVar[Mapping[str, str]] = {
-        OUTSIDER: "not publishing one owner's model; noise only where it ruins the model"
-    }
+    stops = "not publishing one owner's model; noise only where it ruins the model"
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """For each owner ``[nodes]``: how much surer its model is of a node than the others'."""
@@ -161,4 +147,4 @@ def _against_others(evidence: Mapping[str, np.ndarray], labels: np.ndarray, mess
     for row in scores:
         row -= SHARED * (np.bincount(of, weights=row) / many)[of]
     values = dict(zip(owners, scores, strict=True))
-    return Guess(OWNERS_OF_NODES, values, {owner: (owner,) for owner in values}, messages)
+    return Guess.of_owners(OWNERS_OF_NODES, values, messages)

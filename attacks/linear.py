@@ -1,7 +1,8 @@
-"""Single updates from sums over changing cohorts, where updates drift from round to round."""
+"""Linear algebra that attacks share: what a row space gives away, drifting sums, ridge regression."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 
 import numpy as np
@@ -11,20 +12,24 @@ _FLOOR = 1e-12
 _COMMON, _DRIFTS, _FRESH = (0.0, 1.0, 10.0), (0.0, 1e-4, 1e-2, 1e-1), (_FLOOR, 1e-4, 1e-2, 1e-1, 1.0)
 
 
-def identifiable_clients(cohorts: np.ndarray) -> np.ndarray:
-    """Which clients' unit vectors lie in the row space of the participation matrix, ``[clients]``.
+def held(coefficients: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The pseudo-inverse, and which unknowns' unit vectors lie in the row space ``[unknowns]``.
+
+    ``e_i`` is in the row space of ``A`` where ``(A+ A)_ii = 1``; every solution then has the same row ``i``,
+    that of ``A+ seen``.
 
     Args:
-        cohorts: ``[rounds, clients]`` of zeros and ones.
+        coefficients: ``[equations, unknowns]``, small fractions or zeros and ones.
 
-    >>> identifiable_clients(np.array([[1, 1, 1], [1, 1, 0]])).tolist()
+    >>> held(np.array([[1, 1, 1], [1, 1, 0]]))[1].tolist()
     [False, False, True]
+    >>> held(np.array([[1, 0, 0], [0.5, 0.5, 0], [0, 0.5, 0.5]]))[1].tolist()
+    [True, True, True]
     """
-    matrix = np.asarray(cohorts, dtype=np.float64)
-    _, sizes, right = np.linalg.svd(matrix, full_matrices=False)
-    share = np.square(right[sizes > 1e-9 * sizes.max(initial=0.0)]).sum(0)
-    mask: np.ndarray = share > 1 - 1e-9
-    return mask
+    left, sizes, right = np.linalg.svd(np.asarray(coefficients, dtype=np.float64), full_matrices=False)
+    kept = sizes > 1e-8 * sizes.max(initial=0.0)
+    right, sizes, left = right[kept], sizes[kept], left[:, kept]
+    return right.T / sizes @ left.T, np.square(right).sum(0) > 1 - 1e-6
 
 
 def groups(cohorts: np.ndarray) -> list[np.ndarray]:
@@ -72,3 +77,30 @@ def means(cohorts: np.ndarray, sums: np.ndarray) -> np.ndarray:
         cross += fresh * averaging * cohorts[:, client]
         expected[client] = cross @ weights
     return expected
+
+
+def fitted(inputs: np.ndarray, outputs: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """The linear map with least generalised cross-validation error over ridges (Golub et al. 1979).
+
+    Args:
+        inputs: ``[examples, inputs]``; each column is scaled to deviation 1.
+        outputs: ``[examples, outputs]``.
+
+    Returns:
+        ``[rows, inputs] -> [rows, outputs]``.
+
+    >>> x = np.arange(6.0)[:, None]
+    >>> fitted(x, 2 * x)(np.array([[10.0]])).round(2).tolist()
+    [[19.75]]
+    """
+    middle, scale, usual = inputs.mean(0), inputs.std(0) + 1e-6, outputs.mean(0)
+    left, sizes, right = np.linalg.svd((inputs - middle) / scale, full_matrices=False)
+    seen, best = left.T @ (outputs - usual), (np.inf, np.zeros(0))
+    outside = np.square(outputs - usual).sum() - np.square(seen).sum()
+    for ridge in 10.0 ** np.arange(-1, 6):
+        kept = sizes**2 / (sizes**2 + ridge)
+        error = outside + np.square((1 - kept)[:, None] * seen).sum()
+        best = min(best, (error / (len(inputs) - kept.sum()) ** 2, kept), key=lambda one: one[0])
+    kept = best[1]
+    weights = right.T @ ((kept / np.maximum(sizes, 1e-12))[:, None] * seen)
+    return lambda rows: (rows - middle) / scale @ weights + usual
