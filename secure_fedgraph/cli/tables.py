@@ -178,7 +178,8 @@ def compare_tables(comparison: CompareResult) -> Shown:
     guesses = [row.commonest_class for row in points if row.commonest_class is not None]
     notes += [f"always the commonest class: accuracy {guesses[0]:.4f}"] if guesses else []
     leaks = [
-        {"point": row.name, "attack": attack, "score": score, **dumped(row.leaks.get(attack)), "leak": score}
+        {"point": row.name, "attack": attack, **dumped(found := row.leaks.get(attack)), "leak": score}
+        | {"leaks": "leaks" if found is not None and found.leaks else ""}
         for row in points
         for attack, score in row.leak.items()
     ]

@@ -149,7 +149,7 @@ class TestCommand:
     def test_killed_it_goes_on(self, tmp_path):
         out = tmp_path / "out"
         command = [sys.executable, "-m", "secure_fedgraph.cli.main", "compare", "--algorithm", "fedsage"]
-        command += ["--epsilon", "8", *SMALL, "--out", str(out)]
+        command += ["--epsilon", "8", "--unit", "client", *SMALL, "--out", str(out)]
         process = subprocess.Popen(
             command, env={**os.environ, "OMP_NUM_THREADS": "1"}, start_new_session=True
         )
