@@ -73,3 +73,11 @@ __all__ = [
     "LocSagePlus",
     "Local",
 ]
+
+
+def __getattr__(name: str) -> type[Algorithm]:
+    """Every other algorithm of this folder by its class's name."""
+    for kind in ALGORITHMS.own.values():
+        if kind.__name__ == name:
+            return kind
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

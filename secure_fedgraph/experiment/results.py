@@ -261,7 +261,7 @@ def _check_learns(
     record = Unit.GRAPH if Unit.GRAPH in federation.units else Unit.NODE
     mend = "ask `secure-fedgraph plan` what works (--algorithm auto takes it)"
     if few:
-        mend = f"give --policy masked and --unit {parts[0]}" if parts else f"give --unit {record}"
+        mend = f"give --policy masked and --unit {' or '.join(parts)}" if parts else f"give --unit {record}"
     raise Refused(
         f"epsilon {experiment.epsilon:g} for one {experiment.unit} with {experiment.algorithm} under "
         f"{experiment.policy}: {drowned}, so this run would learn nothing: {mend}. --anyway runs it"
@@ -817,7 +817,8 @@ def fresh_folder(out: Path, overwrite: bool) -> Path:
             files.remove(path, out)
         for name in BESIDE if set(earlier) & set(WRITTEN) else ():
             files.remove(out / name)
-        for folder in (*out.glob("runs/*"), out / "runs"):
+        runs = out / "runs"
+        for folder in () if runs.is_symlink() else (*runs.glob("*"), runs):
             if folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir()):
                 folder.rmdir()
     try:

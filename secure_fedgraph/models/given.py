@@ -161,6 +161,7 @@ def takes_data(model: nn.Module) -> bool:
 
     >>> class Net(nn.Module):
     ...     def forward(self, data): ...
+    >>> Net.__module__ = "mine"
     >>> takes_data(Net()), takes_data(nn.Linear(2, 2))
     (True, False)
     """
@@ -349,9 +350,13 @@ def _probe(model: nn.Module, schema: Schema, device: torch.device = CPU) -> obje
     except Exception as error:
         widths = (getattr(module, key, 0) for module in model.modules() for key in FEATURES)
         width = next((one for one in widths if isinstance(one, int) and one > 0), schema.features)
-        takes = f" takes {width} features a node, and the data have {schema.features}, or it"
+        if width != schema.features:
+            raise BadInput(
+                f"model {_name(model)} takes {width} features a node, and the data have {schema.features}: "
+                f"build it with {schema.features}"
+            ) from None
         raise BadInput(
-            f"model {_name(model)}{takes * (width != schema.features)} fails on x [nodes, {schema.features}] "
+            f"model {_name(model)} fails on x [nodes, {schema.features}] "
             f"and edge_index [2, edges] ({type(error).__name__}: {_line(error)}): its forward takes x and "
             "edge_index, and by name edge_weight, edge_attr and batch; or it takes one graph, forward(data)"
         ) from None

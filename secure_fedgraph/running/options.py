@@ -22,6 +22,14 @@ from secure_fedgraph.running.reached import Connect
 OnRound = Callable[[dict[str, Any]], None]
 
 
+IN_PYTHON = {
+    "transcript": "keep=lambda channel, round: True",
+    **dict.fromkeys(("epsilon", "delta", "unit", "against"), "budget=sfg.Budget(8.0, unit='client')"),
+    **dict.fromkeys(("norm", "multiplier"), "policy=sfg.policies.distributed_dp(norm=1.0, multiplier=1.0)"),
+}
+"""Names of the command line -> what to give to ``train`` instead."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
     """How one run goes.
@@ -152,5 +160,7 @@ def run_options(given: Mapping[str, Any]) -> RunOptions:
     """
     known = [one.name for one in fields(RunOptions)]
     for key in given.keys() - known:
+        if key in IN_PYTHON:
+            raise BadInput(f"{key} is the command line's: train() takes {IN_PYTHON[key]}")
         raise unknown_name("option of train()", key, known)
     return RunOptions(**given)

@@ -32,7 +32,8 @@ from secure_fedgraph.attacks.weights.trees import Clock, Level, assemble, atoms_
 from secure_fedgraph.audits import scoring
 from secure_fedgraph.audits.surfaces.trained_graphs import Labelled
 from secure_fedgraph.graph.data.datasets import load
-from secure_fedgraph.models.neighgen.feedback import Feedback
+from secure_fedgraph.models.neighgen.feedback import generator_gradient
+from secure_fedgraph.models.neighgen.model import FeatureGenerator
 
 SLOTS, PRIME = 5, 1_000_003
 
@@ -213,9 +214,10 @@ def answered(offer: dict[str, Any], nodes: np.ndarray, seed: int) -> np.ndarray:
     params = {name.removeprefix("fgen."): v for name, v in offer.items() if name.startswith("fgen.")}
     counts, scale = offer["counts"].long(), 1 / (len(offer["z"]) * SLOTS)
     random = torch.Generator().manual_seed(seed)
-    side = Feedback(latent, words, SLOTS, widths)
+    fgen = FeatureGenerator(latent, words, SLOTS, widths)
+    fgen.load_state_dict(params)
     targets = torch.as_tensor(nodes, dtype=torch.float32)
-    return side.generator_gradient(params, offer["z"], counts, targets, scale, random)["outer.weight"].numpy()
+    return generator_gradient(fgen, offer["z"], counts, targets, scale, random)["outer.weight"].numpy()
 
 
 def test_an_answer_names_the_nearest_node_of_each_point() -> None:

@@ -16,12 +16,12 @@ assert SPEC.loader is not None
 rooms = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(rooms)
 CEILINGS = {
-    "secure_fedgraph/core": 4_430,
+    "secure_fedgraph/core": 4_250,
     "secure_fedgraph/core/carriers": 2_300,
-    "all code": 62_700,
-    "lines of tests": 72_830,
-    "lines of benchmarks": 5_700,  # real_removals.py came out of the product, and makes two columns of a page
-    "words of pages": 70_600,
+    "all code": 52_600,
+    "lines of tests": 65_700,
+    "lines of benchmarks": 5_540,
+    "words of pages": 59_500,
     "bytes of the changelog": 10_000,
 }
 """What the house weighs at most; a change that needs more takes something else out, or says here why not."""

@@ -145,9 +145,7 @@ def test_policies_budgets_channels_and_settings(make: Callable[[], Any], named: 
 
 def test_an_audit_of_a_run_names_what_to_give(federation: sfg.Federation) -> None:
     run = train(federation)
-    with pytest.raises(
-        BadInput, match=r"^experiment is a Run: give an Experiment.*secure-fedgraph audit DIR"
-    ):
+    with pytest.raises(BadInput, match=r"^experiment is a Run: give an Experiment"):
         sfg.audit(run)
 
 

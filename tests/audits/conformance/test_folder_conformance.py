@@ -166,7 +166,7 @@ def test_a_ledger_without_charges_breaks_a_claim(folder: Path) -> None:
 def test_what_needs_runs_is_refused_beside_a_finished_one(flags: list[str], folder: Path) -> None:
     result, _ = audit(folder, *flags)
     assert result.exit_code == 2
-    assert f"{flags[0]} {flags[1]} is for runs that are yet to come" in result.stderr
+    assert f"{flags[0]} cannot change the finished run" in result.stderr
 
 
 def test_an_audit_that_ran_nothing_is_no_success(tmp_path: Path) -> None:

@@ -38,8 +38,7 @@ def test_what_reads_links_is_measured_against_the_one_that_does_not_and_that_is_
     configs = [point.config for point in added(found, beside)]
     assert len(configs) == 2
     for config in configs:
-        more = {"network": "mlp"} if config["algorithm"] == "fedsgd" else {}
-        assert config["training"] == {"steps": 0, **more}
+        assert config["training"] == {"steps": 0}
         assert (config["policy"], config["unit"], config["epsilon"]) == ("distributed_dp", "node", 4.0)
 
 
