@@ -31,9 +31,9 @@ from secure_fedgraph.experiment.schema import AuditResult, as_read
 from secure_fedgraph.experiment.schema.audit import Target
 from secure_fedgraph.experiment.schema.score_verdict import SINGLE_OWNERS
 from secure_fedgraph.report.figures.ego_graphs import Sample
-from secure_fedgraph.report.figures.stolen import Bars, Links, Panel, Words, stolen
+from secure_fedgraph.report.figures.reconstructions import Bars, Links, Panel, Words, stolen
 from secure_fedgraph.report.figures.svg import VARIABLES, Picture
-from secure_fedgraph.report.first_screens.thefts import Names, panel_of, record_of, what_is_left
+from secure_fedgraph.report.first_screens.reconstructions import Names, panel_of, record_of, what_is_left
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT, IMAGES = ROOT / "benchmarks/results/attack_pictures", ROOT / "docs/images/attacks"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from secure_fedgraph.core import given as declared
+from secure_fedgraph.core import inputs as declared
 from secure_fedgraph.core.answer_state import AnswerState, Before
 from secure_fedgraph.core.channel import Channel, Recipient
 from secure_fedgraph.core.door import Door, Draw, OpenedRecorder

@@ -101,7 +101,7 @@ RULES: dict[str, Rule] = {
     "deployment":           Rule(may=("experiment", "running", "federation", "client", "round", "evaluation",
                                       "algorithms", "algorithm", "graph", "privacy", "core",
                                       "protocol", "backends", "storage")),
-    "deployment.letters":   Rule(outside=()),
+    "deployment.silo_messages":   Rule(outside=()),
     "deployment.flower":    Rule(may=("deployment", "core", "privacy")),
     "deployment.alignment": Rule(may=("deployment", "core", "protocol", "storage")),
     # the outside

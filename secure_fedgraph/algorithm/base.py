@@ -15,8 +15,8 @@ from torch_geometric.data import Data
 from secure_fedgraph.algorithm.settings import Form, Settings, plain, written
 from secure_fedgraph.core.channel import Channel, Recipient, Reveal, UnitContributionSampled, noisy_policy
 from secure_fedgraph.core.errors import BadInput, WrongType
-from secure_fedgraph.core.given import NOTHING, Expected, like
 from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.inputs import NOTHING, Expected, like
 from secure_fedgraph.core.upload import ContributionSample, Upload
 from secure_fedgraph.graph.own import pairs
 from secure_fedgraph.graph.partition.result import EVERYBODY
@@ -369,7 +369,7 @@ class Algorithm:
         look at it.
 
         Returns:
-            The forms that may come (:mod:`~secure_fedgraph.core.given`); None where nothing is declared.
+            The forms that may come (:mod:`~secure_fedgraph.core.inputs`); None where nothing is declared.
         """
         return None
 

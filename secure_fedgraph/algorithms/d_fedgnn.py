@@ -13,7 +13,7 @@ from secure_fedgraph.algorithms.training.local_training import fit
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput, HostileMessage
-from secure_fedgraph.core.given import NOTHING, Expected, Numbers, Texts, Whole
+from secure_fedgraph.core.inputs import NOTHING, Expected, Numbers, Texts, Whole
 from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models.parameters import difference, load, parameters_of, total

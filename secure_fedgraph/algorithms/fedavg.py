@@ -18,8 +18,8 @@ from secure_fedgraph.algorithms.training.private_training import Penalty
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.algorithms.training.weighting import AveragingSettings, weighed, weighted_mean
 from secure_fedgraph.core.channel import Channel, Reveal
-from secure_fedgraph.core.given import Expected, like
 from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.inputs import Expected, like
 from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.placing import DEVICES, copied_to
 from secure_fedgraph.graph.schema import Schema, Task

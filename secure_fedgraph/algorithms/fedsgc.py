@@ -13,7 +13,7 @@ from torch_geometric.nn import APPNP
 
 from secure_fedgraph.algorithm import Algorithm, Settings, State
 from secure_fedgraph.core.channel import Channel, Reveal
-from secure_fedgraph.core.given import NOTHING, Expected, like
+from secure_fedgraph.core.inputs import NOTHING, Expected, like
 from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models import ridge

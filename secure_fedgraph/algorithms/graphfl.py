@@ -19,7 +19,7 @@ from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.algorithms.training.weighting import AveragingSettings
 from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput
-from secure_fedgraph.core.given import Expected, like
+from secure_fedgraph.core.inputs import Expected, like
 from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models.finite import SGD, Adam, all_finite, note_divergence, take_step

@@ -10,7 +10,7 @@ from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms.training.local_training import fit
 from secure_fedgraph.algorithms.training.node_classifier import NodeClassifier
 from secure_fedgraph.core.channel import Channel, Reveal
-from secure_fedgraph.core.given import NOTHING, Expected
+from secure_fedgraph.core.inputs import NOTHING, Expected
 from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.placing import DEVICES
 from secure_fedgraph.graph.schema import Schema, Task

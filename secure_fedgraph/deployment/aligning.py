@@ -13,10 +13,10 @@ from secure_fedgraph.deployment.alignment import Alignment, Hub, Member, Side, T
 from secure_fedgraph.deployment.alignment import Letter as AlignmentLetter
 from secure_fedgraph.deployment.federation_file import Approved
 from secure_fedgraph.deployment.greeting import greeted
-from secure_fedgraph.deployment.letters import ALIGN, Letter
 from secure_fedgraph.deployment.own_data import data_at, keep_alignment
 from secure_fedgraph.deployment.resident import answered
 from secure_fedgraph.deployment.silo_folder import ALIGNMENTS, Keys, SiloFolder
+from secure_fedgraph.deployment.silo_messages import ALIGN, Letter
 from secure_fedgraph.graph.silos.columns import table_of
 
 _LOG = logging.getLogger("secure_fedgraph.silo")

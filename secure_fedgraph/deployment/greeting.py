@@ -10,7 +10,7 @@ from secure_fedgraph.core.crypto import Identity, verify
 from secure_fedgraph.core.errors import HostileMessage, Refused, SecureFedGraphError
 from secure_fedgraph.core.text import printable
 from secure_fedgraph.deployment.federation_file import Approved
-from secure_fedgraph.deployment.letters import DONE, FAILED, Letter
+from secure_fedgraph.deployment.silo_messages import DONE, FAILED, Letter
 
 _LOG = logging.getLogger("secure_fedgraph.silo")
 PROOF = b"secure-fedgraph/hello/1 "

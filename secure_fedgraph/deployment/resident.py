@@ -25,7 +25,8 @@ from secure_fedgraph.core.protection.party import Party
 from secure_fedgraph.core.spending.ledger import Ledger
 from secure_fedgraph.deployment.charge_report import signed_report
 from secure_fedgraph.deployment.greeting import check_digest, greeted
-from secure_fedgraph.deployment.letters import (
+from secure_fedgraph.deployment.silo_folder import LEDGER, MEMORY, MODEL, SCORES, Keys, SiloFolder
+from secure_fedgraph.deployment.silo_messages import (
     ASK,
     BEGIN,
     CHARGES,
@@ -37,7 +38,6 @@ from secure_fedgraph.deployment.letters import (
     SAVE,
     Letter,
 )
-from secure_fedgraph.deployment.silo_folder import LEDGER, MEMORY, MODEL, SCORES, Keys, SiloFolder
 from secure_fedgraph.deployment.terms import Terms
 from secure_fedgraph.graph.data.store import digest_of_data
 from secure_fedgraph.graph.seeds import sub_seed

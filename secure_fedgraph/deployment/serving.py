@@ -18,8 +18,8 @@ from secure_fedgraph.core import files
 from secure_fedgraph.core.channel import Reveal
 from secure_fedgraph.core.errors import BadInput, SecureFedGraphError
 from secure_fedgraph.deployment.federation_file import Approved
-from secure_fedgraph.deployment.letters import Post
 from secure_fedgraph.deployment.silo_folder import MODEL
+from secure_fedgraph.deployment.silo_messages import Post
 from secure_fedgraph.deployment.silos import PATIENCE, Rejoined, Silos
 from secure_fedgraph.deployment.terms import Terms, owners_in, terms_in
 from secure_fedgraph.experiment.kept_schema import keep_schema

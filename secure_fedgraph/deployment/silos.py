@@ -22,7 +22,7 @@ from secure_fedgraph.deployment.alignment import new_alignment, relay
 from secure_fedgraph.deployment.charge_report import ChargeReport, report_in
 from secure_fedgraph.deployment.federation_file import Approved
 from secure_fedgraph.deployment.greeting import NONCE, session_in
-from secure_fedgraph.deployment.letters import (
+from secure_fedgraph.deployment.silo_messages import (
     ALIGN,
     ASK,
     BEGIN,
@@ -196,15 +196,15 @@ class Silos:
 
     @property
     def common(self) -> str:
-        """As :attr:`~secure_fedgraph.running.reached.Reached.common`: of the training rows of columns."""
+        """As ``Reached.common``: of the training rows of columns."""
         return "" if self._train is None else digest_of_training_rows(self._train)
 
     def exchange(self, requests: Mapping[str, bytes]) -> dict[str, bytes]:
-        """As :meth:`~secure_fedgraph.running.reached.Reached.exchange`."""
+        """As :meth:`~secure_fedgraph.running.remote_clients.Reached.exchange`."""
         return _or_raised(self.reach(requests))
 
     def reach(self, requests: Mapping[str, bytes]) -> dict[str, Answer]:
-        """As :meth:`~secure_fedgraph.running.reached.Reached.reach`.
+        """As :meth:`~secure_fedgraph.running.remote_clients.Reached.reach`.
 
         Raises:
             Rejoined: before anything is sent, where a silo came back.

@@ -13,9 +13,9 @@ from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.deployment.aligning import Aligner
 from secure_fedgraph.deployment.federation_file import Approved
 from secure_fedgraph.deployment.flower.fleet import Fleet, Refusal, Unreachable
-from secure_fedgraph.deployment.letters import FAILED, HELLO, Letter
 from secure_fedgraph.deployment.resident import Resident
 from secure_fedgraph.deployment.silo_folder import Keys
+from secure_fedgraph.deployment.silo_messages import FAILED, HELLO, Letter
 
 _LOG = logging.getLogger("secure_fedgraph.silo")
 SOON = 0.01

@@ -51,7 +51,7 @@ from secure_fedgraph.round import Sampler, everyone
 from secure_fedgraph.running.loop import train
 from secure_fedgraph.running.options import OnRound, RunOptions
 from secure_fedgraph.running.preparation import Prepared, channels_of, fitted
-from secure_fedgraph.running.reached import Connect
+from secure_fedgraph.running.remote_clients import Connect
 from secure_fedgraph.running.run import OF_ITEMS, Run
 from secure_fedgraph.storage import manifest
 from secure_fedgraph.storage.checkpoint import RESERVED, commit_path

@@ -13,10 +13,10 @@ from torch_geometric.data import Data
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.sample.packing import select_graphs
 from secure_fedgraph.models.gin import Gin, GinLayer
-from secure_fedgraph.models.given import scores_of, seeded
 from secure_fedgraph.models.gnn import GraphSage, SageLayer
 from secure_fedgraph.models.molecules import GraphConvolution, GraphNet
 from secure_fedgraph.models.targets import Loss, cross_entropy
+from secure_fedgraph.models.user_models import scores_of, seeded
 
 Gradients = dict[str, Tensor]
 """Parameter name -> one gradient a record, ``[records, ...]``."""
@@ -216,7 +216,7 @@ def graph_gradients(model: nn.Module, packed: Data, loss_of_each: Loss = cross_e
 
     Args:
         model: classifies the graphs of a union, and is called as
-            :func:`~secure_fedgraph.models.given.scores_of` does.
+            :func:`~secure_fedgraph.models.user_models.scores_of` does.
         packed: as :func:`~secure_fedgraph.graph.sample.packing.pack` gives it.
 
     Raises:

@@ -17,7 +17,7 @@ from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.protocol.transcript import Keep, nothing
 from secure_fedgraph.round import Sampler, everyone
 from secure_fedgraph.running.outlook import Outlook
-from secure_fedgraph.running.reached import Connect
+from secure_fedgraph.running.remote_clients import Connect
 
 OnRound = Callable[[dict[str, Any]], None]
 

@@ -24,7 +24,7 @@ from secure_fedgraph.protocol.transport import Lost
 from secure_fedgraph.round import Round, SetUps, set_up
 from secure_fedgraph.running.outlook import ROUNDS, outlook
 from secure_fedgraph.running.preparation import Prepared
-from secure_fedgraph.running.reached import Reached
+from secure_fedgraph.running.remote_clients import Reached
 from secure_fedgraph.running.run import Run
 from secure_fedgraph.storage.checkpoint import Checkpoint
 

@@ -18,9 +18,9 @@ import torch
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.fedego.algorithm import FedEgo
 from secure_fedgraph.client import Client
-from secure_fedgraph.core import given, wire
+from secure_fedgraph.core import inputs, wire
 from secure_fedgraph.core.errors import HostileMessage
-from secure_fedgraph.core.given import Integers, Numbers, Real, Text, Texts, Whole
+from secure_fedgraph.core.inputs import Integers, Numbers, Real, Text, Texts, Whole
 from secure_fedgraph.core.message import Message
 
 FAST = ("fedavg", "fedsage+", "fedego", "glasu", "apflgate", "fairgraphfl")
@@ -162,15 +162,15 @@ class TestWhatIsDeclared:
     )
     def test_a_value_that_does_not_fit(self, entry, value) -> None:
         with pytest.raises(HostileMessage, match="'w' does not fit"):
-            given.check([{"w": entry}], {"w": value}, "channel 'update'")
+            inputs.check([{"w": entry}], {"w": value}, "channel 'update'")
 
     def test_names_of_no_form(self) -> None:
         forms = [{"a": Whole()}, {"a": Whole(), "b": Whole()}]
-        given.check(forms, {"a": 1}, "here")
-        given.check(forms, {"a": 1, "b": 2}, "here")
+        inputs.check(forms, {"a": 1}, "here")
+        inputs.check(forms, {"a": 1, "b": 2}, "here")
         for values in ({}, {"b": 1}, {"a": 1, "c": 1}):
             with pytest.raises(HostileMessage, match="parameters do not fit"):
-                given.check(forms, values, "here")
+                inputs.check(forms, values, "here")
 
     def test_nothing_is_charged_for_what_does_not_fit(self) -> None:
         pair, charged = recorded.Pair("fedavg", "local_dp"), []

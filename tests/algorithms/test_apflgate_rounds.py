@@ -17,7 +17,7 @@ from torch_geometric.data import Data
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.apflgate.settings import UnstableWarning
 from secure_fedgraph.algorithms.training.graph_classifier import GraphTask, Part, batches, training_items
-from secure_fedgraph.core import given
+from secure_fedgraph.core import inputs
 from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.graph.data.molecules import generate
 from secure_fedgraph.graph.sample.packing import pack
@@ -391,7 +391,7 @@ class TestHostileServer:
         """The door refuses it, before the client looks."""
         algorithm, client, _start, said = asked
         with pytest.raises(HostileMessage):
-            given.check(algorithm.expected("mean_update", client.schema), bend(said), "the mean update")
+            inputs.check(algorithm.expected("mean_update", client.schema), bend(said), "the mean update")
         algorithm.mean_update(client, said)  # and the honest one is still taken
 
     def test_weights_of_another_model(self, asked):

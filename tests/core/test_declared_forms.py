@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from secure_fedgraph.core.errors import HostileMessage
-from secure_fedgraph.core.given import MOST, Integers, Numbers, Real, check, like
+from secure_fedgraph.core.inputs import MOST, Integers, Numbers, Real, check, like
 
 STATE = {"weight": torch.zeros(300, 70), "steps": torch.tensor(4), "rate": torch.tensor(0.5)}
 

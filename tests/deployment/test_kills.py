@@ -13,7 +13,7 @@ import secure_fedgraph as sfg
 from secure_fedgraph.core import wire
 from secure_fedgraph.core.message import CARRIER, Message
 from secure_fedgraph.core.spending.ledger import read_ledger
-from secure_fedgraph.deployment.letters import ASK, BEGIN, DONE, SAVE, Letter
+from secure_fedgraph.deployment.silo_messages import ASK, BEGIN, DONE, SAVE, Letter
 from secure_fedgraph.experiment.results import weights
 from secure_fedgraph.protocol.transport import Lost
 

@@ -26,8 +26,8 @@ from secure_fedgraph.deployment.certificates import AUTHORITY, CERTIFICATE, KEY,
 from secure_fedgraph.deployment.flower.fleet import Fleet, Refusal, Unreachable
 from secure_fedgraph.deployment.flower.grid import Address, Grid
 from secure_fedgraph.deployment.flower.port import HOLD, Bell, Receive, _at_most
-from secure_fedgraph.deployment.letters import ASK, DONE, Letter
 from secure_fedgraph.deployment.silo_folder import Keys, SiloFolder
+from secure_fedgraph.deployment.silo_messages import ASK, DONE, Letter
 
 
 class Way:

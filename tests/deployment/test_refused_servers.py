@@ -20,8 +20,18 @@ from secure_fedgraph.deployment import silos as ways
 from secure_fedgraph.deployment.charge_report import report_in, signed_report
 from secure_fedgraph.deployment.federation_file import Approved, parsed
 from secure_fedgraph.deployment.greeting import proof_of, session_in
-from secure_fedgraph.deployment.letters import ASK, BEGIN, CHARGES, DONE, EXAM, FAILED, HELLO, SAVE, Letter
 from secure_fedgraph.deployment.resident import Resident
+from secure_fedgraph.deployment.silo_messages import (
+    ASK,
+    BEGIN,
+    CHARGES,
+    DONE,
+    EXAM,
+    FAILED,
+    HELLO,
+    SAVE,
+    Letter,
+)
 from secure_fedgraph.deployment.terms import terms_in
 
 

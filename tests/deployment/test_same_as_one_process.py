@@ -20,8 +20,8 @@ from secure_fedgraph.core.message import ANSWER, Message
 from secure_fedgraph.deployment import silos as way_to_silos
 from secure_fedgraph.deployment.aligning import Aligner, row_names_in
 from secure_fedgraph.deployment.dry_run import dry_run
-from secure_fedgraph.deployment.letters import ASK, BEGIN, FAILED, Letter
 from secure_fedgraph.deployment.own_data import common_rows
+from secure_fedgraph.deployment.silo_messages import ASK, BEGIN, FAILED, Letter
 from secure_fedgraph.deployment.terms import terms_in
 from secure_fedgraph.experiment import released
 from secure_fedgraph.experiment.results import weights

@@ -23,11 +23,11 @@ from secure_fedgraph.deployment.federation_file import (
     held_by,
     write_federation,
 )
-from secure_fedgraph.deployment.letters import HELLO, Letter
 from secure_fedgraph.deployment.own_data import own_part
 from secure_fedgraph.deployment.resident import Resident
 from secure_fedgraph.deployment.serving import Serving, serve
 from secure_fedgraph.deployment.silo_folder import SiloFolder
+from secure_fedgraph.deployment.silo_messages import HELLO, Letter
 from secure_fedgraph.deployment.terms import terms_in
 from secure_fedgraph.graph.data.own_graph import words_of
 from secure_fedgraph.graph.silos.alone import declared_by

@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
 from torch.utils._pytree import tree_flatten, tree_map
 
-from secure_fedgraph.models import given
+from secure_fedgraph.models import user_models
 
 GPU, CPU = torch.device("cuda:0"), torch.device("cpu")
 MOVES = ("aten::copy_", "aten::_to_copy")
@@ -140,7 +140,7 @@ def pretended_gpu() -> Iterator[PretendedGpu]:
         patch.setattr(torch.cuda, "get_rng_state", lambda device: states[-1])
         patch.setattr(torch.cuda, "set_rng_state", lambda state, device: states.append(state))
         patch.setattr(
-            given, "_state_of", lambda seed, device: torch.Generator().manual_seed(seed).get_state()
+            user_models, "_state_of", lambda seed, device: torch.Generator().manual_seed(seed).get_state()
         )
         with _Numbered(), PretendedGpu() as gpu:
             yield gpu

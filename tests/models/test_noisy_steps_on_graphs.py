@@ -14,8 +14,8 @@ from torch_geometric.nn import global_add_pool
 
 import secure_fedgraph as sfg
 from secure_fedgraph.graph.sample.packing import select_graphs
-from secure_fedgraph.models.given import seeded
 from secure_fedgraph.models.per_record import graph_gradients
+from secure_fedgraph.models.user_models import seeded
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 
 Layer = Callable[[Tensor, Tensor], Tensor]

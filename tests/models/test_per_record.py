@@ -13,7 +13,6 @@ from torch_geometric.nn import GATConv, SAGEConv, global_add_pool
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.sample.packing import pack, select_graphs
 from secure_fedgraph.models.gin import Gin
-from secure_fedgraph.models.given import seeded
 from secure_fedgraph.models.gnn import GraphSage
 from secure_fedgraph.models.molecules import GraphNet
 from secure_fedgraph.models.parameters import glorot
@@ -23,6 +22,7 @@ from secure_fedgraph.models.per_record import (
     tree_factors,
     tree_gradients,
 )
+from secure_fedgraph.models.user_models import seeded
 
 
 def drawn(*shape: int, seed: int = 0) -> torch.Tensor:

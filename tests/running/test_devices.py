@@ -22,7 +22,7 @@ import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.client import Client
 from secure_fedgraph.core.errors import BadInput
-from secure_fedgraph.models import given
+from secure_fedgraph.models import user_models
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.running.options import RunOptions
 
@@ -247,7 +247,7 @@ def test_an_own_model_that_does_not_move_is_refused_before_round_1(
 def test_the_generator_of_the_gpu_is_seeded_and_restored() -> None:
     with pretended_gpu():
         before = torch.cuda.get_rng_state(GPU)
-        with given.seeded(3, GPU):
+        with user_models.seeded(3, GPU):
             assert torch.equal(torch.cuda.get_rng_state(GPU), torch.Generator().manual_seed(3).get_state())
         assert torch.equal(torch.cuda.get_rng_state(GPU), before)
 

@@ -14,7 +14,7 @@ from secure_fedgraph.evaluation import Evaluator
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import execute, lead, make_federation, mean_result, run_result
 from secure_fedgraph.graph.partition.sampled import interval, sampled
-from secure_fedgraph.models.given import scores_of
+from secure_fedgraph.models.user_models import scores_of
 
 DATA = sfg.federate("synthetic-citation", clients=3, seed=0, partition="random", nodes=400, features=24)
 SMALL: dict[str, Any] = {"algorithm": "fedsage", "data": "synthetic-citation", "partition": "random"}

@@ -91,7 +91,7 @@ def test_the_first_form_that_binds_is_taken(name: str, form: dict[str, bool] | N
 def test_what_was_set_by_hand_stays() -> None:
     with pytest.raises(Refused, match="'list' needs each upload"):
         fit(Listing(lists=True), policy("masked"), THREE)
-    with pytest.raises(LeftInPlaintext, match="'list'.*--allow-plaintext"):
+    with pytest.raises(LeftInPlaintext, match=r"'list'.*--allow-plaintext"):
         fit(Listing(lists=True), policy("strictest"), THREE)
     assert fit(Listing(lists=False), policy("masked"), THREE).form is None
     assert fit(Listing(sums=True), policy("masked"), THREE).form is not None

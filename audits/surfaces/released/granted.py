@@ -22,8 +22,8 @@ from secure_fedgraph.audits.judgement import Maker
 from secure_fedgraph.audits.surfaces.released.models import Answering, cut, logs, published, without_links
 from secure_fedgraph.core.upload import moments_of
 from secure_fedgraph.graph.kinds import GraphDataset
-from secure_fedgraph.models.given import scores_of
 from secure_fedgraph.models.parameters import load
+from secure_fedgraph.models.user_models import scores_of
 
 RIDGE = 1e-3
 """Added to a sum of ``z z^T`` of rows of length 1."""

@@ -33,8 +33,8 @@ from secure_fedgraph.audits.surfaces.released.models import (
 from secure_fedgraph.graph.kinds import GraphDataset
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS
 from secure_fedgraph.graph.seeds import sub_seed
-from secure_fedgraph.models.given import scores_of
 from secure_fedgraph.models.parameters import glorot
+from secure_fedgraph.models.user_models import scores_of
 
 SHADOWS, STEPS, RATE = 8, 60, 0.01
 """Shadow models, and how each is trained: full batches, whole neighbourhoods, Adam. Half a minute on Cora."""

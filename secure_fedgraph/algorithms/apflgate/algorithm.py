@@ -31,8 +31,8 @@ from secure_fedgraph.algorithms.training.graph_classifier import (
 from secure_fedgraph.algorithms.training.optimizers import bound_gradients
 from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput, HostileMessage
-from secure_fedgraph.core.given import NOTHING, Expected, like
 from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.inputs import NOTHING, Expected, like
 from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.partition.result import EVERYBODY
 from secure_fedgraph.graph.schema import Schema

@@ -19,8 +19,8 @@ from secure_fedgraph.algorithms.fedridge.forms import MomentSettings
 from secure_fedgraph.algorithms.fedridge.settings import RidgeSettings
 from secure_fedgraph.algorithms.training.graph_classifier import RatingTask
 from secure_fedgraph.core.channel import Channel, UnitContributionMoments
-from secure_fedgraph.core.given import Expected
 from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.inputs import Expected
 from secure_fedgraph.core.upload import ContributionMoments, Upload
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.seams import ClientContext

@@ -30,7 +30,7 @@ from secure_fedgraph.algorithms.fairgraphfl.state import (
 from secure_fedgraph.algorithms.training.gin_classifier import Distance, GinClassifier
 from secure_fedgraph.core.channel import Channel
 from secure_fedgraph.core.errors import BadInput, HostileMessage
-from secure_fedgraph.core.given import NOTHING, Expected, Whole
+from secure_fedgraph.core.inputs import NOTHING, Expected, Whole
 from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.finite import all_finite

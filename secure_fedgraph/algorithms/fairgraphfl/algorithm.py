@@ -32,8 +32,8 @@ from secure_fedgraph.algorithms.fairgraphfl.state import (
 )
 from secure_fedgraph.algorithms.training.gin_classifier import Distance
 from secure_fedgraph.core.channel import Channel
-from secure_fedgraph.core.given import Expected
 from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.inputs import Expected
 from secure_fedgraph.core.upload import ContributionRows, Upload
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.gin import Gin

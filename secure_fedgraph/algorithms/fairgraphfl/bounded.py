@@ -34,8 +34,8 @@ from secure_fedgraph.algorithms.fairgraphfl.state import (
 )
 from secure_fedgraph.algorithms.training.gin_classifier import Distance
 from secure_fedgraph.core.channel import Channel, Reveal
-from secure_fedgraph.core.given import NOTHING, Expected, Whole
 from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.inputs import NOTHING, Expected, Whole
 from secure_fedgraph.core.upload import ContributionRows
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.parameters import load

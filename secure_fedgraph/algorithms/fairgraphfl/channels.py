@@ -8,8 +8,8 @@ from secure_fedgraph.algorithms.fairgraphfl import motifs
 from secure_fedgraph.algorithms.fairgraphfl.settings import FairGraphFLSettings
 from secure_fedgraph.algorithms.fairgraphfl.state import KNOWN, PROTOTYPES, SEED
 from secure_fedgraph.core.channel import Channel, Reveal, UnitContribution
-from secure_fedgraph.core.given import NOTHING, Entries, Expected, Integers, Numbers, Real, Whole
 from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.inputs import NOTHING, Entries, Expected, Integers, Numbers, Real, Whole
 
 OF_VALUE = (
     "an agent's value is its own gradient's agreement with the rest "

@@ -28,7 +28,7 @@ from secure_fedgraph.algorithms.fedridge.settings import RidgeSettings
 from secure_fedgraph.algorithms.fedsgd.heads import exact
 from secure_fedgraph.core.channel import Channel, Reveal, UnitContributionSampled
 from secure_fedgraph.core.errors import BadInput
-from secure_fedgraph.core.given import Expected, Numbers
+from secure_fedgraph.core.inputs import Expected, Numbers
 from secure_fedgraph.core.upload import ContributionSample
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models import ridge

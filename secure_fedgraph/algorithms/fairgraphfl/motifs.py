@@ -10,7 +10,7 @@ from torch import Tensor
 
 from secure_fedgraph.algorithms.fairgraphfl.settings import FairGraphFLSettings
 from secure_fedgraph.core.errors import BadInput, HostileMessage
-from secure_fedgraph.core.given import Expected, Integers, Numbers, Whole
+from secure_fedgraph.core.inputs import Expected, Integers, Numbers, Whole
 from secure_fedgraph.graph import motifs
 from secure_fedgraph.graph.motifs import Motifs
 from secure_fedgraph.graph.schema import Schema

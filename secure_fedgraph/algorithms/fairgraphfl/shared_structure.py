@@ -14,7 +14,7 @@ from secure_fedgraph.algorithms.fairgraphfl.settings import FairGraphFLSettings
 from secure_fedgraph.algorithms.fairgraphfl.state import numbers_in
 from secure_fedgraph.core.channel import Channel
 from secure_fedgraph.core.errors import HostileMessage
-from secure_fedgraph.core.given import Expected, Numbers
+from secure_fedgraph.core.inputs import Expected, Numbers
 from secure_fedgraph.core.upload import ContributionRows
 from secure_fedgraph.graph.colours import Colours
 from secure_fedgraph.graph.sample.packing import select_graphs

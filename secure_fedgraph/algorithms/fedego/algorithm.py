@@ -23,8 +23,8 @@ from secure_fedgraph.algorithms.fedego.state import (
 )
 from secure_fedgraph.algorithms.training.node_classifier import NodeClassifier
 from secure_fedgraph.core.channel import Channel, Reveal
-from secure_fedgraph.core.given import NOTHING, Entries, Expected, Numbers, Whole, like
 from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.inputs import NOTHING, Entries, Expected, Numbers, Whole, like
 from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.sample.ego_graphs import level_sizes
 from secure_fedgraph.graph.schema import Schema

@@ -10,8 +10,8 @@ from secure_fedgraph.algorithm import Form, State
 from secure_fedgraph.algorithms.fedridge.algorithm import OWNERS, FedRidge
 from secure_fedgraph.algorithms.fedridge.settings import RidgeSettings
 from secure_fedgraph.core.channel import Channel
-from secure_fedgraph.core.given import Expected
 from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.inputs import Expected
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.seams import RoundApi
 

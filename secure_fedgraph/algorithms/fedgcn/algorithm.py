@@ -18,8 +18,8 @@ from secure_fedgraph.algorithms.fedsgd.graph_sage import FedGcnSteps
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput, HostileMessage
-from secure_fedgraph.core.given import NOTHING, Entry, Expected, Numbers
 from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.inputs import NOTHING, Entry, Expected, Numbers
 from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models.parameters import load

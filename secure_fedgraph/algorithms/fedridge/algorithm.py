@@ -16,8 +16,8 @@ from secure_fedgraph.algorithms.fedridge.settings import RidgeSettings
 from secure_fedgraph.algorithms.training.records import OfRecords, check_held
 from secure_fedgraph.core.channel import Channel, Reveal, UnitContributionMoments
 from secure_fedgraph.core.errors import BadInput
-from secure_fedgraph.core.given import NOTHING, Expected
 from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.inputs import NOTHING, Expected
 from secure_fedgraph.core.upload import OFF, ON, ContributionMoments, moments_of
 from secure_fedgraph.graph.own import pairs
 from secure_fedgraph.graph.schema import Schema, Task

@@ -15,8 +15,8 @@ from secure_fedgraph.algorithms.fedridge.algorithm import WEIGHTS
 from secure_fedgraph.algorithms.fedridge.graphs import GraphFedRidge
 from secure_fedgraph.algorithms.fedridge.settings import RidgeSettings
 from secure_fedgraph.core.channel import Channel, Reveal
-from secure_fedgraph.core.given import Expected
 from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.inputs import Expected
 from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models import ridge

@@ -20,8 +20,8 @@ from secure_fedgraph.algorithms.training.records import check_held
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput, HostileMessage
-from secure_fedgraph.core.given import NOTHING, Entry, Expected, Numbers, like
 from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.inputs import NOTHING, Entry, Expected, Numbers, like
 from secure_fedgraph.core.upload import ContributionMoments, Upload
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models.finite import Adam, finite, note_divergence, take_step

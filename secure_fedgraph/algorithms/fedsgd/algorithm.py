@@ -15,7 +15,7 @@ from secure_fedgraph.algorithms.fedsgd.heads.perceptron import NodePerceptron
 from secure_fedgraph.algorithms.fedsgd.settings import SgdSettings
 from secure_fedgraph.algorithms.training.records import OfRecords, check_held
 from secure_fedgraph.core.channel import Channel, Reveal, UnitContributionSampled
-from secure_fedgraph.core.given import NOTHING, Expected, like
+from secure_fedgraph.core.inputs import NOTHING, Expected, like
 from secure_fedgraph.core.upload import ContributionSample
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.seams import ClientContext, RoundApi

@@ -20,13 +20,13 @@ from secure_fedgraph.algorithms.fedsgd.heads.perceptron import NodePerceptron
 from secure_fedgraph.algorithms.fedsgd.settings import GcnStepSettings, SageStepSettings, SgdSettings
 from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput
-from secure_fedgraph.core.given import NOTHING, Expected
 from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.inputs import NOTHING, Expected
 from secure_fedgraph.core.upload import ContributionMoments
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models import personal
-from secure_fedgraph.models.given import Given, own_copy
 from secure_fedgraph.models.neighgen import at_home
+from secure_fedgraph.models.user_models import Given, own_copy
 from secure_fedgraph.seams import ClientContext, RoundApi
 
 SUMS = "sums."

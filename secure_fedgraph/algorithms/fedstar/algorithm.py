@@ -12,7 +12,7 @@ from secure_fedgraph.algorithms.fedstar.network import KNOWN, SHARED, Structured
 from secure_fedgraph.algorithms.fedstar.structure import known_structure_of
 from secure_fedgraph.algorithms.training.gin_classifier import GinClassifier
 from secure_fedgraph.core.channel import Channel, Reveal
-from secure_fedgraph.core.given import NOTHING, Expected, like
+from secure_fedgraph.core.inputs import NOTHING, Expected, like
 from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.sample.packing import select_graphs
 from secure_fedgraph.graph.schema import Schema

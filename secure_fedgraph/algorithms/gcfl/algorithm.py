@@ -28,7 +28,7 @@ from secure_fedgraph.algorithms.gcfl import clusters
 from secure_fedgraph.algorithms.training.gin_classifier import GinClassifier, GinSettings
 from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import HostileMessage
-from secure_fedgraph.core.given import NOTHING, Expected, Numbers, Whole
+from secure_fedgraph.core.inputs import NOTHING, Expected, Numbers, Whole
 from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.finite import all_finite

@@ -12,7 +12,7 @@ from secure_fedgraph.algorithms.glasu import channels
 from secure_fedgraph.algorithms.glasu.at_home import GlasuAtHome
 from secure_fedgraph.algorithms.glasu.channels import BACKWARD, HIDDEN, LINKS, SAMPLE, STEP
 from secure_fedgraph.algorithms.glasu.vertical import Iteration, Vertical
-from secure_fedgraph.core.given import Expected
+from secure_fedgraph.core.inputs import Expected
 from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.seams import ClientContext, RoundApi

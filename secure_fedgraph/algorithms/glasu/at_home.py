@@ -18,8 +18,8 @@ from secure_fedgraph.algorithms.glasu.checks import rows
 from secure_fedgraph.algorithms.glasu.vertical import Vertical
 from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput
-from secure_fedgraph.core.given import Entries, Expected, Numbers, Whole
 from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.inputs import Entries, Expected, Numbers, Whole
 from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models import personal, ridge

@@ -5,8 +5,8 @@ from __future__ import annotations
 from secure_fedgraph.algorithms.glasu.checks import MOST_NODES
 from secure_fedgraph.algorithms.glasu.settings import GlasuSettings
 from secure_fedgraph.core.channel import Channel, Reveal
-from secure_fedgraph.core.given import Entries, Expected, Integers, Numbers, Texts, Whole
 from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.inputs import Entries, Expected, Integers, Numbers, Texts, Whole
 
 _OF_TWO = (
     "the mean goes back to both of 2 clients, and each learns the other's rows by subtracting its own; take "

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from secure_fedgraph.core.errors import HostileMessage
-from secure_fedgraph.core.given import link_holder
+from secure_fedgraph.core.inputs import link_holder
 
 MOST_NODES = 2**24
 """Uploads are float32: node numbers above this are not exact."""

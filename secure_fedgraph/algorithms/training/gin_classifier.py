@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from secure_fedgraph.algorithm import Algorithm, BatchSize, Settings, State
 from secure_fedgraph.algorithms.training.optimizers import bound_gradients, moments, optimizer_of, restore
 from secure_fedgraph.core.channel import Channel, Reveal
-from secure_fedgraph.core.given import NOTHING, Expected, Whole, like
+from secure_fedgraph.core.inputs import NOTHING, Expected, Whole, like
 from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.sample.packing import select_graphs
 from secure_fedgraph.graph.schema import Schema

@@ -19,9 +19,9 @@ from secure_fedgraph.graph.placing import CPU, placed
 from secure_fedgraph.graph.sample.packing import select_graphs
 from secure_fedgraph.graph.sample.trees import MISSING, NeighbourTable, own_tree
 from secure_fedgraph.models.finite import note_divergence, take_step
-from secure_fedgraph.models.given import check_scores, scores_of, spare
 from secure_fedgraph.models.parameters import on_device
 from secure_fedgraph.models.targets import Loss, class_weights, loss_of
+from secure_fedgraph.models.user_models import check_scores, scores_of, spare
 from secure_fedgraph.seams import ClientContext
 
 Trees = Callable[[torch.Tensor], Sequence[torch.Tensor]]

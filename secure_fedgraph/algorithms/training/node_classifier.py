@@ -18,11 +18,11 @@ from secure_fedgraph.algorithms.training.private_training import check_crowd, ch
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.core.channel import Channel, Recipient
 from secure_fedgraph.core.errors import BadInput
-from secure_fedgraph.core.given import Entry, Expected
+from secure_fedgraph.core.inputs import Entry, Expected
 from secure_fedgraph.graph.kinds import GraphSetDataset
 from secure_fedgraph.graph.placing import placed
 from secure_fedgraph.graph.schema import OF_LINKS, Schema
-from secure_fedgraph.models import given
+from secure_fedgraph.models import user_models
 from secure_fedgraph.models.ego.model import EgoSage
 from secure_fedgraph.models.gnn import GraphSage
 from secure_fedgraph.models.links.pair_net import PairNet
@@ -61,7 +61,7 @@ class NodeClassifier(Algorithm):
     learns_links: bool = False
     """Whether its items are links."""
 
-    def __init__(self, model: given.Given | None = None, **settings: Any) -> None:
+    def __init__(self, model: user_models.Given | None = None, **settings: Any) -> None:
         super().__init__(**(settings if model is None else _with_a_width_a_layer(self.Settings, settings)))
         self._forms: dict[Schema, dict[str, Entry]] = {}
         if model is not None and not self.own_models:
@@ -71,7 +71,7 @@ class NodeClassifier(Algorithm):
                 f"head = {self.settings.head!r} is of the built-in networks: a model of your own starts as "
                 "you initialise it"
             )
-        self._make = None if model is None else given.own_copy(model)
+        self._make = None if model is None else user_models.own_copy(model)
         if self.settings.trains_alone:
             self._check_alone()
 
@@ -145,7 +145,7 @@ class NodeClassifier(Algorithm):
         """The kind of data, and that a model of the user's own fits them.
 
         Raises:
-            BadInput: as :func:`~secure_fedgraph.models.given.check_fits`, or for a model that reads what
+            BadInput: as :func:`~secure_fedgraph.models.user_models.check_fits`, or for one that reads what
                 generated links do not have.
         """
         super().check(schema)
@@ -158,10 +158,10 @@ class NodeClassifier(Algorithm):
             return
         if schema.task in OF_LINKS:
             nodes = Schema(schema.ends, self.settings.hidden[-1])
-            width = given.width_of(given.build(self._make, nodes, 0), nodes)
-            given.check_fits(self._make, replace(nodes, classes=width), self.device)
+            width = user_models.width_of(user_models.build(self._make, nodes, 0), nodes)
+            user_models.check_fits(self._make, replace(nodes, classes=width), self.device)
             return
-        given.check_fits(self._make, schema, self.device)
+        user_models.check_fits(self._make, schema, self.device)
         model, fanout = self.model(schema), list(self.settings.fanout)
         if isinstance(model, GraphSage) and model.hops != len(fanout):
             raise BadInput(
@@ -179,14 +179,14 @@ class NodeClassifier(Algorithm):
         """Which of the data's edge fields the model takes."""
         if self._make is None:
             return ()
-        return tuple(key for key in given.reads(self.model(schema)) if key in schema.edge_fields)
+        return tuple(key for key in user_models.reads(self.model(schema)) if key in schema.edge_fields)
 
     def model(self, schema: Schema) -> nn.Module:
         """A fresh model of the right shape."""
         if schema.task in OF_LINKS and not self.settings.trains_alone:
             return self._of_pairs(schema, 0)
         if self._make is not None:
-            return given.build(self._make, schema, 0)
+            return user_models.build(self._make, schema, 0)
         settings = self.settings
         if schema.kind == GraphSetDataset.kind:
             return graph_network(schema, settings)
@@ -205,8 +205,8 @@ class NodeClassifier(Algorithm):
         hidden = self.settings.hidden
         if self._make is not None:
             nodes = Schema(schema.ends, hidden[-1])
-            encoder = given.build(self._make, nodes, seed)
-            return PairNet(encoder, given.width_of(encoder, nodes), schema, inner_product=True)
+            encoder = user_models.build(self._make, nodes, seed)
+            return PairNet(encoder, user_models.width_of(encoder, nodes), schema, inner_product=True)
         if self.settings.network != "sage":
             raise BadInput(
                 f"network = {self.settings.network!r}: where links are learned, nodes are encoded by sage or "
@@ -233,7 +233,7 @@ class NodeClassifier(Algorithm):
                     glorot(part, seed)
             return pairs
         if self._make is not None:
-            return given.build(self._make, schema, seed)
+            return user_models.build(self._make, schema, seed)
         model = self.model(schema)
         initialise = getattr(model, "initialise", None)
         if callable(initialise):
@@ -258,7 +258,7 @@ class NodeClassifier(Algorithm):
         if self._make is None:
             yield
             return
-        with given.seeded(client.generator("model").initial_seed(), self.device):
+        with user_models.seeded(client.generator("model").initial_seed(), self.device):
             yield
 
     def predict(self, params: State, graph: Data, schema: Schema) -> torch.Tensor:
@@ -273,7 +273,7 @@ class NodeClassifier(Algorithm):
         load(model, params)
         model.eval()
         with torch.no_grad(), on_device(model, self.device):
-            return given.scores_of(model, graph).detach().cpu()  # some record gradients in any case
+            return user_models.scores_of(model, graph).detach().cpu()  # some record gradients in any case
 
 
 def _with_a_width_a_layer(kind: type[TrainingSettings], settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from secure_fedgraph.core.errors import BadInput, HostileMessage, SecureFedGraphError
 from secure_fedgraph.deployment.flower.releases import check_flower
-from secure_fedgraph.deployment.letters import KINDS, Letter, checked
+from secure_fedgraph.deployment.silo_messages import KINDS, Letter, checked
 
 if TYPE_CHECKING:
     from flwr.app import Message

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.deployment.flower.fleet import letter_in, record_of
 from secure_fedgraph.deployment.flower.releases import check_flower
-from secure_fedgraph.deployment.letters import ANSWERS, Letter
+from secure_fedgraph.deployment.silo_messages import ANSWERS, Letter
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Address:
 
 
 class Grid:
-    """A :class:`~secure_fedgraph.deployment.letters.Post` over Flower.
+    """A :class:`~secure_fedgraph.deployment.silo_messages.Post` over Flower.
 
     Guarantees:
         - silos reach the Fleet interface alone: Flower's control interface, which starts runs and registers
@@ -65,7 +65,7 @@ class Grid:
         return self._link.nodes[silo]
 
     def send(self, letters: Mapping[str, Letter]) -> dict[str, str]:
-        """As :meth:`~secure_fedgraph.deployment.letters.Post.send`."""
+        """As :meth:`~secure_fedgraph.deployment.silo_messages.Post.send`."""
         with _broken_way():
             tickets = {
                 silo: self._link.push(self.node_of(silo), record_of(one), self._keep)
@@ -75,7 +75,7 @@ class Grid:
         return tickets
 
     def collect(self, tickets: Iterable[str]) -> dict[str, Letter | None]:
-        """As :meth:`~secure_fedgraph.deployment.letters.Post.collect`."""
+        """As :meth:`~secure_fedgraph.deployment.silo_messages.Post.collect`."""
         wanted = [ticket for ticket in tickets if ticket]
         if not wanted:
             return {}

@@ -8,8 +8,8 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.graph.own.pairs import ENDS, MESSAGES, OWN, PAIRS
 from secure_fedgraph.graph.schema import Schema, Task
-from secure_fedgraph.models.given import scores_of
 from secure_fedgraph.models.parameters import blank_linear
+from secure_fedgraph.models.user_models import scores_of
 
 
 class PairNet(nn.Module):

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from secure_fedgraph.core.accounting.events import Event, OneHolderRelease
 from secure_fedgraph.core.errors import BadInput
-from secure_fedgraph.core.given import link_holder
+from secure_fedgraph.core.inputs import link_holder
 from secure_fedgraph.privacy.input_dp import randomizer
 from secure_fedgraph.privacy.input_dp.randomizer import CHUNK, InputRandomizer, flip_threshold
 

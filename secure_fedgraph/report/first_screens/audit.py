@@ -12,8 +12,8 @@ from secure_fedgraph.report import text
 from secure_fedgraph.report.figures.drawn import Drawn
 from secure_fedgraph.report.first_screens.key_figure import KeyFigure, in_words
 from secure_fedgraph.report.first_screens.readers import ReaderTold, ReadUnder, each_reader, read_under
+from secure_fedgraph.report.first_screens.reconstructions import Names, before_and_after
 from secure_fedgraph.report.first_screens.run import beside, bound, seen_by_server, unbounded, worse_than
-from secure_fedgraph.report.first_screens.thefts import Names, before_and_after
 from secure_fedgraph.report.grouping import AS_CONFIGURED, aim_of
 from secure_fedgraph.report.measures import measure_of
 

@@ -8,7 +8,7 @@ from secure_fedgraph.experiment.schema import CompareResult
 from secure_fedgraph.experiment.schema.compare import Point
 from secure_fedgraph.experiment.schema.run import DataFacts
 from secure_fedgraph.experiment.schema.score_verdict import exact_of_too_few
-from secure_fedgraph.report import beside
+from secure_fedgraph.report import baselines
 from secure_fedgraph.report import text as words
 from secure_fedgraph.report.comparing import beside_it, bound, key_of, name_of, score_of, title_of
 from secure_fedgraph.report.figures.drawn import Table
@@ -45,8 +45,8 @@ def compare_story(value: CompareResult) -> Story:
         "worth": [f"{_label(row)}, ε = {float(row.epsilon):g}: {row.worth}" for row in ran if row.worth],
         "has_reference": any(row.without_graph for row in ran),
         "beside": _beside(ran, key),
-        "without_graph": beside.without_graph(ran, name_of),
-        "larger_units": beside.larger_units(ran, name_of),
+        "without_graph": baselines.without_graph(ran, name_of),
+        "larger_units": baselines.larger_units(ran, name_of),
         "left_out": left_out_of(ran),
         "refused": [row for row in points if row.outcome == "refused"],
         "failed": [row for row in points if row.outcome == "failed"],

@@ -7,7 +7,7 @@ import numpy as np
 from secure_fedgraph.experiment.schema.demo import DemoResult, NodeRead, Scene
 from secure_fedgraph.report import text
 from secure_fedgraph.report.figures.drawn import Drawn, Table
-from secure_fedgraph.report.figures.stolen import Bars, Panel, Words, stolen
+from secure_fedgraph.report.figures.reconstructions import Bars, Panel, Words, stolen
 from secure_fedgraph.report.sections.parts import Story
 
 OPEN, MASKS, BUDGET = "Without protection", "With masks alone", "With masks and noise"

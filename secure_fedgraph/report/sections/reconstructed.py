@@ -11,8 +11,8 @@ from secure_fedgraph.experiment.schema.audit import Reconstruction
 from secure_fedgraph.experiment.schema.score_verdict import SINGLE_OWNERS
 from secure_fedgraph.report import text
 from secure_fedgraph.report.figures.drawn import Drawn, Table
-from secure_fedgraph.report.figures.stolen import Panel, Words, stolen
-from secure_fedgraph.report.first_screens.thefts import Names, panel_of
+from secure_fedgraph.report.figures.reconstructions import Panel, Words, stolen
+from secure_fedgraph.report.first_screens.reconstructions import Names, panel_of
 from secure_fedgraph.report.grouping import AS_CONFIGURED, code_of, subject_of
 from secure_fedgraph.report.guess_kinds import NODES, SIZES
 from secure_fedgraph.report.sections.parts import Section

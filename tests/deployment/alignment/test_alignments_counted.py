@@ -24,7 +24,7 @@ from secure_fedgraph.deployment.aligning import (
 )
 from secure_fedgraph.deployment.alignment import Hub, relay
 from secure_fedgraph.deployment.alignment import Letter as AlignmentLetter
-from secure_fedgraph.deployment.letters import ALIGN, DONE, FAILED, Letter
+from secure_fedgraph.deployment.silo_messages import ALIGN, DONE, FAILED, Letter
 
 ROWS = numbered(3, 77, 130, 199)
 

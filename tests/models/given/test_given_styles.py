@@ -18,7 +18,7 @@ from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data.synthetic import citation
 from secure_fedgraph.graph.sample.packing import pack
 from secure_fedgraph.graph.schema import Schema, Task
-from secure_fedgraph.models import given
+from secure_fedgraph.models import user_models
 
 
 class Style(nn.Module):
@@ -138,12 +138,12 @@ class Flat(Column):
 @pytest.mark.parametrize("positive", [0, 1])
 def test_one_column_for_two_classes_is_the_positive_ones(model: type[Style], positive: int) -> None:
     data, schema = citation(30, 16, 2, 0), Schema(16, 2, positive=positive)
-    made = given.build(model, schema, 0)
+    made = user_models.build(model, schema, 0)
     column = made(data.x, data.edge_index).reshape(-1)
-    scores = given.scores_of(made, data)
+    scores = user_models.scores_of(made, data)
     assert torch.equal(scores[:, positive], column) and not bool(scores[:, 1 - positive].any())
     with pytest.warns(sfg.DataWarning, match="one column"):
-        given.check_fits(model, schema)
+        user_models.check_fits(model, schema)
 
 
 def test_one_column_trains() -> None:
@@ -163,8 +163,8 @@ def test_one_column_trains() -> None:
     ],
 )
 def test_outputs_of_other_tasks(schema: Schema, model: type[Style]) -> None:
-    given.check_fits(model, schema)
-    scores = given.scores_of(given.build(model, schema, 0), citation(30, 16, 2, 0))
+    user_models.check_fits(model, schema)
+    scores = user_models.scores_of(user_models.build(model, schema, 0), citation(30, 16, 2, 0))
     assert scores.dim() == 2 and scores.shape[1] == (7 if schema.task == Task.LINKS else schema.classes)
 
 
@@ -179,11 +179,11 @@ def test_a_model_of_whole_data_sees_no_answer_and_every_field_of_the_links() -> 
     union = pack(triangles(3).graphs)
     union.edge_attr = torch.ones(union.num_edges, 2)
     model = Looks(Schema(3, 2))
-    assert given.scores_of(model, union).shape == (3, 2)
+    assert user_models.scores_of(model, union).shape == (3, 2)
     one = seen.pop()
     assert isinstance(one, Batch) and one.num_graphs == 3 and one.edge_attr.shape[1] == 2
-    assert "y" not in one and given.reads(model) == ("edge_weight", "edge_attr")
-    given.scores_of(model, citation(30, 3, 2, 0))
+    assert "y" not in one and user_models.reads(model) == ("edge_weight", "edge_attr")
+    user_models.scores_of(model, citation(30, 3, 2, 0))
     assert "y" not in seen[0] and seen[0].batch is None
 
 
@@ -200,4 +200,4 @@ def test_a_model_of_whole_data_sees_no_answer_and_every_field_of_the_links() -> 
 )
 def test_what_a_model_gives_that_are_no_scores(model: Any, key: str) -> None:
     with pytest.raises(BadInput, match=key):
-        given.check_fits(model, Schema(16, 3))
+        user_models.check_fits(model, Schema(16, 3))

@@ -29,7 +29,7 @@ from secure_fedgraph.algorithms.fairgraphfl.state import (
     parameters_in,
 )
 from secure_fedgraph.core.channel import Channel
-from secure_fedgraph.core.given import Expected
+from secure_fedgraph.core.inputs import Expected
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.seams import RoundApi
 

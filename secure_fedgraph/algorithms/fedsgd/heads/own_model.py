@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 from secure_fedgraph.algorithm import State
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.models import given
+from secure_fedgraph.models import user_models
 from secure_fedgraph.models.parameters import load, parameters_of
 from secure_fedgraph.models.per_record import check_model, graph_gradients
 from secure_fedgraph.models.targets import loss_of
@@ -27,18 +27,18 @@ class OwnModelHead:
           on which the model fails adds nothing.
 
     Args:
-        make: the model, or what makes it, as :func:`~secure_fedgraph.models.given.build` takes it.
+        make: the model, or what makes it, as :func:`~secure_fedgraph.models.user_models.build` takes it.
 
     References:
         Yang, Wu, Yan, Graph Neural Networks are Inherently Good Generalizers, ICLR 2023.
     """
 
-    def __init__(self, make: given.Given) -> None:
+    def __init__(self, make: user_models.Given) -> None:
         self._make = make
 
     def init(self, schema: Schema, seed: int) -> State:
         """The weights that the model's author gives it, where it draws them under the seed."""
-        return _weights(given.build(self._make, schema, seed))
+        return _weights(user_models.build(self._make, schema, seed))
 
     def gradients(self, weights: State, graph: Data, chosen: Tensor, schema: Schema) -> State:
         """One a node, each by itself."""
@@ -53,11 +53,11 @@ class OwnModelHead:
     def predict(self, weights: State, graph: Data, schema: Schema) -> Tensor:
         """The model's scores, with the links that the reader has."""
         with torch.no_grad():
-            return given.scores_of(self.model(weights, schema).eval(), graph).detach()
+            return user_models.scores_of(self.model(weights, schema).eval(), graph).detach()
 
     def model(self, weights: State, schema: Schema) -> nn.Module:
         """The model with these weights."""
-        model = given.build(self._make, schema, 0)
+        model = user_models.build(self._make, schema, 0)
         load(model, {**parameters_of(model), **weights})
         return model
 
@@ -67,10 +67,10 @@ class OwnModelHead:
         Raises:
             BadInput: naming what does not go.
         """
-        given.check_fits(self._make, schema)
-        model = given.build(self._make, schema, 0)
+        user_models.check_fits(self._make, schema)
+        model = user_models.build(self._make, schema, 0)
         check_model(model, whole=True)
-        if read := [key for key in given.reads(model) if key in schema.edge_fields]:
+        if read := [key for key in user_models.reads(model) if key in schema.edge_fields]:
             raise BadInput(
                 f"model {type(model).__name__} reads {' and '.join(read)}, and under a node's budget it is "
                 "trained without links: let it read x and edge_index alone"

@@ -10,7 +10,7 @@ from secure_fedgraph.algorithms.glasu.algorithm import Glasu
 from secure_fedgraph.algorithms.glasu.channels import EXAMINE, MOST_SEED, PARTIES, STEP
 from secure_fedgraph.algorithms.glasu.forward_pass import Pass
 from secure_fedgraph.core.channel import Channel
-from secure_fedgraph.core.given import Expected, Whole
+from secure_fedgraph.core.inputs import Expected, Whole
 from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.graph.seeds import sub_seed

@@ -15,8 +15,8 @@ from secure_fedgraph.algorithms.glasu.settings import GlasuSettings
 from secure_fedgraph.algorithms.glasu.vertical import Iteration
 from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import HostileMessage
-from secure_fedgraph.core.given import Expected
 from secure_fedgraph.core.guarantee import Unit
+from secure_fedgraph.core.inputs import Expected
 from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.seams import ClientContext, RoundApi

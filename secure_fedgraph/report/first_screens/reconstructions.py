@@ -13,7 +13,7 @@ from secure_fedgraph.experiment.schema.score_verdict import RESIDUAL, SINGLE_OWN
 from secure_fedgraph.report import text
 from secure_fedgraph.report.figures.drawn import Drawn, Table
 from secure_fedgraph.report.figures.ego_graphs import Sample
-from secure_fedgraph.report.figures.stolen import Bars, Links, Panel, Words, stolen
+from secure_fedgraph.report.figures.reconstructions import Bars, Links, Panel, Words, stolen
 from secure_fedgraph.report.first_screens.readers import ReadUnder
 from secure_fedgraph.report.grouping import aim_of
 from secure_fedgraph.report.guess_kinds import BATCHES, LABELS, LINKS, NODES, ROWS, SIZES, TESTED, VOCABULARY

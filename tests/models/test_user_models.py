@@ -19,7 +19,7 @@ from secure_fedgraph.backends.failures import may_leave
 from secure_fedgraph.core.errors import BadInput, HostileMessage, WrongType
 from secure_fedgraph.graph.data.synthetic import citation
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.models import GraphSage, given
+from secure_fedgraph.models import GraphSage, user_models
 from secure_fedgraph.models.parameters import COUNT_SCALE, difference, glorot, load, parameters_of, total
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 
@@ -308,7 +308,7 @@ def test_cached_convolutions_forget_another_graph(federation: sfg.Federation) ->
     layer = GCNConv(16, 3, cached=True)
     layer(graph().x, graph().edge_index)
     assert layer._cached_edge_index is not None
-    assert given.build(given.own_copy(layer), SCHEMA, 0)._cached_edge_index is None
+    assert user_models.build(user_models.own_copy(layer), SCHEMA, 0)._cached_edge_index is None
 
 
 # ---- models that work in place
@@ -357,7 +357,7 @@ def test_a_union_of_graphs_is_not_changed_either() -> None:
     made = sfg.federate("synthetic-molecules", 2, "random", graphs=40)
     union = made.owners["owner-0"]
     before = union.x.clone()
-    given.scores_of(given.build(Zeroing, made.schema, 0), union)
+    user_models.scores_of(user_models.build(Zeroing, made.schema, 0), union)
     assert torch.equal(union.x, before)
 
 
