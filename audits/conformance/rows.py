@@ -31,6 +31,7 @@ from secure_fedgraph.experiment.schema import RunResult
 from secure_fedgraph.protocol.transcript import REFEREE
 from secure_fedgraph.running.run import Run
 
+UNKNOWN = "moments have no value that is known without their clip"
 PASSED, FAILED, NOTHING = "passed", "failed", "nothing to check"
 SHOWN = 6
 """Findings that a row keeps; it counts them all."""
@@ -124,7 +125,11 @@ def probe_rows(run: Run, only: Collection[str] = ()) -> list[dict[str, Any]]:
         probes = Probes(run, Rehearsal.of(run))
     except Exception as error:
         return [_missing(name, f"it cannot run on little data: {_said(error)}") for name in names]
-    return [_row(name, lambda name=name: list(PROBES[name][1](probes))) for name in names]  # type: ignore[misc]
+    rows = [_row(name, lambda name=name: list(PROBES[name][1](probes))) for name in names]  # type: ignore[misc]
+    for row in rows if probes.unknown else ():
+        if PROBES[row["check"]][0] == "noise" and row["outcome"] != NOTHING:
+            row["reason"] = f"not of {', '.join(sorted(probes.unknown))}: {UNKNOWN}"
+    return rows
 
 
 def _row(name: str, probe: Callable[[], list[Finding]]) -> dict[str, Any]:
@@ -148,6 +153,8 @@ class Probes:
 
     def __init__(self, run: Run, rehearsal: Rehearsal) -> None:
         self._run, self._rehearsal = run, rehearsal
+        self.unknown: set[str] = set()
+        """Channels with noise on values that nobody knows without their clip."""
 
     @property
     def fresh(self) -> Rehearsal:
@@ -175,8 +182,10 @@ class Probes:
         bounds, examples = self._rehearsal.bound.bounds, dict[str, dict[str, Answer]]()
         for (channel, client), answers in self._rehearsal.answers.items():
             mine = examples.setdefault(channel, {})
-            known = not isinstance(answers[0], ContributionMoments) and answers[0].size
-            if noise_of(bounds[channel]) and known and len(mine) < CLIENTS:
+            noised = noise_of(bounds[channel]) is not None
+            if noised and isinstance(answers[0], ContributionMoments):
+                self.unknown.add(channel)
+            elif noised and answers[0].size and len(mine) < CLIENTS:
                 mine[client] = answers[0]
         nodes = [int(graph.num_nodes or 0) for graph in self._run.federation.owners.values()]
         units = min(max(UNITS, *nodes), MOST_UNITS)
@@ -185,9 +194,7 @@ class Probes:
             width = next(iter(by_client.values())).size
             made += noises(bounds[name], by_client, rounds_for(width * len(by_client)), units)
         if not made:
-            raise BadInput(
-                "no upload with noise has a value that is known without its clip, as moments have none"
-            )
+            raise BadInput(f"no channel with noise is left: {UNKNOWN}")
         return made
 
 

@@ -18,6 +18,7 @@ from scipy.stats import binom
 from scripts import script
 
 import secure_fedgraph as sfg
+from secure_fedgraph.algorithms import FedRidge
 from secure_fedgraph.audits.conformance import door
 from secure_fedgraph.audits.conformance.added_noise import Noise, beyond, likenesses, noises, widths
 from secure_fedgraph.audits.conformance.dependence import other_data, randomised_data, trained_channels
@@ -368,3 +369,13 @@ def test_coins_that_fall_alike_twice_are_no_finding(
     monkeypatch.setattr(door, "_trace", lambda run: run)
     found = door._changes("behaviour", "data with {}", rehearsal, play, ("changed",))
     assert len(found) == findings
+
+
+def test_a_row_of_noise_names_the_channels_that_it_says_nothing_of():
+    federation = sfg.federate("synthetic-citation", clients=3, seed=0, nodes=90, features=6)
+    run = sfg.train(
+        FedRidge(second_moments="all"), federation, P.distributed_dp(1.0, 4.0), evaluation="in_band"
+    )
+    (row,) = probe_rows(run, ("width",))
+    assert row["outcome"] == "nothing to check" or "not of moments" in row["reason"]
+    assert "moments have no value" in row["reason"]
