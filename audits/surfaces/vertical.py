@@ -70,8 +70,8 @@ def _again(finished: FinishedRun) -> Begun:
     kind, heads = type(finished.algorithm), dict[str, np.ndarray]()
 
     class RerunForTruth(kind):  # type: ignore[misc,valid-type]
-        def tower(self, client: ClientContext, clients: int) -> Any:
-            tower = super().tower(client, clients)
+        def tower(self, client: ClientContext) -> Any:
+            tower = super().tower(client)
             heads.setdefault(client.name, tower.head.weight.detach().double().numpy().copy())
             return tower
 

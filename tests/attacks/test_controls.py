@@ -289,7 +289,6 @@ MASHES = [
 
 ONE, EIGHT = t(exchange_batch=1), t(exchange_batch=8)
 SEALED = "'feedback' is sealed under policy masked, sealed"
-CLIPPED = t(feedback_minimum="partitioned", federated_epochs=3)
 WIDE = t(encoder=[8, 32], generator_hidden=[64, 64], federated_epochs=4)
 GENERATOR = [
     *(
@@ -319,10 +318,6 @@ GENERATOR = [
     left("c1", "neighgen", "strictest", ONE, who="client", value=(0, 0.999)),
     case("c1", "neighgen", "local_dp", {**of("protection", norm=1.0, multiplier=10.0)},
          who="client", leaks=False),  # it holds the key of the seal, and reads noise
-    *(
-        case("c1", "neighgen", changes=t(feedback="outputs", federated_epochs=1), who=w, value=1)
-        for w in ("server", "client")
-    ),
     case("c2-neighgen-batch", "cora", "strictest", {"algorithm": "fedsage+", **control("c2-neighgen-batch",
          1)},
          who="client", slow=True, blind="sealed"),
@@ -332,14 +327,11 @@ GENERATOR = [
     case("c3", "oracle", plays=True, value=(0.99, 1), share_that_are_nodes=1, baseline=0),
     case("c3", "oracle", "masked", plays=True, blind="sealed under policy masked"),
     left("c3", "oracle", "masked", plays=True, value=(0.95, 1)),
-    # a gradient that was clipped keeps its direction
-    case("c3", "oracle", changes=CLIPPED, plays=True, value=(0.6, 1)),
     case("c3", "oracle", changes=t(exchange_batch=8, minimum_batch=8, federated_epochs=1),
          plays=True, value=(0, 0.6)),  # fewer rows take more messages
     case("c3", "oracle", changes=t(exchange_batch=8, minimum_batch=8, federated_epochs=8),
          plays=True, value=(0.75, 1)),
     case("c3", "oracle", blind="offered an honest generator"),
-    case("c3", "oracle", changes=t(feedback="outputs"), plays=True, blind="which c1 reads"),
     case("c3", "oracle", changes={**WIDE, "dataset.values": "dense"}, plays=True,
          value=(0.95, 1), share_that_are_nodes=1),
     left("c3", "oracle", "masked", {**WIDE, "dataset.values": "dense"}, plays=True,
@@ -392,8 +384,6 @@ COLUMNS = [
     case("d2", "columns", "masked", ROWS, blind="2 other owners show as their mean only"),
     left("d2", "columns", "masked", ROWS, value=1,
          **{"largest_error_about_owner-1": (0.1, ABOVE)}),  # the mean of both, and neither's
-    case("d2", "columns", changes={**ROWS, "algorithm": "glasu-concat"}, value=1),
-    left("d2", "columns", changes={**ROWS, "algorithm": "glasu-concat"}, blind="every block is open"),
     case("d3", "columns", changes=ROWS, beyond=(0.05, 1), leaks=True),
     case("d3", "columns", "masked", ROWS, blind="every upload of channel 'hidden' is masked"),
     left("d3", "columns", "masked", ROWS, leaks=True),
@@ -442,7 +432,6 @@ MOTIFS = [
     case("e3", "motifs", "strictest", APART, blind="'motif_sums' is masked"),
     case("e3", "motifs", "local_dp", {**APART, **of("protection", norm=1.0, multiplier=4.0)},
          value=0, leaks=False),
-    case("e3", "motifs", changes={**APART, **t(embedding="own")}, blind="embedding=own"),
     left("e3", "motifs", "strictest", APART, value=1, embedding_error=(0, 1e-3)),
     case("e5", "motifs", changes=MANY, value=(0.55, 1), leaks=True),
     case("e5", "motifs", "homomorphic", UNREAD, blind="e5"),
