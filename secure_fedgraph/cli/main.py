@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import traceback
 import warnings
@@ -45,7 +44,6 @@ class _Errors(click.Group):
         given = kwargs.get("args") or (args[0] if args else None) or sys.argv[1:]
         debug = "--debug" in given
         keep_freed_memory()
-        os.environ.setdefault("PYTHONSAFEPATH", "1")  # no module of the working folder in spawned processes
         try:
             status = super().main(*args, **{**kwargs, "standalone_mode": False})
             sys.exit(status if isinstance(status, int) else 0)

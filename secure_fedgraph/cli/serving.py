@@ -149,7 +149,7 @@ def dev(
         for name, place in places.items():
             siloing.approve(out / name, file, None)
             log = (out / name / "log.txt").open("ab")
-            command = [sys.executable, "-m", "secure_fedgraph", "silo", "start"]
+            command = [sys.executable, "-P", "-m", "secure_fedgraph", "silo", "start"]
             command += [str(out / name), "--data", str(place)]
             processes.append(subprocess.Popen(command, stdout=log, stderr=log))
             log.close()

@@ -158,11 +158,6 @@ def digest(raw: bytes | memoryview | wire.Parts) -> str:
     return objects[id(raw)][1]
 
 
-def has_digest(raw: bytes, noted: str) -> bool:
-    """Whether the bytes have the digest that a record noted: BLAKE3, or SHA-256 in older records."""
-    return noted == (digest(raw) if noted.startswith(RECORDED) else hashlib.sha256(raw).hexdigest())
-
-
 def digest_alike(parts: wire.Parts) -> str:
     """SHA-256 of what one client was given, in an exchange that should give all clients the same.
 

@@ -8,7 +8,8 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -19,12 +20,12 @@ import torch
 from secure_fedgraph.backends.memory import keep_freed_memory
 from secure_fedgraph.core.errors import SecureFedGraphError
 from secure_fedgraph.registry import PluginWarning
-from secure_fedgraph.running.outlook import peak_memory
 
 Work = Callable[..., Any]
 NEEDED = 4_000_000_000
 """Bytes of free memory that each process is given before another is started."""
 LIMIT = 2
+SAFE_PATH = "PYTHONSAFEPATH"
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,6 @@ class Pool:
     def __init__(self, workers: int) -> None:
         self._context = multiprocessing.get_context("spawn")
         self._workers = workers
-        self.memory = 0
-        """Bytes of memory that any of the processes had at most, when it ended a task."""
         self._idle: list[tuple[Any, Connection]] = []
         self._busy: dict[Connection, tuple[Any, Any]] = {}
 
@@ -120,7 +119,7 @@ class Pool:
     def _taken(self, pipe: Connection) -> tuple[Any, Any]:
         process, name = self._busy.pop(pipe)
         try:
-            result, memory = pipe.recv()
+            result = pipe.recv()
         except (EOFError, OSError):
             process.join()
             pipe.close()
@@ -128,7 +127,6 @@ class Pool:
             why = ", which mostly means that memory ran out" if code == -9 else ""
             return name, Failed(f"its process ended with status {code}{why}", unforeseen=True)
         self._idle.append((process, pipe))
-        self.memory = max(self.memory, memory)
         return name, result
 
     def _stopped(self, pipe: Connection) -> tuple[Any, Any]:
@@ -141,15 +139,14 @@ class Pool:
     def _made(self) -> tuple[Any, Connection]:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=_serve, args=(theirs,), daemon=False)
-        process.start()
+        with _without_working_folder():
+            process.start()
         theirs.close()
         return process, ours
 
 
 class Here:
     """As a pool of processes, without any: a task is done when it is started."""
-
-    memory = 0
 
     def __init__(self) -> None:
         self._done: list[tuple[Any, Any]] = []
@@ -182,6 +179,24 @@ class Here:
 Tasks = Pool | Here
 
 
+@contextmanager
+def _without_working_folder() -> Iterator[None]:
+    """A spawned interpreter does not look for modules in the working folder first, as ``python -c`` does.
+
+    A user's ``types.py`` there would take the place of Python's own. The process is given this one's search
+    path before it imports anything of a user's.
+    """
+    before = os.environ.get(SAFE_PATH)
+    os.environ[SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[SAFE_PATH]
+        else:
+            os.environ[SAFE_PATH] = before
+
+
 def _serve(pipe: Connection) -> None:
     torch.set_num_threads(1)
     keep_freed_memory()
@@ -190,7 +205,7 @@ def _serve(pipe: Connection) -> None:
     while True:
         try:
             work, arguments = pipe.recv()
-            pipe.send((tried(work, *arguments), peak_memory()))
+            pipe.send(tried(work, *arguments))
         except (EOFError, BrokenPipeError, KeyboardInterrupt):
             return
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.core.errors import BadInput
-from secure_fedgraph.graph.schema import OF_LINKS, Schema, Task
+from secure_fedgraph.graph.schema import OF_LINKS, Task
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -113,19 +113,6 @@ def answered(y: Tensor) -> Tensor:
         return y >= 0
     known: Tensor = torch.isfinite(y).reshape(len(y), -1).all(dim=1)
     return known
-
-
-def stand_in_answers(numbers: Tensor, schema: Schema) -> Tensor:
-    """Made-up answers of whole numbers ``[n]``, of the form that a task's have.
-
-    >>> stand_in_answers(torch.arange(3), Schema(1, 2, task=Task.LABELS)).tolist()
-    [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]
-    """
-    if schema.task == Task.NUMBER:
-        return schema.low + (schema.high - schema.low) * (numbers % 5) / 4
-    if schema.task == Task.LABELS:
-        return (numbers[:, None] % schema.classes == torch.arange(schema.classes)).float()
-    return numbers % schema.classes
 
 
 def answers_of(y: Tensor, chosen: Tensor) -> Tensor:

@@ -95,5 +95,4 @@ def played(prepared: Prepared) -> Run:
             if number > prepared.algorithm.warm_up:
                 history.append(session.scores(round, state))
             session.keep(number, state, history)
-            session.foresee(number)
         return session.end(state, history)

@@ -16,7 +16,6 @@ from secure_fedgraph.graph.placing import CPU, check_device
 from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.protocol.transcript import Keep, nothing
 from secure_fedgraph.round import Sampler, everyone
-from secure_fedgraph.running.outlook import Outlook
 from secure_fedgraph.running.remote_clients import Connect
 
 OnRound = Callable[[dict[str, Any]], None]
@@ -50,7 +49,6 @@ class RunOptions:
         keep: which messages the transcript keeps in full.
         on_round: called with each round's scores; on resume with those of the earlier rounds first.
         on_start: called after all checks have passed and before the first message is sent.
-        on_outlook: called once, after the first two scored rounds, with what the rest will cost.
         device: ``cpu`` or ``cuda``: where clients train and released models are scored. All else stays on the
             CPU: draws, protections, messages, checkpoints. For algorithms that declare it
             (``Algorithm.devices``) and without noisy steps. Scores agree with the CPU's up to rounding.
@@ -82,7 +80,6 @@ class RunOptions:
     keep: Keep = nothing
     on_round: OnRound | None = None
     on_start: Callable[[], None] | None = None
-    on_outlook: Callable[[Outlook], None] | None = None
     device: str = CPU.type
     resume: bool = False
     checkpoint_every: int = 1
@@ -116,7 +113,7 @@ class RunOptions:
             raise BadInput(
                 f"device = {self.device!r}: clients on other machines train on their CPUs; leave it out"
             )
-        for key in ("sampler", "keep", "on_round", "on_start", "on_outlook", "connect"):
+        for key in ("sampler", "keep", "on_round", "on_start", "connect"):
             function = getattr(self, key)
             if not callable(function) and not (function is None and key not in ("sampler", "keep")):
                 raise wrong_type(key, function, "give a function")

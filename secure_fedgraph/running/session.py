@@ -22,7 +22,6 @@ from secure_fedgraph.protocol.memory import copied
 from secure_fedgraph.protocol.transcript import REFEREE, SERVER
 from secure_fedgraph.protocol.transport import Lost
 from secure_fedgraph.round import Round, SetUps, set_up
-from secure_fedgraph.running.outlook import ROUNDS, outlook
 from secure_fedgraph.running.preparation import Prepared
 from secure_fedgraph.running.remote_clients import Reached
 from secure_fedgraph.running.run import Run
@@ -41,7 +40,6 @@ class Session:
         self._started, self._stack = time.perf_counter(), ExitStack()
         self._reached: Reached | None = None
         self._set_ups = SetUps()
-        self._round_ended = self._started
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:  # if one part fails to open, the parts before it are closed
@@ -162,14 +160,6 @@ class Session:
     def _commit(self, number: int, state: State, history: list[dict[str, Any]], seconds: float) -> None:
         mark, notes = self._ledger.mark(), self.transcript.sync()
         self._kept.commit(number, state, history, seconds, self._clients, mark, notes)
-
-    def foresee(self, number: int) -> None:
-        """Says once what the rest of the run will cost, after the first rounds that are like the others."""
-        now = time.perf_counter()
-        took, self._round_ended = now - self._round_ended, now
-        due = number == max(self.to_do[0], self.prepared.algorithm.warm_up + 1) + ROUNDS - 1
-        if due and number < self.prepared.last and self.options.on_outlook is not None:
-            self.options.on_outlook(outlook(self.transcript, number, self.prepared.last, took))
 
     def end(self, state: State, history: list[dict[str, Any]]) -> Run:
         """What the run leaves: whoever reads it needs no GPU."""

@@ -281,7 +281,7 @@ def test_a_pool_stops_at_the_deadline_and_survives_a_death(tmp_path: Path, monke
     for name in ("types", "json", "socket", "pickle"):  # a user's own, which no process takes for Python's
         (tmp_path / f"{name}.py").write_text("raise SystemExit(3)")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONSAFEPATH", "1")  # as the command sets it
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
     with Pool(2) as pool:
         pool.start("works", _sleep, 0.0)
         assert pool.finished() == [("works", "slept")]
@@ -291,6 +291,7 @@ def test_a_pool_stops_at_the_deadline_and_survives_a_death(tmp_path: Path, monke
         pool.start("late", _sleep, 60.0)
         ((name, made),) = pool.finished(time.monotonic() + 0.2)
         assert name == "late" and made.stopped and not pool.working
+    assert "PYTHONSAFEPATH" not in os.environ
     assert not multiprocessing.active_children()
 
 

@@ -10,7 +10,7 @@ import torch
 import secure_fedgraph as sfg
 from secure_fedgraph.core import message, wire
 from secure_fedgraph.core.errors import HostileMessage
-from secure_fedgraph.core.message import MAX_COHORT, Message, digest, has_digest
+from secure_fedgraph.core.message import MAX_COHORT, Message, digest
 
 REQUEST = Message("r", 2, 5, "update", "answer", "server", "a", ("a", "b"), b"body")
 
@@ -88,17 +88,6 @@ def test_a_record_has_blake3s_digest():
     # the first and the third of BLAKE3's published test vectors
     assert digest(b"") == "blake3:af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"
     assert digest(b"\x00\x01") == "blake3:7b7015bb92cf0b318037702a6cdd81dee41224f734684c2c122cd6359cb1ee63"
-
-
-def test_digests_of_earlier_records_are_sha256() -> None:
-    # FIPS 180-4, the digest of "abc"
-    earlier = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-    assert has_digest(b"abc", earlier)
-    assert has_digest(b"abc", digest(b"abc"))
-    for noted in (earlier, digest(b"abc"), f"blake3:{earlier}", digest(b"abc").removeprefix("blake3:")):
-        assert not has_digest(b"abd", noted)
-    assert not has_digest(b"abc", f"blake3:{earlier}")
-    assert not has_digest(b"abc", digest(b"abc").removeprefix("blake3:"))
 
 
 def test_parts_have_the_digest_of_the_bytes_that_they_are():

@@ -218,11 +218,6 @@ class Bound:
                 f"channel {self.channel.name!r}: an answer returns {name}, not {type(upload).__name__}"
             )
 
-    @property
-    def sums_units(self) -> bool:
-        """Whether an upload adds up parts of units, which are less than all of a client's data."""
-        return self.channel.unit_contribution is not None
-
     def seal_to_send(self, upload: AnyUpload, scope: Scope, party: Party) -> Tree:
         """The body that leaves the client, for a caller that encodes it at once.
 

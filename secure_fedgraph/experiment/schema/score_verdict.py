@@ -91,15 +91,6 @@ def without_owners(verdict: str) -> str:
     return verdict.split(", about")[0]
 
 
-def without_notes(verdict: str) -> str:
-    """A cell's verdict alone.
-
-    >>> without_notes("leak; search stopped after 5 s: a lower bound, about single owners")
-    'leak'
-    """
-    return without_owners(verdict).split(";")[0]
-
-
 def whom(aim: str, owners: int | None) -> str:
     """Whether a cell is about single owners or about several together: what a defence leaves may be either.
 

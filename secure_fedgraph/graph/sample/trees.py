@@ -11,8 +11,6 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
-PARTNER = "partner"
-"""The entry of a graph that names for each node its only neighbour, where nodes are trained on alone."""
 MISSING = -1
 """The index that stands for "no neighbour": callers put a zero vector in its place."""
 
