@@ -16,9 +16,9 @@ SPEC.loader.exec_module(rooms)
 CEILINGS = {
     "secure_fedgraph/core": 4_250,
     "secure_fedgraph/core/carriers": 2_300,
-    "all code": 52_600,
-    "lines of tests": 65_700,
-    "lines of benchmarks": 5_540,
+    "all code": 52_500,
+    "lines of tests": 65_600,
+    "lines of benchmarks": 5_500,
     "words of pages": 59_500,
     "bytes of the changelog": 10_000,
 }

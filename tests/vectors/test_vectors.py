@@ -62,7 +62,7 @@ class TestTheCode:
     def test_it_makes_every_file(self, name: str) -> None:
         assert written(name) == (HERE / f"{name}.json").read_text(encoding="ascii"), (
             f"{name}.json is not what the code makes: if the format was meant to change, say so in "
-            "docs/wire_format.md and run benchmarks/vectors.py"
+            "docs/wire_format.md and run tests/vectors/vector_files.py"
         )
 
     def test_it_refuses_the_bodies(self) -> None:

@@ -684,3 +684,8 @@ def stored(name: str) -> Vectors:
     """What the file of this name holds."""
     found: Vectors = json.loads((HERE / f"{name}.json").read_text(encoding="ascii"))
     return found
+
+
+if __name__ == "__main__":  # PYTHONPATH=.:tests/federations python tests/vectors/vector_files.py
+    for name in MADE:
+        (HERE / f"{name}.json").write_text(written(name), encoding="ascii")
