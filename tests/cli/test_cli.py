@@ -138,7 +138,7 @@ def test_what_is_left_in_plaintext_is_allowed_by_name_and_said_in_one_line() -> 
     assert done.exit_code == 0
     assert "'update' left in plaintext" in done.stdout.splitlines()[0]
     assert re.search(r"secure-fedgraph: warning: channel 'update' is left in plaintext", done.stderr)
-    assert "not federated" in done.stdout
+    assert "Not federated" in done.stdout
 
 
 def test_several_seeds_give_their_mean_and_each_its_own_folder() -> None:
