@@ -191,6 +191,8 @@ def _refusal(
     mends = []
     if first.pools:
         mends.append(f"{first.name} pools all data: run it with --policy plaintext")
+    elif in_the_way := _in_the_way(first, policy, clients, channels, check):
+        mends.append(in_the_way)
     elif recipe := _that_fits(first, clients, channels, check, policy.name):
         mends.append(f"--policy {recipe} works for {first.name}")
     mends += [
@@ -201,6 +203,29 @@ def _refusal(
     if isinstance(refusal, LeftInPlaintext):
         mends.append("--allow-plaintext accepts it")
     return type(refusal)("; ".join([reason, *mends]))
+
+
+def _in_the_way(
+    algorithm: Algorithm,
+    policy: Policy,
+    clients: tuple[str, ...],
+    channels: Channels,
+    check: Callable[[Algorithm], None],
+) -> str:
+    """Which setting made by hand keeps a form away that would fit."""
+    for form in type(algorithm).forms:
+        kept = {key: value for key, value in algorithm.by_hand.items() if key not in form.settings}
+        try:
+            made = type(algorithm)(**algorithm.made_with(), **kept).in_form(form)
+            check(made)
+        except BadInput:
+            continue
+        if _try(made, policy, clients, False, channels).fits:
+            try:
+                algorithm.in_form(form)
+            except BadInput as in_the_way:
+                return str(in_the_way)
+    return ""
 
 
 def _on_sums(algorithm: Algorithm, unit: Unit, check: Callable[[Algorithm], None]) -> Algorithm | None:

@@ -365,7 +365,7 @@ def test_a_run_that_lacks_its_page_alone_says_how_to_go_on(monkeypatch: pytest.M
 def test_an_audit_measures_policy_by_policy() -> None:
     done = call("audit", *SMALL, "--policy", "plaintext,masked", "--attack", "all", "--out", "out")
     assert done.exit_code == 0, done.output
-    assert "blind" in done.stdout and "a1-vocabulary-support" in done.stdout
+    assert "a1-vocabulary-support" in done.stdout
     result = json.loads(Path("out/audit.json").read_text())
     assert result["schema"] == "secure-fedgraph/audit/1"
     assert {"config", "seed", "versions", "cells"} <= result.keys()
