@@ -45,7 +45,9 @@ def run_lines(run: RunResult) -> Shown:
         lines.append(f"Channels that show more than they declare (-v says what): {', '.join(excess)}.")
     if run.released_exactly:
         exact = len(run.released_exactly)
-        lines.append(f"{exact} kinds of values in result.json have no epsilon: -v names them.")
+        lines.append(
+            f"result.json holds {exact} kinds of exact values, which no epsilon covers: -v names them."
+        )
     if run.noise_to_signal is not None and run.noise_to_signal > NO_LEARNING:
         said.append(
             f"The noise is {run.noise_to_signal:.3g} times what the signal can be at most (above "

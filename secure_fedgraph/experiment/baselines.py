@@ -85,9 +85,9 @@ def expected_gain(federation: Federation, noise_to_signal: float | None, score: 
         return ""
     why = ", whose data differ" if together.value < alone.value - MARGIN else ""
     return (
-        f"on validation items a linear model has {said} {alone.value:.3f} with one owner's data and "
-        f"{together.value:.3f} with those of all owners{why}, and no noise: do not expect the released model "
-        "to beat owners alone"
+        f"do not expect the released model to beat owners alone: without noise, a linear model's {said} "
+        f"on validation items is {alone.value:.3f} with one owner's data and {together.value:.3f} "
+        f"with all owners'{why}"
     )
 
 

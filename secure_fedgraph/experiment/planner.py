@@ -270,7 +270,7 @@ def _why(one: Candidate, choice: Choice) -> str:
     if one is least:
         if choice.by_weights:
             return "the most weights of those where noise is faint"
-        return LEAST if one.runs_as else f"{LEAST} among what is made for budgets"
+        return LEAST if one.runs_as else f"{LEAST} of all that are made for budgets"
     if choice.by_weights and ratio < FAINT:
         return f"noise is faint, and its model has fewer weights than that of {least.algorithm}"
     form = "; a form, and what is made for budgets comes first" if one.runs_as else ""

@@ -40,7 +40,7 @@ def test_class_sums_of_nodes_leave_most_of_a_nodes_budget() -> None:
     choice = planned(epsilon=4, unit="node")
     assert choice.learns and choice.chosen.algorithm == "fedridge"
     assert choice.chosen.form == "training.second_moments=own"
-    assert choice.chosen.why == "the least noise for its signal among what is made for budgets"
+    assert choice.chosen.why == "the least noise for its signal of all that are made for budgets"
     known = [one.noise_to_signal for one in choice.candidates if one.noise_to_signal is not None]
     assert choice.chosen.noise_to_signal == min(known) and len(known) > 3
     assert all(one.why for one in choice.candidates)

@@ -504,7 +504,7 @@ def _line(column: Column) -> str:
             said.append(f"{column.low:g} to {column.high:g}{days}")
         if isinstance(column, NumberColumn) and column.scale != "linear":
             said.append(f"scale {column.scale}")
-        said += ["and about where in it cells are"] if "middle" in column.model_fields_set else []
+        said += ["with the middle and spread of its cells"] if "middle" in column.model_fields_set else []
     empty = "; it has empty cells, which become a column of their own" if column.empty == INDICATOR else ""
     return f"{column.name}: {', '.join(said)}{empty}"
 
