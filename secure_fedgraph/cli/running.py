@@ -83,7 +83,7 @@ def resume(
         typed = {"epsilon": epsilon, "silo": next(iter(silos or ()), None), "data": data, "device": device}
         if extra := [f"--{option} {given}" for option, given in typed.items() if given is not None]:
             raise BadInput(f"{extra[0]}: {folder} is finished, and trains no more; drop it")
-        if files.size_of(folder / manifest.NAME) is None:  # it was killed before
+        if manifest.missing(folder):  # it was killed before
             warn(f"{folder} held no {manifest.NAME}, as after a kill at its end: it is signed as it is now")
             finish(folder, ledger)
         manifest.check(folder, ledger)

@@ -17,6 +17,7 @@ are right.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,11 @@ def check(out: Path, ledger: Path | None = None) -> dict[str, Any]:
     return said
 
 
+def missing(out: Path) -> bool:
+    """Whether nothing stands where a manifest would: a link or a folder there is refused as a manifest."""
+    return not os.path.lexists(out / NAME)
+
+
 def unchecked(out: Path, ledger: Path | None = None) -> str:
     """Before a page or a card shows what a folder says: checks it, as far as it can be checked.
 
@@ -109,11 +115,11 @@ def unchecked(out: Path, ledger: Path | None = None) -> str:
     Raises:
         BadInput: as :func:`check`; and where a ledger was named for a folder of no run.
     """
-    if files.size_of(out / COVERED[0]) is None:
+    if not os.path.lexists(out / COVERED[0]):
         if ledger is not None:
             raise BadInput(f"--ledger {ledger}: {out} holds no result of a run that charged one; drop it")
         return ""
-    if files.size_of(out / NAME) is None:
+    if missing(out):
         return f"nothing shows that {out} is as its run left it, for it holds no {NAME}"
     head = check(out, ledger)["ledger"]
     if head is not None and not head["own"] and ledger is None:
@@ -124,7 +130,7 @@ def unchecked(out: Path, ledger: Path | None = None) -> str:
 def _read(out: Path) -> dict[str, Any]:
     """A manifest whose values have the types that they need, and whose signature is right."""
     path = out / NAME
-    if files.size_of(path) is None:
+    if missing(out):
         raise BadInput(f"{out} holds no {NAME}, so nothing shows that it is whole: {MEND}")
     try:
         said = json.loads(files.read(path, root=out, most=MOST))

@@ -47,6 +47,10 @@ BROKEN: dict[str, tuple[str, Callable[[Path], object]]] = {
         lambda f: (f / "checkpoint").rename(f / "x") and (f / "checkpoint").symlink_to("x"),
     ),
     "no manifest": ("holds no manifest.json", lambda f: (f / manifest.NAME).unlink()),
+    "a manifest that is a link": (
+        "manifest.json is a symbolic link",
+        lambda f: (f / manifest.NAME).rename(f / "x") and (f / manifest.NAME).symlink_to("x"),
+    ),
     "no JSON": ("manifest.json is damaged", lambda f: (f / manifest.NAME).write_text("{")),
     "a list": ("manifest.json is damaged", lambda f: (f / manifest.NAME).write_text("[]")),
     "deep": ("manifest.json is damaged", lambda f: (f / manifest.NAME).write_text("[" * 100_000)),
@@ -65,8 +69,9 @@ def test_what_is_not_as_it_was_signed_is_named(name: str, folder: Path) -> None:
     words, break_it = BROKEN[name]
     manifest.check(folder)
     break_it(folder)
-    with pytest.raises(BadInput, match=words):
-        manifest.check(folder)
+    for check in (manifest.check, manifest.unchecked)[: 1 if name == "no manifest" else 2]:
+        with pytest.raises(BadInput, match=words):
+            check(folder)
 
 
 def test_what_later_commands_and_runs_add_breaks_nothing(folder: Path) -> None:
