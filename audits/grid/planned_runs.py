@@ -110,4 +110,14 @@ def read_cells(out: Path, planned: PlannedRun) -> dict[str, Any] | None:
         content = read_json(path, "group", out)
     except BadInput:  # torn: it is run again
         return None
-    return {part: content[part] for part in PARTS} if set(content) >= PARTS else None
+    return {part: content[part] for part in PARTS} if _is_whole(content) else None
+
+
+def _is_whole(content: dict[str, Any]) -> bool:
+    """Whether it holds all parts, each a list of rows with names, and the seconds a number."""
+    return set(content) >= PARTS and all(
+        isinstance(content[part], int | float)
+        if part == "seconds"
+        else isinstance(content[part], list) and all(isinstance(row, dict) for row in content[part])
+        for part in PARTS
+    )

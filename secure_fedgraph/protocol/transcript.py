@@ -546,7 +546,9 @@ class View:
         return f"every upload of channel {channel!r} is {' or '.join(domains)} under policy {policy}"
 
     def _terms(self, channel: str) -> Mapping[str, Any]:
-        terms: Mapping[str, Any] = self.public["channels"][channel]
+        terms: Mapping[str, Any] | None = self.public.get("channels", {}).get(channel)
+        if terms is None:
+            raise damaged(INDEX, f"'public.channels' lacks {channel[:60]}")
         return terms
 
     def _replies(self, channel: str) -> list[Sent]:
@@ -574,6 +576,8 @@ def readable(reply: wire.Tree, unit: Unit) -> dict[str, np.ndarray] | None:
     size = layout.rows * layout.width
     if not isinstance(data, np.ndarray) or not size <= data.size <= size + MOST_TALLIES:
         raise HostileMessage("an upload does not hold the values that its layout says")
+    if not np.isfinite(data).all():
+        raise HostileMessage("an upload holds values that are no finite numbers")
     values = np.asarray(data, dtype=np.float64).reshape(-1)[:size]  # tallies may follow
     matrix = values.reshape(layout.rows, layout.width)
     if domain == Domain.RING.value:

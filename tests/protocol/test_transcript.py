@@ -9,7 +9,7 @@ import pytest
 from parties import Toy, session, vectors
 
 from secure_fedgraph.core import wire
-from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.message import Message
 from secure_fedgraph.policies import local_dp, masked, plaintext
@@ -132,3 +132,5 @@ def test_readable_scales_grid_numbers():
     assert readable(reply, Unit.CLIENT)["w"].tolist() == [1.0, -0.25]
     assert readable({**reply, "domain": "masked"}, Unit.CLIENT) is None
     assert readable({}, Unit.CLIENT) is None
+    with pytest.raises(HostileMessage):
+        readable({**reply, "data": np.array([1.0, np.nan])}, Unit.CLIENT)
