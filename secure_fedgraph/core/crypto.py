@@ -34,7 +34,7 @@ _LONGEST_DERIVED = 255 * 32  # RFC 5869 section 2.3
 
 
 class Secret:
-    """A secret that stays in this process: no pickle, no copy, and a repr that shows only what is public.
+    """What holds a secret that stays in this process: no pickle, no copy, a repr of what is public alone.
 
     A party that has to hand a secret on calls ``to_bytes`` and seals the bytes.
     """

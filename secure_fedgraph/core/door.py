@@ -342,7 +342,7 @@ class Door(ABC):
             self._charge(bound, scope, width)
         self._record_contribution(bound, upload, scope)
         with self._failures_charged(bound, scope):  # an upload that breaks what its channel declares
-            return bound.seal_to_send(upload, scope, self._party)
+            return bound.seal(upload, scope, self._party)
 
     def _computed(self, bound: Bound, values: dict[str, Any]) -> AnyUpload | None:
         """What is answered, of the kind that the channel declares; None where nothing is sent."""

@@ -52,18 +52,8 @@ def private_folder(path: Path, root: Path | None = None) -> Path:
         root.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError):
             root.mkdir(PRIVATE_FOLDER)
-    folder = _open_folder(root)
-    try:
-        for part in path.relative_to(root).parts:
-            with suppress(FileExistsError):
-                os.mkdir(part, PRIVATE_FOLDER, dir_fd=folder)
-            below = _open_below(part, folder, path)
-            os.close(folder)
-            folder = below
-            _close_to_others(folder, PRIVATE_FOLDER)
-    finally:
-        os.close(folder)
-    return path
+    with _folder(path, root, make=True):
+        return path
 
 
 def write(
@@ -122,13 +112,7 @@ def append(path: Path, content: bytes, *, root: Path | None = None, sync: bool =
         BadInput: where a link, or anything but a file, stands in its place.
         OSError: where the system refuses.
     """
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-    with _folder(path.parent, root) as folder, open(_open_file(path, folder, flags), "ab") as file:
-        _close_to_others(file.fileno(), PRIVATE_FILE)
-        file.write(content)
-        if sync:
-            file.flush()
-            os.fsync(file.fileno())
+    AppendedFile(path, root).append(content, sync=sync)
 
 
 def sync(path: Path, *, root: Path | None = None) -> None:
@@ -138,12 +122,8 @@ def sync(path: Path, *, root: Path | None = None) -> None:
         BadInput: where a link, or anything but a file, stands in its place.
         OSError: where the system refuses.
     """
-    with _folder(path.parent, root) as folder:
-        descriptor = _open_file(path, folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    with _folder(path.parent, root) as folder, open(_open_file(path, folder, os.O_RDONLY), "rb") as file:
+        os.fsync(file.fileno())
 
 
 def read(path: Path, *, root: Path | None = None, most: int = MOST, after: int = 0) -> bytes:
@@ -356,15 +336,24 @@ def base_name(name: Any, where: str) -> str:
 
 
 @contextmanager
-def _folder(path: Path, root: Path | None) -> Iterator[int]:
-    """The folder at a path, opened; links count up to the root only."""
+def _folder(path: Path, root: Path | None, make: bool = False) -> Iterator[int]:
+    """The folder at a path, opened; links count up to the root only.
+
+    Args:
+        make: make those below the root that are missing, and close all of them to others.
+    """
     root = path if root is None else root
     folder = _open_folder(root)
     try:
         for part in path.relative_to(root).parts:
+            if make:
+                with suppress(FileExistsError):
+                    os.mkdir(part, PRIVATE_FOLDER, dir_fd=folder)
             below = _open_below(part, folder, path)
             os.close(folder)
             folder = below
+            if make:
+                _close_to_others(folder, PRIVATE_FOLDER)
         yield folder
     finally:
         os.close(folder)

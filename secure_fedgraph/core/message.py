@@ -124,16 +124,6 @@ _FIELDS: dict[str, type[str] | type[int] | type[memoryview]] = {
 }
 
 
-class _Known:
-    """What was hashed in one exchange."""
-
-    def __init__(self) -> None:
-        self.objects: dict[int, tuple[bytes, str]] = {}
-        """Number of a bytes object -> itself, and its digest."""
-        self.parts: list[tuple[wire.Parts, str]] = []
-        """What was handed out, and its digest: the last :data:`REMEMBERED`."""
-
-
 REMEMBERED = 2
 """Bodies of one exchange that are compared with the next before it is hashed."""
 
@@ -147,15 +137,10 @@ def digest(raw: bytes | memoryview | wire.Parts) -> str:
     >>> digest(b"abc")
     'blake3:6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85'
     """
-    known = _KNOWN.get()
-    if known is None or type(raw) is not bytes:
-        return _recorded(raw)
-    objects = known.objects
-    if (
-        id(raw) not in objects
-    ):  # nobody can change bytes, and an entry keeps them, so no other object has their id
-        objects[id(raw)] = raw, _recorded(raw)
-    return objects[id(raw)][1]
+    recorded = blake3()
+    for part in raw.buffers if isinstance(raw, wire.Parts) else (raw,):
+        recorded.update(part)
+    return RECORDED + recorded.hexdigest()
 
 
 def digest_alike(parts: wire.Parts) -> str:
@@ -167,11 +152,11 @@ def digest_alike(parts: wire.Parts) -> str:
     known = _KNOWN.get()
     if known is None:
         return _hashed(parts)
-    for earlier, found in known.parts:
+    for earlier, found in known:
         if _equal(earlier, parts):
             return found
-    known.parts = [(parts, _hashed(parts)), *known.parts[: REMEMBERED - 1]]
-    return known.parts[0][1]
+    known[:] = [(parts, _hashed(parts)), *known[: REMEMBERED - 1]]
+    return known[0][1]
 
 
 def _equal(one: wire.Parts, other: wire.Parts) -> bool:
@@ -185,19 +170,12 @@ def _equal(one: wire.Parts, other: wire.Parts) -> bool:
 
 @contextmanager
 def hashed_once() -> Iterator[None]:
-    """Within it the server's record and the clients in its process hash the same bytes once."""
-    before = _KNOWN.set(_Known())
+    """Within it the server and the clients in its process hash once what all clients are given alike."""
+    before = _KNOWN.set([])
     try:
         yield
     finally:
         _KNOWN.reset(before)
-
-
-def _recorded(raw: bytes | memoryview | wire.Parts) -> str:
-    recorded = blake3()
-    for part in raw.buffers if isinstance(raw, wire.Parts) else (raw,):
-        recorded.update(part)
-    return RECORDED + recorded.hexdigest()
 
 
 def _hashed(parts: wire.Parts) -> str:
@@ -207,5 +185,6 @@ def _hashed(parts: wire.Parts) -> str:
     return hashed.hexdigest()
 
 
-_KNOWN: ContextVar[_Known | None] = ContextVar("what was hashed", default=None)
-"""None outside of :func:`hashed_once`."""
+_KNOWN: ContextVar[list[tuple[wire.Parts, str]] | None] = ContextVar("what was hashed", default=None)
+"""What was handed out in an exchange, and its digest: the last :data:`REMEMBERED`; None outside of
+:func:`hashed_once`."""

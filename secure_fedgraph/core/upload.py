@@ -37,7 +37,7 @@ class Layout:
     @property
     def width(self) -> int:
         """Values in one row."""
-        return sum(_size(shape) for _, shape in self.fields)
+        return sum(math.prod(shape) for _, shape in self.fields)
 
     def to_text(self) -> str:
         """One line for the rows and one a tensor."""
@@ -64,7 +64,7 @@ class Layout:
             raise HostileMessage("an upload's layout names a tensor twice")
         layout = cls(tuple(fields), int(lines[0]))
         # zeros count as ones: an empty tensor of impossible size promises no values and still cannot be made
-        if max(layout.rows, 1) * sum(_size(tuple(max(n, 1) for n in s)) for _, s in fields) > MAX_VALUES:
+        if max(layout.rows, 1) * sum(math.prod(max(n, 1) for n in s) for _, s in fields) > MAX_VALUES:
             raise HostileMessage(f"an upload's layout promises more than {MAX_VALUES} values")
         if layout.to_text() != text:  # other digits than 0-9, leading zeros
             raise HostileMessage("an upload's layout cannot be read")
@@ -78,8 +78,8 @@ class Layout:
         """
         values, start = {}, 0
         for name, shape in self.fields:
-            block = matrix[:, start : start + _size(shape)]
-            start += _size(shape)
+            block = matrix[:, start : start + math.prod(shape)]
+            start += math.prod(shape)
             tensor_shape = (self.rows, *shape) if by_row else shape
             if not (owned and block.flags.c_contiguous and block.flags.writeable):
                 block = np.array(block, copy=True)
@@ -113,27 +113,6 @@ class Upload:
 
     def packed(self, unit: Unit) -> tuple[Layout, np.ndarray]:
         """The layout and the matrix ``[rows, width]`` (float32): one row is one unit's data."""
-        layout, tensors = self._described(unit)
-        blocks = [tensors[name].reshape(layout.rows, _size(shape)) for name, shape in layout.fields]
-        matrix = torch.cat(blocks, dim=1)  # a copy
-        if not all_finite(matrix.numpy()):
-            _warn_of(next(name for name, t in tensors.items() if not torch.isfinite(t).all()))
-            matrix.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
-        return layout, matrix.numpy()
-
-    def in_pieces(self) -> tuple[Layout, list[np.ndarray]]:
-        """As :meth:`packed` of a client's upload, its one row in pieces: the tensors themselves."""
-        layout, tensors = self._described(Unit.CLIENT)
-        pieces = []
-        for name, tensor in tensors.items():
-            if not all_finite(tensor.numpy()):
-                _warn_of(name)
-                tensor = tensor.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
-            pieces.append(tensor.contiguous().view(-1).numpy())
-        return layout, pieces
-
-    def _described(self, unit: Unit) -> tuple[Layout, dict[str, torch.Tensor]]:
-        """The layout, and the tensors as they travel: float32, on the CPU."""
         if not self.values:
             raise BadInput("an upload holds no tensor")
         tensors = {name: _as_it_travels(name, value) for name, value in self.values.items()}
@@ -150,7 +129,16 @@ class Upload:
             fields = tuple((name, tuple(t.shape[1:])) for name, t in tensors.items())
         layout = Layout(fields, rows)
         _check_text(layout)
-        return layout, tensors
+        blocks = [tensors[name].reshape(rows, math.prod(shape)) for name, shape in fields]
+        matrix = torch.cat(blocks, dim=1)  # a copy
+        if not all_finite(matrix.numpy()):
+            _LOG.warning(
+                "values of %r in an upload are not finite and are sent as zeros: training diverged; "
+                "lower the learning rate",
+                next(name for name, one in tensors.items() if not torch.isfinite(one).all()),
+            )
+            matrix.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
+        return layout, matrix.numpy()
 
 
 @dataclass(frozen=True)
@@ -320,14 +308,6 @@ def _as_it_travels(name: str, value: torch.Tensor) -> torch.Tensor:
     return value.detach().to(torch.float32).cpu().resolve_neg()
 
 
-def _warn_of(name: str) -> None:
-    _LOG.warning(
-        "values of %r in an upload are not finite and are sent as zeros: training diverged; "
-        "lower the learning rate",
-        name,
-    )
-
-
 def _check_text(layout: Layout) -> None:
     try:
         carried = Layout.from_text(layout.to_text()) == layout
@@ -338,13 +318,6 @@ def _check_text(layout: Layout) -> None:
             f"an upload's tensors do not fit a layout: at most {MAX_TENSORS}, of at most 8 dimensions, with "
             "names of 1 to 200 characters that UTF-8 carries, without colons and line breaks"
         )
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    size = 1
-    for n in shape:
-        size *= n
-    return size
 
 
 ON, OFF = 5, 7

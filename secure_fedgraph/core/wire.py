@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -77,19 +77,6 @@ class Parts:
         return b"".join(self.buffers)
 
 
-class Pieces:
-    """A vector that lies in several arrays: it travels as one, and is copied once, into the message.
-
-    Args:
-        arrays: at least one, of one dimension each and of the same type.
-    """
-
-    __slots__ = ("arrays",)
-
-    def __init__(self, arrays: Sequence[np.ndarray]) -> None:
-        self.arrays = arrays
-
-
 def encode(tree: Mapping[str, Value]) -> bytes:
     """Turns named values into one body.
 
@@ -112,10 +99,7 @@ def encode(tree: Mapping[str, Value]) -> bytes:
 
 
 def pack(tree: Mapping[str, Value]) -> Parts:
-    """As :func:`encode`, not joined; values may be :class:`Parts` themselves, which arrive as bytes.
-
-    They may be :class:`Pieces` too, which arrive as one array.
-    """
+    """As :func:`encode`, not joined; values may be :class:`Parts` themselves, which arrive as bytes."""
     if not isinstance(tree, Mapping):
         raise TypeError(f"a body is a dict from names to values, not a {type(tree).__name__}")
     if len(tree) > MAX_ENTRIES:
@@ -208,13 +192,6 @@ def _describe(name: str, value: Value) -> tuple[int, tuple[int, ...], list[Any]]
         return _INT64, (), [_SCALARS[_INT64].pack(value)]
     if isinstance(value, Parts):
         return _BYTES, (value.length,), value.buffers
-    if isinstance(value, Pieces):
-        described = [_describe(name, array) for array in value.arrays]
-        ((code, dimensions),) = {(code, len(shape)) for code, shape, _ in described}
-        if dimensions != 1:
-            raise TypeError(f"entry {name!r} has pieces of {dimensions} dimensions; they have one")
-        length = sum(shape[0] for _, shape, _ in described)
-        return code, (length,), [buffer for _, _, buffers in described for buffer in buffers]
     if isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):
         return _describe_texts(name, [_utf8(name, one) for one in value])
     if isinstance(value, bytes | bytearray | memoryview):

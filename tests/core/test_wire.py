@@ -120,47 +120,6 @@ def test_more_than_the_format_can_say_is_refused_when_written():
         wire.encode({"a": ["x"] * 65_536})
 
 
-REFUSED = {
-    "another mark": (b"PKL" + body()[3:], "does not start with the format's mark"),
-    "nothing": (b"", "of 0 bytes ends too early"),
-    "no entries": (b"SFG\x01", "of 4 bytes ends too early"),
-    "version 2": (body(version=2), "message format 2 is not known here; this side speaks 1"),
-    "unknown type": (body(("a", 9, ()), payload=bytes(8)), "entry type 9 is not known"),
-    "nine dimensions": (body(("a", 1, (1,) * 9), payload=bytes(4)), "9 dimensions"),
-    "text of two dimensions": (body(("a", 100, (1, 1)), payload=b"x"), "one dimension"),
-    "no name": (body(("", 1, ()), payload=bytes(4)), "entry name of 0 bytes"),
-    "a long name": (body(("n" * 257, 1, ()), payload=bytes(4)), "entry name of 257 bytes"),
-    "twice": (body(("a", 6, ()), ("a", 6, ()), payload=bytes(2)), "names an entry twice"),
-    "too short": (body(("a", 1, (2,)), payload=bytes(7)), "promises 8 bytes and holds 7"),
-    "too long": (body(("a", 1, (2,)), payload=bytes(9)), "promises 8 bytes and holds 9"),
-    "a truth value of 2": (body(("a", 7, (2,)), payload=b"\x01\x02"), "neither 0 nor 1"),
-    "text that is none": (body(("a", 100, (1,)), payload=b"\xff"), "not UTF-8"),
-    "texts of one dimension": (body(("a", 102, (1,)), payload=b"x"), "two dimensions"),
-    "texts without number": (body(("a", 102, (65_536, 0)), payload=bytes(4 * 65_536)), "list of 65536 texts"),
-    "texts that are longer": (body(("a", 102, (1, 1)), payload=b"\x02\0\0\0x"), "do not add up"),
-    "texts that are shorter": (body(("a", 102, (1, 1)), payload=b"\0\0\0\0x"), "do not add up"),
-    "a text beyond all": (body(("a", 102, (2, 1)), payload=b"\xff" * 4 + b"\x02\0\0\0x"), "do not add up"),
-    "bytes of no text": (body(("a", 102, (0, 1)), payload=b"x"), "do not add up"),
-    "a text cut in two": (
-        body(("a", 102, (2, 2)), payload=b"\x01\0\0\0" * 2 + "ü".encode()),
-        "one that is not UTF-8",
-    ),
-    "name that is none": (
-        body(("a", 6, ()), payload=b"\0").replace(b"a", b"\xff"),
-        "entry name is not UTF-8",
-    ),
-    "nothing times everything": (body(("a", 1, (0, 2**63))), "impossible shape"),
-    "everything times nothing": (body(("a", 1, (2**64 - 1, 0))), "impossible shape"),
-}
-
-
-@pytest.mark.parametrize("why", REFUSED)
-def test_refused(why):
-    raw, sentence = REFUSED[why]
-    with pytest.raises(HostileMessage, match=sentence):
-        wire.decode(raw)
-
-
 @pytest.mark.parametrize(
     ("code", "shape"),
     [(2, (2**60,)), (2, (2**32, 2**32)), (2, (2**63, 2**63, 2**63)), (102, (65_535, 2**63)), (102, (9, 0))],

@@ -209,7 +209,7 @@ def test_generators_are_seeded_by_client_round_and_purpose():
 
 def test_a_party_does_not_leave_its_process():
     party = session(masked()).set_up().parties["owner-0"]
-    with pytest.raises(TypeError, match="a party holds keys"):
+    with pytest.raises(TypeError, match="Party holds a secret key"):
         pickle.dumps(party)
     assert "secrets" not in repr(party)
 

@@ -129,7 +129,7 @@ def epsilon(events: Events, delta: float) -> Spent:
     Args:
         events: what was released, or how often each. What is released may depend on earlier releases; how
             much noise it gets and how many there are may not. Where these too depend on earlier releases,
-            use :func:`~secure_fedgraph.core.accounting.filter.fits`.
+            use a :class:`~secure_fedgraph.core.accounting.filter.Filter`.
         delta: the failure probability.
 
     Raises:

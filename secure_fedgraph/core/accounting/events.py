@@ -14,10 +14,18 @@ LEAST_SIGMA = 2.0
 """Below this a share of discrete noise is far from Gaussian: tau is 118 at 0.7."""
 ROUNDED = 2.0
 """Steps: the deviation of a discrete Gaussian that rounds continuous noise to whole steps."""
-MOST = 10**9
-"""The most steps, shares, occurrences or coordinates of one event."""
-
-
+_LOW, _HIGH = 1e-9, 1e12
+"""Noise multipliers that are accounted: less counts as none, and for more the cost is lost in doubles."""
+NUMBERS = {
+    "noise_multiplier": (0, _HIGH, "["),
+    "rate": (0, 1, "("),
+    "sigma": (LEAST_SIGMA, _HIGH, "["),
+    "total_variation": (0, 1, "["),
+    "epsilon": (0, 1e6, "("),
+}
+"""A field of an event -> the lowest and the highest number in it, and whether the lowest is one: ``[``."""
+MOST = {"steps": 10**9, "shares": 10**9, "width": 10**9, "occurrences": 10**6}
+"""A field that counts -> the most that is accounted, of one at least."""
 KEY = "key"
 """In a field's metadata: its key on disk, where ledgers use another word."""
 
@@ -58,24 +66,18 @@ class Event:
                 raise BadInput(f"{key} of an event {cls.kind!r} is no {kind}")
         return cls(**{name: body[key] for key, (name, _) in keys.items()})
 
-    def _number(self, name: str, low: float, high: float, below: bool = False) -> None:
-        """One field is a finite number in [low, high], or (low, high] with ``below``."""
-        value = getattr(self, name)
-        if type(value) not in (int, float) or not (low < value if below else low <= value) or value > high:
-            bracket = "(" if below else "["
-            raise BadInput(f"{name} {value!r} of an event {self.kind!r} must lie in {bracket}{low}, {high}]")
-        object.__setattr__(self, name, float(value))
-
-    def _count(self, name: str) -> None:
-        value = getattr(self, name)
-        if type(value) is not int or not 1 <= value <= MOST:
-            raise BadInput(
-                f"{name} {value!r} of an event {self.kind!r} must be a whole number from 1 to {MOST}"
-            )
-
-
-_LOW, _HIGH = 1e-9, 1e12
-"""Noise multipliers that are accounted: less counts as none, and for more the cost is lost in doubles."""
+    def __post_init__(self) -> None:
+        """Every number is finite and in its range."""
+        for name, kind in self._keys().values():
+            value, where = getattr(self, name), f"{name} {getattr(self, name)!r} of an event {self.kind!r}"
+            if kind == "float":
+                low, high, bracket = NUMBERS[name]
+                within = type(value) in (int, float) and (low < value or (bracket == "[" and low == value))
+                if not within or value > high:
+                    raise BadInput(f"{where} must lie in {bracket}{low}, {high}]")
+                object.__setattr__(self, name, float(value))
+            elif kind == "int" and (type(value) is not int or not 1 <= value <= MOST[name]):
+                raise BadInput(f"{where} must be a whole number from 1 to {MOST[name]}")
 
 
 def sums_apart(count: int, sigma: float) -> float:
@@ -113,9 +115,6 @@ class GaussianRelease(GaussianEvent):
     noise_multiplier: float = field(metadata={KEY: "multiplier"})
     kind: ClassVar[str] = "gaussian"
 
-    def __post_init__(self) -> None:
-        self._number("noise_multiplier", 0, _HIGH)
-
 
 @dataclass(frozen=True)
 class DiscreteRelease(GaussianEvent):
@@ -136,18 +135,6 @@ class DiscreteRelease(GaussianEvent):
     width: int = field(kw_only=True)
     total_variation: float = field(kw_only=True, default=0.0)
     kind: ClassVar[str] = "discrete"
-
-    def __post_init__(self) -> None:
-        self._number("noise_multiplier", 0, _HIGH)
-        self._count("shares")
-        self._count("width")
-        self._number("total_variation", 0, 1)
-        if type(self.sigma) in (int, float) and 0 <= self.sigma < LEAST_SIGMA:
-            raise BadInput(
-                f"a share of discrete noise with sigma {self.sigma} steps is too narrow to be accounted: "
-                f"take a finer grid, at least {LEAST_SIGMA} steps"
-            )
-        self._number("sigma", LEAST_SIGMA, _HIGH)
 
     def continuous(self) -> tuple[GaussianRelease, float] | None:
         """Continuous noise that is a little smaller, and of which this release is a rounding, nearly.
@@ -187,9 +174,7 @@ class SampledGaussian(GaussianEvent):
     kind: ClassVar[str] = "sampled gaussian"
 
     def __post_init__(self) -> None:
-        self._number("noise_multiplier", 0, _HIGH)
-        self._number("rate", 0, 1, below=True)
-        self._count("steps")
+        super().__post_init__()
         if self.relation not in tuple(Relation):
             raise BadInput(f"relation {self.relation!r}: use {', '.join(Relation)}")
 
@@ -214,13 +199,6 @@ class OccurringGaussian(GaussianEvent):
     occurrences: int
     kind: ClassVar[str] = "occurring gaussian"
 
-    def __post_init__(self) -> None:
-        self._number("noise_multiplier", 0, _HIGH)
-        self._number("rate", 0, 1, below=True)
-        self._count("steps")
-        self._count("occurrences")
-        _few(self.occurrences)
-
 
 @dataclass(frozen=True)
 class VanishingGaussian(GaussianEvent):
@@ -241,11 +219,7 @@ class VanishingGaussian(GaussianEvent):
     kind: ClassVar[str] = "vanishing gaussian"
 
     def __post_init__(self) -> None:
-        self._number("noise_multiplier", 0, _HIGH)
-        self._number("rate", 0, 1, below=True)
-        self._count("steps")
-        self._count("occurrences")
-        _few(self.occurrences)
+        super().__post_init__()
         if self.vanishing is not True:
             raise BadInput(
                 "the mixture-of-Gaussians event holds only where the touched gradients vanish; in ordinary "
@@ -263,9 +237,6 @@ class PureRelease(Event):
 
     epsilon: float
     kind: ClassVar[str] = "pure"
-
-    def __post_init__(self) -> None:
-        self._number("epsilon", 0, 1e6, below=True)
 
     def with_noise_scaled(self, scale: float) -> Self:
         """The same release with an epsilon so many times smaller."""
@@ -288,14 +259,6 @@ class SamplingError(Event):
 
     total_variation: float
     kind: ClassVar[str] = "drawn"
-
-    def __post_init__(self) -> None:
-        self._number("total_variation", 0, 1)
-
-
-def _few(occurrences: int) -> None:
-    if occurrences > 10**6:
-        raise BadInput(f"{occurrences} occurrences of one unit: at most {10**6} are accounted")
 
 
 KINDS: dict[str, type[Event]] = {

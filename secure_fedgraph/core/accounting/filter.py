@@ -8,15 +8,14 @@ was spent passes a bound that was fixed first (a privacy filter). Three kinds of
 - Gaussian, continuous or discrete: the rho of concentrated privacy adds up, at one order fixed beforehand;
 - anything: Rényi divergences add up at each of a few orders fixed beforehand, which share delta.
 
-The kind of a history may itself depend on what was seen: so the three kinds share delta too, unless a
-ledger is bound to one kind from its beginning. ``docs/guarantees.md`` has the proofs.
+The kind of a history may itself depend on what was seen: so the three kinds share delta too.
+``docs/guarantees.md`` has the proofs.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import lru_cache
 
 import numpy as np
 
@@ -47,24 +46,17 @@ class Filter:
         - what fits also fits if less was spent: so a plan that fits as a whole never stops half-way.
 
     Args:
-        epsilon, delta: the budget.
-        kind: of all releases: ``gaussian`` (continuous, no sampling), ``concentrated`` (Gaussian, continuous
-            or discrete, no sampling) or ``any``. It is fixed before the first release, and other kinds are
-            refused then. None leaves it open, and costs a little: each kind gets a third of delta.
+        epsilon, delta: the budget; each kind of history gets a third of delta.
 
     Raises:
-        BadInput: for an epsilon that is not positive, a delta outside (0, 1), an unknown kind.
+        BadInput: for an epsilon that is not positive, a delta outside (0, 1).
     """
 
-    def __init__(self, epsilon: float, delta: float, kind: str | None = None) -> None:
+    def __init__(self, epsilon: float, delta: float) -> None:
         if not (isinstance(epsilon, int | float) and 0 < epsilon < math.inf):
             raise BadInput(f"epsilon {epsilon} must be a positive number; 8 is usual")
-        if kind is not None and kind not in KINDS:
-            raise BadInput(f"unknown kind of releases {kind!r}: use one of {', '.join(map(repr, KINDS))}")
-        check_delta(delta)
-        self.epsilon, self.delta, self.kind = float(epsilon), float(delta), kind
-        share = delta if kind else delta / len(KINDS)
-        self._gaussian_delta = share
+        self.epsilon, self.delta = float(epsilon), check_delta(delta)
+        self._gaussian_delta = share = self.delta / len(KINDS)
         rest = share * (1 - _FOR_THE_SAMPLER)
         self._distance = share * _FOR_THE_SAMPLER / (1 + math.exp(min(epsilon, 700.0)))
         rhos = _curve_budget(epsilon, rest, ORDERS) / ORDERS
@@ -75,16 +67,7 @@ class Filter:
 
     def allows(self, events: Events) -> bool:
         """Whether all of these, released one after the other, stay within the budget."""
-        return self._allows(counted(events))
-
-    def fits(self, spent: Events, one: Event) -> bool:
-        """Whether one more release stays within the budget, after these."""
-        total = counted(spent)
-        for extra, times in counted([one]).items():
-            total[extra] = total.get(extra, 0) + times
-        return self._allows(total)
-
-    def _allows(self, events: Mapping[Event, int]) -> bool:
+        events = counted(events)
         if self._distance_of(events) > self._distance:
             return False
         has_sampling_error = any(isinstance(one, SamplingError) for one in events)
@@ -92,10 +75,6 @@ class Filter:
         kind = _kind_of(events)
         if any(without_noise(one) for one in events):
             return False
-        if self.kind is not None:
-            if KINDS.index(kind) > KINDS.index(self.kind):
-                return False
-            kind = self.kind
         if kind == "gaussian":
             mu = math.sqrt(2 * _rho(events))
             delta_left = self._gaussian_delta * (1 - _FOR_THE_SAMPLER * has_sampling_error)
@@ -113,21 +92,6 @@ class Filter:
             if isinstance(one, DiscreteRelease | SamplingError)
         ]
         return math.fsum(distance * times for distance, times in distances)
-
-
-def fits(spent: Events, one: Event, epsilon: float, delta: float, kind: str | None = None) -> bool:
-    """Whether one more release stays within a budget, after these; see :class:`Filter`.
-
-    >>> one = GaussianRelease(1.0)
-    >>> fits([], one, 8.0, 1e-5), fits({one: 4}, one, 8.0, 1e-5)
-    (True, False)
-    """
-    return _filter(epsilon, delta, kind).fits(spent, one)
-
-
-@lru_cache(maxsize=64)
-def _filter(epsilon: float, delta: float, kind: str | None) -> Filter:
-    return Filter(epsilon, delta, kind)
 
 
 def _kind_of(events: Mapping[Event, int]) -> str:

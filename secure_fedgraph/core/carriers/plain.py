@@ -46,11 +46,6 @@ class Plain(Carrier):
             excesses.append(f"the {channel.to} sees every single upload{effect_words}, not only the sum")
         return tuple(excesses)
 
-    @property
-    def as_it_is(self) -> bool:  # type: ignore[override]
-        """True, but not of a subclass that seals in another way."""
-        return type(self).seal is Plain.seal
-
     def seal(self, matrix: np.ndarray, scope: Scope, party: Party) -> np.ndarray:
         """The flattened matrix, float32."""
         return np.ascontiguousarray(matrix, dtype=_FLOAT32).reshape(-1)

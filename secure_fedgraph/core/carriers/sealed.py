@@ -41,7 +41,8 @@ class Sealed(Carrier):
         - a roster of identity keys that the server did not hand out.
 
     Args:
-        over: the carrier whose bytes are sealed: plain for single uploads, masks for sums.
+        over: the carrier whose bytes are sealed: plain for single uploads, pairwise masks for sums. It has no
+            set-up and no steps of its own.
     """
 
     over: Carrier
@@ -76,19 +77,6 @@ class Sealed(Carrier):
     def excess(self, context: BindContext, effect_words: str = "") -> tuple[str, ...]:
         """What the carrier under the seal lets the reader learn beyond the declaration."""
         return self.over.excess(context, f"{effect_words}, {SEAL}")
-
-    @property
-    def has_set_up(self) -> bool:
-        """Whether the carrier under the seal has a set-up."""
-        return self.over.has_set_up
-
-    def set_up(self, ask: Ask, clients: tuple[str, ...]) -> None:
-        """The set-up of the carrier under the seal."""
-        self.over.set_up(ask, clients)
-
-    def answer(self, step: str, given: wire.Tree, scope: Scope, party: Party) -> wire.Tree:
-        """A step of the carrier under the seal."""
-        return self.over.answer(step, given, scope, party)
 
     @property
     def opens(self) -> Domain:

@@ -43,7 +43,7 @@ from secure_fedgraph.core.upload import (
     Layout,
     Upload,
 )
-from secure_fedgraph.core.wire import Pieces, Tree, Value
+from secure_fedgraph.core.wire import Tree
 
 NEARLY = 1 - 1e-6
 """The share of a carrier's longest norm above which an opened length counts as cut: opening adds noise."""
@@ -218,18 +218,6 @@ class Bound:
                 f"channel {self.channel.name!r}: an answer returns {name}, not {type(upload).__name__}"
             )
 
-    def seal_to_send(self, upload: AnyUpload, scope: Scope, party: Party) -> Tree:
-        """The body that leaves the client, for a caller that encodes it at once.
-
-        Where nothing is done to the values, the body holds the upload's own tensors
-        (:class:`~secure_fedgraph.core.wire.Pieces`), so that they are copied into the message alone.
-        """
-        if type(upload) is not Upload or not self._as_it_is:
-            return self.seal(upload, scope, party)
-        self.check(upload)
-        layout, pieces = upload.in_pieces()
-        return self._wrapped(layout, Pieces(pieces), scope, party)
-
     def seal(self, upload: AnyUpload, scope: Scope, party: Party) -> Tree:
         """The body that leaves the client."""
         self.check(upload)
@@ -245,40 +233,25 @@ class Bound:
         data = self.carrier.seal(matrix, scope, party)
         if keys:
             self.carrier.keep_noise_keys(keys, party)
-        return self._wrapped(layout, data, scope, party)
-
-    @property
-    def _as_it_is(self) -> bool:
-        """Whether an upload travels as its tensors hold it, one after the other."""
-        return self.carrier.as_it_is and not self.stages and self.channel.unit is Unit.CLIENT
-
-    def _wrapped(self, layout: Layout, data: Value, scope: Scope, party: Party) -> Tree:
-        reply: Tree = {
-            "domain": self.carrier.opens.value,
-            "layout": layout.to_text(),
-            **self.public,
-            "data": data,
-        }
+        opens = self.carrier.opens.value
+        reply: Tree = {"domain": opens, "layout": layout.to_text(), **self.public, "data": data}
         if mark := self.carrier.binding_mark(scope, party):
             reply["context"] = mark
         return self.carrier.wrap(reply, scope, party)
 
     def _matrix(self, upload: AnyUpload) -> tuple[Layout, np.ndarray]:
         """An upload before any stage, with the parts of units clipped and added up."""
-        channel = self.channel
+        contribution, unit = self.channel.unit_contribution, self.channel.unit
+        if isinstance(upload, Upload):
+            return upload.packed(unit)
+        assert contribution is not None
         grid = next((stage.grid for stage in self.stages if stage.grid), 0.0)
         if isinstance(upload, ContributionMoments):
-            assert isinstance(channel.unit_contribution, UnitContributionMoments)
-            layout, matrix = moment_sums(upload, channel.unit_contribution, channel.unit, grid)
-        elif isinstance(upload, ContributionSample):
-            assert channel.unit_contribution is not None
-            layout, matrix = sampled_sum(upload, channel.unit_contribution, channel.unit, grid)
-        elif isinstance(upload, ContributionRows):
-            assert channel.unit_contribution is not None
-            layout, matrix = pooled(upload, channel.unit_contribution, channel.unit, grid)
-        else:
-            layout, matrix = upload.packed(channel.unit)
-        return layout, matrix
+            assert isinstance(contribution, UnitContributionMoments)
+            return moment_sums(upload, contribution, unit, grid)
+        if isinstance(upload, ContributionSample):
+            return sampled_sum(upload, contribution, unit, grid)
+        return pooled(upload, contribution, unit, grid)
 
     def open_sum(self, replies: Mapping[str, Tree], scope: Scope, ask: Ask) -> Sum:
         """The sum over those of the cohort that replied, as the server opens it.

@@ -168,8 +168,6 @@ class Carrier(ABC):
     ring: int = 0
     longest: float = math.inf
     """The largest L2 norm of an upload that it carries; longer ones are shortened to it."""
-    as_it_is: bool = False
-    """Whether :meth:`seal` only flattens a matrix of float32."""
     agrees_on_keys: bool = False
     """Whether the clients must have agreed on pairwise keys before round 1."""
     tolerates_dropouts: bool = False

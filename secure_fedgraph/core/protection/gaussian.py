@@ -199,17 +199,18 @@ class Gaussian(Stage):
 
     def apply(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
         """The client's half: whole steps in the ring, or real numbers on the grid."""
-        steps = self._rounded(matrix)
-        if self.by != "server":
-            steps += self._draw(steps.shape)
-        noisy: np.ndarray = steps.astype(np.int64) if self.by == "shares" else steps * self.step
-        return noisy
+        return self.apply_with_keys(matrix, scope, ())
 
     def apply_with_keys(self, matrix: np.ndarray, scope: Scope, keys: Sequence[bytes]) -> np.ndarray:
-        """The same in the ring, with each removable part of the share drawn under its key."""
-        steps = self._rounded(matrix)
-        steps += self._draw(steps.shape, keys)
-        noisy: np.ndarray = steps.astype(np.int64)
+        """The same, with each removable part of a share drawn under its key."""
+        steps = np.clip(matrix.astype(np.float64), -self.limit, self.limit)
+        if self.whole:
+            steps = np.rint(steps / self.step)  # sums of parts that were rounded one by one
+        else:
+            np.trunc(steps * (ROUNDING_MARGIN / self.step), out=steps)
+        if self.by != "server":
+            steps += self._draw(steps.shape, keys)
+        noisy: np.ndarray = steps.astype(np.int64) if self.by == "shares" else steps * self.step
         return noisy
 
     def take_off(self, matrix: np.ndarray, keys: Sequence[bytes]) -> np.ndarray:
@@ -219,14 +220,6 @@ class Gaussian(Stage):
         for width, key in zip(widths[len(widths) - len(keys) :], keys, strict=True):
             left -= discrete_gaussian(width).draw(matrix.size, key).reshape(matrix.shape)
         return left
-
-    def _rounded(self, matrix: np.ndarray) -> np.ndarray:
-        steps = np.clip(matrix.astype(np.float64), -self.limit, self.limit)
-        if self.whole:
-            steps = np.rint(steps / self.step)  # sums of parts that were rounded one by one
-        else:
-            np.trunc(steps * (ROUNDING_MARGIN / self.step), out=steps)
-        return steps
 
     def undo(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
         """The server's noise on what it opened, or the sum's real numbers."""

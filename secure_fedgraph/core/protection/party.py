@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from secure_fedgraph.core.crypto import Identity, verify
+from secure_fedgraph.core.crypto import Identity, Secret, verify
 
 
 @dataclass
-class Party:
+class Party(Secret):
     """What a client's carriers work with. It never leaves the process and is never checkpointed.
 
     Args:
@@ -32,6 +32,3 @@ class Party:
             HostileMessage: where it did not.
         """
         verify(self.roster[name], signature, message)
-
-    def __reduce__(self) -> Any:
-        raise TypeError("a party holds keys and is not copied or stored")

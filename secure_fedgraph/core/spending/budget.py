@@ -48,8 +48,7 @@ class Budget:
             raise wrong_type("adaptive", self.adaptive, "give True or False")
         if not self.epsilon > 0:
             raise BadInput(f"epsilon {self.epsilon}: a budget is a positive number; 8 is usual, 1 strict")
-        if not 0 < self.delta < 1:
-            raise BadInput(f"delta {self.delta} must lie between 0 and 1; 1e-5 is usual")
+        accounting.check_delta(self.delta)
 
     def epsilon_of(self, events: Mapping[Event, int] | None) -> float:
         """The epsilon of these events; infinite for None, where a unit was touched without noise."""

@@ -11,6 +11,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from secure_fedgraph.core import files
 from secure_fedgraph.core.crypto import KEY_BYTES
 from secure_fedgraph.core.errors import BadInput
 
@@ -38,12 +39,7 @@ def kept_key(path: Path) -> bytes:
     draft = path.with_name(f"{path.name}.{os.urandom(8).hex()}")
     try:
         if not os.path.lexists(path):
-            file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-            try:
-                os.write(file, os.urandom(KEY_BYTES))
-                os.fsync(file)
-            finally:
-                os.close(file)
+            files.write(draft, [os.urandom(KEY_BYTES)], private=True)
             with suppress(FileExistsError):
                 os.link(draft, path)  # whole or not at all, and never over another process's
     finally:

@@ -32,7 +32,7 @@ from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.guarantee import LARGER, Relation, Unit
 from secure_fedgraph.core.spending.budget import Budget
 from secure_fedgraph.core.spending.keyed_digest import kept_key, keyed
-from secure_fedgraph.core.spending.ledger_line import EventOnDisk, LedgerLine
+from secure_fedgraph.core.spending.ledger_line import LedgerLine
 
 OF_ONE_GRAPH = (Unit.CLIENT, Unit.NODE, Unit.EDGE)
 """The units of a graph that owners hold in pieces, largest first."""
@@ -113,25 +113,11 @@ class Charge:
         Raises:
             ValueError, TypeError: for a line that :meth:`to_line` did not write.
         """
-        entry = LedgerLine.model_validate(json.loads(line))
-
-        def events(listed: Mapping[str, list[EventOnDisk]]) -> Releases:
-            return {reader: tuple(event_of(one.body()) for one in of) for reader, of in listed.items()}
-
-        return cls(
-            client=entry.client,
-            run=entry.run,
-            round=entry.round,
-            exchange=entry.exchange,
-            channel=entry.channel,
-            unit=entry.unit,
-            relation=entry.relation,
-            releases=events(entry.releases),
-            steps=events(entry.steps),
-            computational=entry.computational,
-            one_holder=entry.one_holder,
-            data=entry.data,
-        )
+        fields = dict(LedgerLine.model_validate(json.loads(line)))
+        for key in ("releases", "steps"):
+            listed = fields[key].items()
+            fields[key] = {reader: tuple(event_of(one.body()) for one in events) for reader, events in listed}
+        return cls(**fields)
 
 
 @dataclass(frozen=True)

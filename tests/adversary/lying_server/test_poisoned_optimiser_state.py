@@ -178,11 +178,11 @@ class TestAbandoned:
             assert not client.scratch
 
     def test_nor_one_that_cannot_be_sealed(self, federation, monkeypatch):
-        def refused(self):
+        def refused(self, unit):
             raise BadInput("not sealed")
 
         made = played(federation, plaintext())
-        monkeypatch.setattr(Upload, "in_pieces", refused)
+        monkeypatch.setattr(Upload, "packed", refused)
         with pytest.raises(BadInput, match="not sealed"):
             made.round(1).reduce(made.algorithm.UPDATE, given=made.state)
         assert not any(client.memory for client in made.clients.values())

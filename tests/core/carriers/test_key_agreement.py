@@ -7,9 +7,7 @@ import dataclasses
 import pytest
 from parties import NAMES, introduced, people, scope
 
-from secure_fedgraph.core.carriers import key_agreement
 from secure_fedgraph.core.carriers.key_agreement import answer, shared_key
-from secure_fedgraph.core.crypto import AgreementKey
 from secure_fedgraph.core.errors import HostileMessage
 
 PLACE = scope(0, "carrier/keys")
@@ -89,48 +87,7 @@ def test_a_stranger():
     keys |= {f"{k}/eve": v for k, v in answer("advertise", {}, PLACE, eve).items()}
     with pytest.raises(HostileMessage, match="introduced to 'eve', who is not on its roster"):
         answer("introduce", keys, dataclasses.replace(PLACE, cohort=(*NAMES, "eve")), parties["owner-0"])
-
-
-@pytest.mark.parametrize("missing", ["public/owner-1", "signature/owner-1"])
-@pytest.mark.parametrize("value", [None, "text", 3])
-def test_a_key_that_is_not_signed(missing, value):
-    parties = people()
-    keys = advertised(parties)
-    keys[missing] = value
-    with pytest.raises(HostileMessage, match="introduced to 'owner-1' without a signed key"):
-        answer("introduce", keys, PLACE, parties["owner-0"])
-
-
-def test_another_key_another_run_and_another_name_do_not_carry_the_signature():
-    for change in ("key", "run", "name"):
-        parties = people()
-        keys = advertised(parties)
-        place = PLACE
-        if change == "key":
-            keys["public/owner-1"] = AgreementKey.generate().public
-        elif change == "run":
-            place = dataclasses.replace(PLACE, run="run-2")
-        else:
-            keys["public/owner-1"], keys["signature/owner-1"] = (
-                keys["public/owner-2"],
-                keys["signature/owner-2"],
-            )
-        with pytest.raises(HostileMessage, match="A signature does not belong to identity"):
-            answer("introduce", keys, place, parties["owner-0"])
-        assert "peers" not in parties["owner-0"].secrets  # nothing is kept of a refused introduction
-
-
-def test_its_own_key_changed():
-    # Another key that this client really signed, as from an earlier life under the same run name.
-    parties = people()
-    keys = advertised(parties)
-    me = parties["owner-0"]
-    other = AgreementKey.generate()
-    keys["public/owner-0"] = other.public
-    statement = key_agreement._statement(PLACE, PLACE.exchange, "owner-0", other.public)
-    keys["signature/owner-0"] = me.identity.sign(statement)
-    with pytest.raises(HostileMessage, match="owner-0's own key came back changed"):
-        answer("introduce", keys, PLACE, me)
+    assert "peers" not in parties["owner-0"].secrets  # nothing is kept of a refused introduction
 
 
 def test_a_cohort_without_oneself():

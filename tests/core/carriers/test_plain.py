@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
-from parties import people
 
 from secure_fedgraph.core.carriers.plain import PIECE, Plain
-from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import HostileMessage
-from secure_fedgraph.core.protection.binding import Protection
 from secure_fedgraph.core.protection.contracts import Scope
-from secure_fedgraph.core.protection.party import Party
-from secure_fedgraph.core.upload import Layout, Upload
-from secure_fedgraph.core.wire import Pieces, decode, encode
-from secure_fedgraph.privacy.policy import Policy
+from secure_fedgraph.core.upload import Layout
 
 SIZE = 2 * PIECE + 3
 LAYOUT = Layout((("w", (SIZE,)),))
@@ -45,20 +38,6 @@ def test_the_sum_is_that_of_whole_arrays_to_the_bit() -> None:
     assert total.shape == (1, SIZE) and total.tobytes() == whole.tobytes()
     assert opened({}).tolist() == [[0.0] * SIZE]
     assert opened({"a": np.zeros(0, "<f4")}, Layout((("w", (0,)),))).shape == (1, 0)
-
-
-def test_a_carrier_made_of_this_one_that_seals_in_another_way_is_not_passed_by() -> None:
-    class Zeros(Plain):
-        def seal(self, matrix: np.ndarray, scope: Scope, party: Party) -> np.ndarray:
-            return super().seal(matrix * 0, scope, party)
-
-    channel = Channel("update", Reveal.SUM)
-    upload = Upload({"w": torch.ones(2), "b": torch.ones(1)})
-    for carrier, sent in ((Plain(), [1.0] * 3), (Zeros(), [0.0] * 3)):
-        bound = Policy("own", lambda _, carrier=carrier: Protection(carrier)).bind((channel,), SCOPE.cohort)
-        body = bound["update"].seal_to_send(upload, SCOPE, people(("a",))["a"])
-        assert decode(encode(body))["data"].tolist() == sent
-        assert isinstance(body["data"], Pieces) == (type(carrier) is Plain)
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])

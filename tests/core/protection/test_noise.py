@@ -243,7 +243,7 @@ class Silent:
     def __init__(self, value: int) -> None:
         self.value = value
 
-    def __call__(self, shape: tuple[int, ...]) -> np.ndarray:
+    def __call__(self, shape: tuple[int, ...], keys: object = ()) -> np.ndarray:
         return np.full(shape, self.value, dtype=np.int32)
 
 

@@ -11,9 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-import dp_accounting as dp
 import pytest
-from dp_accounting.pld import PLDAccountant
 from parties import Toy, session
 from scipy.optimize import brentq
 from scipy.stats import norm
@@ -57,28 +55,14 @@ def exact(multiplier: float, delta: float) -> float:
 
 
 class TestEpsilon:
-    def test_the_textbook_number(self):
-        assert epsilon([1.0], 1e-5) == pytest.approx(4.377, abs=0.001)
-        assert exact(1.0, 1e-5) == pytest.approx(4.377, abs=0.001)
-
     @pytest.mark.parametrize("multiplier", [0.5, 1.0, 3.0, 20.0])
     @pytest.mark.parametrize("delta", [1e-3, 1e-5, 1e-9])
     def test_the_exact_curve(self, multiplier, delta):
         assert epsilon([multiplier], delta) == pytest.approx(exact(multiplier, delta), rel=1e-6)
 
-    def test_the_numerical_accountant_agrees_and_is_not_below(self):
-        accountant = PLDAccountant(dp.NeighboringRelation.ADD_OR_REMOVE_ONE)
-        accountant.compose(dp.GaussianDpEvent(2.0), 3).compose(dp.GaussianDpEvent(5.0), 2)
-        found = accountant.get_epsilon(1e-5)
-        assert epsilon([2.0] * 3 + [5.0] * 2, 1e-5) == pytest.approx(found, abs=2e-3)
-
     @pytest.mark.parametrize("times", [2, 5, 50])
     def test_releases_compose_by_the_root_of_their_number(self, times):
         assert epsilon([3.0] * times, 1e-5) == pytest.approx(exact(3.0 / math.sqrt(times), 1e-5), rel=1e-6)
-
-    def test_unequal_releases(self):
-        # 1/1.5**2 + 1/2**2 = 0.69444, so one release with multiplier 1.2
-        assert epsilon([1.5, 2.0], 1e-5) == pytest.approx(exact(1.2, 1e-5), rel=1e-6)
 
     def test_nothing_released_and_nothing_protected(self):
         assert epsilon([], 1e-5) == 0.0
@@ -161,11 +145,6 @@ class TestSpent:
         assert at([charge], "node") == at([charge], "edge") == pytest.approx(replaced)
         assert at([charge], "node") > at([charge], "graph", units=("graph",))
 
-    def test_a_graphs_noise_speaks_for_its_nodes_and_edges(self):
-        charge = replace(CHARGE, unit="graph", releases=noise(server=3.0))
-        for unit in ("node", "edge"):
-            assert at([charge], unit) == pytest.approx(exact(1.5, 1e-5), rel=1e-6)
-
     @pytest.mark.parametrize("relation", ["zero-out", "replace"])
     def test_a_frozen_table_changes_no_epsilon(self, relation):
         """The relation of mashes has a longer name; a node's noise is worth the same to its label."""
@@ -219,11 +198,6 @@ class TestSpent:
         halved = accounting.epsilon({replace(fine, noise_multiplier=1.0): 4}, 1e-5)
         assert spent([charge] * 4, 1e-5)["node"]["server"] == halved
         assert exact(0.5, 1e-5) <= halved.epsilon <= 1.12 * exact(0.5, 1e-5)
-
-    @pytest.mark.parametrize("delta", [0, 1, -1e-5, 2])
-    def test_deltas(self, delta):
-        with pytest.raises(BadInput, match="must lie between 0 and 1; 1e-5 is usual"):
-            spent([], delta)
 
     def test_the_report_names_the_strictest_reader_and_whom_it_counted_for(self):
         entry = report([CHARGE], 1e-5, holders=2)

@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from secure_fedgraph.core.carriers.secagg.neighbours import (
     thresholds,
 )
 from secure_fedgraph.core.carriers.secagg.shamir import BYTES, random_secret, split
-from secure_fedgraph.core.crypto import SEAL_BYTES, AgreementKey, seal, unseal
+from secure_fedgraph.core.crypto import SEAL_BYTES, AgreementKey, Secret, seal, unseal
 from secure_fedgraph.core.errors import HostileMessage, Refused
 from secure_fedgraph.core.protection.contracts import Scope
 from secure_fedgraph.core.protection.noise_components import ONE_PART, NoiseComponents
@@ -66,7 +66,7 @@ class ClientRequirements:
 
 
 @dataclass
-class Session:
+class Session(Secret):
     """The secrets of one masked sum, in the client that made them. They serve this sum and go with it."""
 
     scope: Scope
@@ -84,12 +84,9 @@ class Session:
     bound_to: bytes = b""
     survivors: tuple[str, ...] = ()
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("the secrets of a masked sum do not leave their process")
-
 
 @dataclass
-class SetUp:
+class SetUp(Secret):
     """The secrets of several sums of one round and channel, each independent of the others.
 
     A sum takes its own and leaves nothing of them here, so whatever shares open of one sum says nothing about
@@ -103,9 +100,6 @@ class SetUp:
     advertised: KeyAdvertisements | None = None
     accepted: tuple[int, bytes] | None = None
     """Of the sealed shares that it took: their bytes and a digest."""
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("the secrets of masked sums do not leave their process")
 
     def begin(self, number: int) -> Session | None:
         """The secrets of a sum. Those of it and of all before it are gone from here afterwards."""

@@ -130,7 +130,7 @@ class TestThroughARound:
         made = session(masked()).set_up()
         made.prepared()
         kept = made.parties["owner-0"].secrets["masked/session"]
-        with pytest.raises(TypeError, match="do not leave their process"):
+        with pytest.raises(TypeError, match="holds a secret key"):
             pickle.dumps(kept)
         assert str(kept.mask_seed) not in repr(kept)
         assert str(kept.own_seed) not in repr(kept)
@@ -231,12 +231,6 @@ class TestSettings:
         with pytest.raises(Refused, match="only 3 of 5 clients had uploaded and 4 are needed"):
             masked_sum(five, bound(FIVE, colluders=0.2), uploads, gone)
 
-    def test_the_quorum_counts_survivors(self, five):
-        with pytest.raises(Refused, match="only 3 of 5 clients had uploaded and 4 are needed"):
-            masked_sum(
-                five, bound(FIVE, quorum=4), dict.fromkeys(FIVE, VALUES), dict.fromkeys(FIVE[:2], ANSWER)
-            )
-
     def test_excess(self):
         assert bound().excess(BindContext(CHANNEL, NAMES, "zero-out")) == (DIFFERENCES,)
         assert (
@@ -299,23 +293,6 @@ class TestDeck:
                 adverts[name][key][5] ^= 128
                 digests.add(KeyAdvertisements.of(adverts).digest)
         assert len(digests) == 10
-
-    @pytest.mark.parametrize(
-        "change",
-        [
-            {"names": "a\nc\nb"},
-            {"names": "a\nb"},
-            {"names": "a\na\nb"},
-            {"names": 3},
-            {"public": np.zeros((3, 31), "u1")},
-            {"public": np.zeros((3, 32), "<f4")},
-            {"signature": b""},
-            {"more": 1},
-        ],
-    )
-    def test_what_no_server_sends(self, change):
-        with pytest.raises(HostileMessage, match="cannot be read"):
-            KeyAdvertisements.from_tree({**KeyAdvertisements.of(self.adverts()).to_tree(), **change})
 
     @pytest.mark.parametrize("key", ["public", "commitment", "signature"])
     def test_what_no_client_advertises(self, key):

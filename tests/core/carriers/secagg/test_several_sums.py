@@ -157,7 +157,7 @@ class TestNoMaskTwice:
         server.sum()
         assert set_up.waiting[0] is None
         assert "masked/session" not in server.parties["owner-0"].secrets
-        with pytest.raises(TypeError, match="do not leave their process"):
+        with pytest.raises(TypeError, match="holds a secret key"):
             pickle.dumps(set_up)
         assert str(set_up.waiting[1].mask_seed) not in repr(set_up)
 
