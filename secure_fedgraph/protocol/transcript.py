@@ -199,21 +199,9 @@ class Transcript:
     def record(self, message: Message, raw: bytes) -> None:
         """Notes a message as it goes over the wire."""
         number, kept = self._store(message.channel, message.round, raw)
-        self.sent.append(
-            Sent(
-                number=number,
-                round=message.round,
-                exchange=message.exchange,
-                channel=message.channel,
-                step=message.step,
-                sender=message.sender,
-                recipient=message.recipient,
-                bytes=len(raw),
-                digest=digest(raw),
-                kept=kept,
-            )
-        )
-        self._write_down("sent", self.sent[-1])
+        place = (message.round, message.exchange, message.channel, message.step)
+        parties = (message.sender, message.recipient)
+        self._note("sent", number, *place, *parties, len(raw), digest(raw), kept)
 
     def record_opened(
         self,
@@ -233,41 +221,23 @@ class Transcript:
             return
         raw = wire.pack(values)  # joined only where it is kept in memory
         number, kept = self._store(channel, round, raw)
-        notes = self.made if own else self.opened
-        notes.append(
-            Opened(
-                number=number,
-                reader=reader,
-                round=round,
-                exchange=exchange,
-                channel=channel,
-                contributors=tuple(contributors),
-                bytes=raw.length,
-                digest=digest(raw),
-                kept=kept,
-            )
-        )
-        self._write_down("made" if own else "opened", notes[-1])
+        place = (reader, round, exchange, channel)
+        kind = "made" if own else "opened"
+        self._note(kind, number, *place, tuple(contributors), raw.length, digest(raw), kept)
 
     def leave_out(self, request: Message, client: str, reason: str) -> None:
         """Notes that an exchange goes on without a client."""
-        number, self._next = self._next, self._next + 1
         place = (request.round, request.exchange, request.channel, request.step)
-        self.left_out.append(LeftOut(number, *place, client, reason))
-        self._write_down("left_out", self.left_out[-1])
+        self._note("left_out", self._numbered(), *place, client, reason)
 
     def note_cut(self, reader: str, request: Message, uploads: int, of: int, limit: float) -> None:
         """Notes how many uploads of an exchange were cut to what their protection carries."""
-        number, self._next = self._next, self._next + 1
         place = (request.round, request.exchange, request.channel)
-        self.cut.append(Cut(number, reader, *place, uploads, of, limit))
-        self._write_down("cut", self.cut[-1])
+        self._note("cut", self._numbered(), reader, *place, uploads, of, limit)
 
     def note_stopped(self, exchange: int) -> None:
         """Notes that the run was stopped in or after an exchange, and goes on."""
-        number, self._next = self._next, self._next + 1
-        self.stopped.append(Stopped(number, exchange))
-        self._write_down("stopped", self.stopped[-1])
+        self._note("stopped", self._numbered(), exchange)
 
     def sync(self) -> int:
         """Brings the notes to disk.
@@ -351,8 +321,15 @@ class Transcript:
         total = sum(s.bytes for s in self.sent)
         return {"up": up, "down": down, "evaluation": total - up - down}
 
-    def _write_down(self, kind: str, note: Note) -> None:
-        """Writes a note at once: a run may not reach its end."""
+    def _numbered(self) -> int:
+        """The number of one more note."""
+        self._next += 1
+        return self._next - 1
+
+    def _note(self, kind: str, *fields: Any) -> None:
+        """Adds a note and writes it at once: a run may not reach its end."""
+        note = KINDS[kind](*fields)
+        getattr(self, kind).append(note)
         if self._notes is not None:
             line = json.dumps({"kind": kind, **vars(note)}) + "\n"
             self._notes.append(line.encode())
@@ -403,8 +380,7 @@ class Transcript:
         return sorted(body for body in folder.glob(f"*{BODY}") if body.name not in named)
 
     def _store(self, channel: str, round: int, raw: bytes | wire.Parts) -> tuple[int, bool]:
-        number, self._next = self._next, self._next + 1
-        kept = self.keep(channel, round)
+        number, kept = self._numbered(), self.keep(channel, round)
         if kept and self.folder is None:
             self._bodies[number] = bytes(raw)
         elif kept and self.folder is not None:
