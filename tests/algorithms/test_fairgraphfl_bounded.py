@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -28,7 +29,7 @@ from secure_fedgraph.algorithms.fairgraphfl.state import (
 from secure_fedgraph.core.accounting import epsilon
 from secure_fedgraph.core.accounting.events import GaussianRelease
 from secure_fedgraph.core.carriers.secagg.server import Masked
-from secure_fedgraph.core.errors import BadInput, HostileMessage, Incompatible
+from secure_fedgraph.core.errors import HostileMessage, Incompatible
 from secure_fedgraph.core.protection.binding import Protection
 from secure_fedgraph.core.protection.fixed_point import FixedPoint
 from secure_fedgraph.core.protection.gaussian import Gaussian
@@ -211,7 +212,8 @@ class TestEpsilon:
         made = run(federation, local_dp(0.5, 8.0), rounds=3)
         # three updates, each worth half for a graph; counts and sums once
         assert costs(at(made.charges), [4.0] * 3 + [8.0] * 2)
-        assert made.privacy(unit="graph")["epsilon"] == number(at(made.charges))
+        entry = made.privacy(unit="graph")
+        assert (entry["epsilon"], entry["computational"]) == (number(at(made.charges)), False)
         # a node or an edge is in one graph: its graph's part of the sums moves twice the way to nothing
         for unit in ("node", "edge"):
             assert costs(at(made.charges, unit), [4.0] * 3 + [4.0] * 2)
@@ -219,16 +221,17 @@ class TestEpsilon:
         # noise that is scaled to a graph says nothing of all graphs of a client
         assert made.privacy(unit="client")["epsilon"] == "inf"
 
-    def test_by_shares_under_masks(self, federation):
-        shared = Protection(Masked(), (Gaussian(3.0, "shares", limit=4.0),), 3, "distributed_dp")
-        policy = local_dp(0.5, 8.0)  # an agent is valued by its own update, which no sum shows
-        policy = type(policy)(
-            "both", policy.recipe, {"motif_counts": shared, "motif_sums": shared}, policy.relation
+    @pytest.mark.parametrize("shares", [True, False])
+    def test_under_masks_each_clients_noise_counts_or_the_shares_of_all(self, federation, shares):
+        noise = (Gaussian(3.0, "shares", limit=4.0),) if shares else (Gaussian(3.0), FixedPoint(8.0))
+        sums = Protection(
+            Masked(), noise, 3 if shares else 2, "distributed_dp" if shares else "masked, noised"
         )
+        # an agent is valued by its own update, which no sum shows
+        policy = replace(local_dp(0.5, 8.0), exceptions={"motif_counts": sums, "motif_sums": sums})
         made = run(federation, policy, rounds=2)
         assert costs(at(made.charges), [4.0] * 2 + [3.0] * 2)
-        assert made.privacy(unit="graph")["computational"] is True
-        assert run(federation, local_dp(0.5, 8.0), rounds=1).privacy(unit="graph")["computational"] is False
+        assert made.privacy(unit="graph")["computational"] is shares
 
     def test_under_shares_alone_it_is_refused_since_values_need_each_update(self, federation):
         with pytest.raises(Incompatible, match=r"'update' needs each upload.*distributed_dp reveals only"):
@@ -272,15 +275,6 @@ class TestEpsilon:
         assert clear.shape == noised.shape == (3, 37, 1 if key == "count" else 8)
         # 111 counts: their deviation has a standard error of 7 %
         assert (noised - clear).std() == pytest.approx(5 * MOVED, rel=0.4 if key == "count" else 0.15)
-
-    def test_noised_and_masked(self, federation):
-        noised = Protection(Masked(), (Gaussian(3.0), FixedPoint(8.0)), 2, "masked, noised")
-        policy = local_dp(0.5, 8.0)
-        policy = type(policy)(
-            "both", policy.recipe, {"motif_counts": noised, "motif_sums": noised}, policy.relation
-        )
-        made = run(federation, policy, rounds=1)
-        assert costs(at(made.charges), [4.0, 3.0, 3.0])
 
 
 COUNTED = {"lists": "counted", "use_diversity": True}
@@ -351,27 +345,8 @@ class TestCountedLists:
         made = sfg.train(asked.make_algorithm(), federation, found.policy, rounds=2, budget=found.budget)
         assert 0.97 * 16 < made.privacy("graph")["epsilon"] <= 16
 
-    def test_settings_that_do_not_fit(self):
-        with pytest.raises(BadInput, match="leave idf=local"):
-            FairGraphFLBounded(idf="global")
-
 
 class TestBadInput:
-    @pytest.mark.parametrize(
-        ("settings", "words"),
-        [
-            ({"vocabulary": "exchanged"}, "vocabulary"),
-            ({"prototypes": "sum"}, "prototypes"),
-            ({**BOUNDED, "clip": 0}, "clip"),
-            ({**BOUNDED, "motifs_per_graph": 0}, "motifs_per_graph"),
-            ({**BOUNDED, "least_count": 0}, "least_count"),
-            ({**BOUNDED, "embedding": "trained"}, "embedding"),
-        ],
-    )
-    def test_settings(self, settings, words):
-        with pytest.raises(BadInput, match=words):
-            FairGraphFLBounded(**settings)
-
     @pytest.mark.parametrize(
         ("total", "words"),
         [
