@@ -128,11 +128,6 @@ class TestRuns:
         assert one < spent(made.charges, 1e-5)["node"]["server"].epsilon
         assert {c.steps["node"][0] for c in made.charges} == {OccurringGaussian(4.0, 0.2, 3, 1 + 2 + 8)}
 
-    def test_it_learns(self, federation):
-        quiet = private(sfg.policies.plaintext(), noise=0.01, rate=0.5, steps=20)
-        made = sfg.train(sfg.FedAvg(learning_rate=0.05, **SMALL), federation, quiet, rounds=10)
-        assert made.accuracy["global"] > made.history[0]["accuracy"]["global"] + 0.1
-
     def test_metrics_are_not_made_by_steps(self, federation):
         made = sfg.train(
             sfg.FedAvg(**SMALL), federation, private(sfg.policies.masked()), rounds=1, evaluation="in_band"
