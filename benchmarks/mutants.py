@@ -36,8 +36,9 @@ from secure_fedgraph.core.protection import pooling
 from secure_fedgraph.core.protection.bound import Bound
 from secure_fedgraph.core.protection.gaussian import Gaussian
 from secure_fedgraph.core.upload import ContributionRows, Upload
+from secure_fedgraph.models.per_record import multiplied_out
 from secure_fedgraph.privacy import dp_sgd
-from secure_fedgraph.privacy.dp_sgd import PrivateSteps, Training, multiplied_out
+from secure_fedgraph.privacy.dp_sgd import PrivateSteps, Training
 from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
 from secure_fedgraph.protocol.transcript import everything
 from secure_fedgraph.seams import ClientContext, RoundApi

@@ -3,14 +3,9 @@
 from collections.abc import Callable
 
 from secure_fedgraph.privacy.policies import RECIPES
-from secure_fedgraph.privacy.policies.central_dp import central_dp
-from secure_fedgraph.privacy.policies.distributed_dp import distributed_dp
-from secure_fedgraph.privacy.policies.homomorphic import homomorphic
-from secure_fedgraph.privacy.policies.local_dp import local_dp
-from secure_fedgraph.privacy.policies.masked import masked
-from secure_fedgraph.privacy.policies.plaintext import plaintext
-from secure_fedgraph.privacy.policies.sealed import sealed
+from secure_fedgraph.privacy.policies.noised import central_dp, distributed_dp, local_dp
 from secure_fedgraph.privacy.policies.strictest import strictest
+from secure_fedgraph.privacy.policies.without_noise import homomorphic, masked, plaintext, sealed
 from secure_fedgraph.privacy.policy import Policy
 
 __all__ = [

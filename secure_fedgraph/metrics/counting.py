@@ -12,6 +12,7 @@ from torch import Tensor
 
 from secure_fedgraph.graph.answers import answered
 from secure_fedgraph.graph.schema import Schema, Task
+from secure_fedgraph.models.targets import scaled
 
 SPAN = {32: 4.0, 256: 8.0}
 """Bins -> the largest logit that has a bin of its own; beyond, the last bin counts."""
@@ -160,7 +161,7 @@ class Counting:
     def _of_numbers(self, scores: Tensor, y: Tensor) -> Tensor:
         """Of scores and answers in [-1, 1], as models are trained on them."""
         known = answered(y)
-        true = torch.nan_to_num(self.scaled(y))
+        true = torch.nan_to_num(scaled(y, self.schema))
         far = torch.where(true > 0, -1.0, 1.0)
         error = (torch.where(scores.isnan(), far, scores).clamp(-1, 1) - true).abs() / 2
         half = (true + 1) / 2
@@ -171,11 +172,6 @@ class Counting:
             return both.float() * known[:, None]
         parts = torch.stack([torch.ones_like(half), error, error**2, half, half**2], dim=1)
         return parts.float() * known[:, None]
-
-    def scaled(self, y: Tensor) -> Tensor:
-        """Numbers in their own unit as models are trained on them: in [-1, 1]."""
-        low, high = self.schema.low, self.schema.high
-        return (2 * (y - low) / ((high - low) or 1.0) - 1).clamp(-1, 1)
 
     def errors(self) -> tuple[Tensor, Tensor]:
         """The mean error and its square in each bin of errors, ``[bins]`` each, as shares of the range."""

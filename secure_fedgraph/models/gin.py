@@ -81,8 +81,6 @@ class Gin(nn.Module):
         self.convolutions = nn.ModuleList(GinLayer(hidden) for _ in range(layers))
         self.between: nn.Module = blank_linear(hidden, hidden)
         self.head: nn.Module = blank_linear(hidden, classes)
-        for p in self.parameters():
-            nn.init.zeros_(p)  # never uninitialised memory; `initialise` draws the real start
 
     def initialise(self, seed: int) -> None:
         """Uniform within one over the square root of the inputs, as the released code's layers start."""

@@ -89,8 +89,6 @@ class GraphSage(nn.Module):
         widths = [features, *hidden]
         self.layers = nn.ModuleList(map(SageLayer, widths[:-1], widths[1:]))
         self.head: nn.Module = blank_linear(widths[-1], classes)
-        for p in self.parameters():
-            nn.init.zeros_(p)  # never uninitialised memory; `parameters.glorot` draws the real start
 
     @property
     def hops(self) -> int:

@@ -151,8 +151,6 @@ class GraphNet(nn.Module):
             blank_linear(inputs, readout) for inputs in (hidden[0] + hidden[-1], readout)
         )
         self.head: nn.Module = blank_linear(readout, classes)
-        for p in self.parameters():
-            nn.init.zeros_(p)  # never uninitialised memory; `parameters.glorot` draws the real start
 
     def forward(self, packed: Data, generator: torch.Generator | None = None) -> Tensor:
         """Class scores ``[graphs, classes]``.

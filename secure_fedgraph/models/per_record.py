@@ -91,7 +91,7 @@ def tree_gradients(
     check_model(model, whole=False)
     if _is_known(model, TREE_PARTS):
         factors = tree_factors(model, x, trees, answers, loss_of_each)
-        return {name: g if isinstance(g, Tensor) else _multiplied(*g) for name, g in factors.items()}
+        return {name: multiplied_out(gradient) for name, gradient in factors.items()}
     rooted, paths = _Rooted(model), _paths(model)
     parameters = {name: p.detach() for name, p in model.named_parameters()}
 
@@ -170,7 +170,7 @@ def tree_factors(
             found[f"{name}.weight"] = back, values[:, : back.shape[1]] if own else values[:, 1:]
             continue
         rows = torch.cat([_by_tree(given_rows, len(trees)) for _, given_rows in calls], 1)
-        found[f"{name}.weight"] = _multiplied(back, rows)
+        found[f"{name}.weight"] = multiplied_out((back, rows))
         if name == HEAD:
             found[f"{name}.bias"] = back[:, 0]
     found |= {name: next(backs)[:, 0] for name in biases}
@@ -199,7 +199,15 @@ def _by_tree(rows: Tensor, trees: int) -> Tensor:
     return rows.reshape(trees, -1, rows.shape[-1])
 
 
-def _multiplied(back: Tensor, rows: Tensor) -> Tensor:
+def multiplied_out(gradient: Tensor | Factors) -> Tensor:
+    """One gradient a record, ``[b, ...]``.
+
+    >>> multiplied_out((torch.ones(1, 3, 2), torch.ones(1, 3, 4))).shape
+    torch.Size([1, 2, 4])
+    """
+    if isinstance(gradient, Tensor):
+        return gradient
+    back, rows = gradient
     return torch.bmm(back.transpose(1, 2), rows)
 
 

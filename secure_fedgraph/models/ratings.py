@@ -55,8 +55,6 @@ class RatingNet(nn.Module):
             self.inner: nn.Module = blank_linear(HABITS, hidden[-1])
             self.outer: nn.Module = blank_linear(hidden[-1], 1)
             self.direct: nn.Module = blank_linear(HABITS, 1)
-        for p in self.parameters():
-            nn.init.zeros_(p)  # never uninitialised memory; `parameters.glorot` draws the real start
 
     def forward(self, graph: Data, chosen: Tensor) -> Tensor:
         """Scores of some of the owner's ratings, ``[n]``.

@@ -287,18 +287,6 @@ def _sum_of_rows(every: np.ndarray, clip: float, grid: float) -> np.ndarray:
     return total
 
 
-def multiplied_out(gradient: Gradient) -> torch.Tensor:
-    """One gradient a record, ``[b, ...]``.
-
-    >>> multiplied_out((torch.ones(1, 3, 2), torch.ones(1, 3, 4))).shape
-    torch.Size([1, 2, 4])
-    """
-    if isinstance(gradient, torch.Tensor):
-        return gradient
-    back, rows = gradient
-    return torch.bmm(back.transpose(1, 2), rows)
-
-
 def factors(norms: np.ndarray, clip: float) -> np.ndarray:
     """What cuts rows of these L2 norms to ``clip``; 1 for shorter ones, and a little less than needed.
 

@@ -235,10 +235,7 @@ def _more_noise(budget: Budget, costs: Counter[Cost], earlier: Sequence[Counter[
         low, high = high, high * 2
         if high > 1e6:
             return None
-    while high / low > 1 + 1e-3:
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
+    return least_noise(lambda scale: -math.inf if holds(scale) else math.inf, low, high, 1e-3)
 
 
 def _each_once(before: Sequence[Counter[Cost]]) -> list[Counter[Cost]]:

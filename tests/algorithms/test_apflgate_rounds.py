@@ -402,36 +402,10 @@ class TestHostileServer:
             algorithm.update(client, {})
 
 
-class TestSettings:
-    @pytest.mark.parametrize(
-        ("kind", "settings", "sentence"),
-        [
-            (sfg.ApflGate, {"tau": 0}, "'tau' = 0.*greater than 0"),
-            (sfg.ApflGate, {"tau": float("inf")}, "'tau' = inf.*finite"),
-            (sfg.ApflGate, {"gain": "2/tau"}, "'gain' = '2/tau': give a number from 0, or R/tau or 1/tau"),
-            (sfg.ApflGate, {"gain": -1}, "'gain' = -1"),
-            (sfg.ApflGate, {"alpha": 1.5}, "'alpha' = 1.5: give a number from 0 to 1, or adaptive"),
-            (sfg.ApflGate, {"alpha": True}, "alpha = true"),
-            (sfg.ApflGate, {"learning_rate": 0}, "'learning_rate' = 0"),
-            (sfg.ApflGate, {"local_steps": 0}, "'local_steps' = 0"),
-            (sfg.ApflGate, {"batch": 0}, "'batch' = 0: give a whole number from 1, or full"),
-            (sfg.ApflGate, {"hidden": (5,)}, "'hidden'.*each even"),
-            (sfg.ApflGate, {"network": "ego"}, "'network' = 'ego'"),
-            (sfg.Apfl, {"tau": 10}, "'tau' is unknown"),
-            (sfg.FedGate, {"alpha": 0.1}, "'alpha' is unknown"),
-        ],
-    )
-    def test_refused(self, kind, settings, sentence):
-        with pytest.raises(BadInput, match=sentence):
-            kind(**settings)
-
-    def test_channels_in_use(self):
-        def used(kind: type[sfg.ApflGate]) -> set[str]:
-            return {channel.name for channel in kind().in_use}
-
-        assert used(sfg.ApflGate) == {"update", "mean_update", "personal_model"}
-        assert used(sfg.Apfl) == {"update", "personal_model"}
-        assert used(sfg.FedGate) == {"update", "mean_update"}
+def test_channels_in_use() -> None:
+    used = [{channel.name for channel in kind().in_use} for kind in (sfg.ApflGate, sfg.Apfl, sfg.FedGate)]
+    assert used[0] == {"update", "mean_update", "personal_model"}
+    assert used[1:] == [{"update", "personal_model"}, {"update", "mean_update"}]
 
 
 class TestAwkwardClients:

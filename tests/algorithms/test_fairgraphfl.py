@@ -174,13 +174,8 @@ class TestRuns:
     @pytest.mark.parametrize(
         "settings",
         [
-            {"prototypes": "none", "use_diversity": False},
-            {"use_gradient": False},
-            {"sparse": False},
-            {"reading": "add"},
-            {"reading": "revert"},
-            {"optimizer": "sgd", "batch": 7, "epochs": 2},
-            {"tanh_arg": "Kr", "rings": 6},
+            {"use_gradient": False, "optimizer": "sgd", "batch": 7, "epochs": 2},
+            {"reading": "add", "tanh_arg": "Kr", "rings": 6},
         ],
         ids=str,
     )
@@ -249,19 +244,6 @@ class TestRewards:
             algorithm.reward(client, {**self._given([0], [1.0]), **change})
         assert client.memory["model"] is model
 
-    @pytest.mark.parametrize(
-        ("key", "value"),
-        [
-            *(("places", torch.tensor(one, dtype=torch.int32)) for one in ([-1], [10**6], 0)),
-            *(("places", torch.tensor(one)) for one in ([torch.nan], [0.5], [True])),
-            *(("amounts", torch.tensor(one)) for one in ([torch.nan], [1], 1.0)),
-            *(("value", one) for one in ("much", float("inf"), float("nan"))),
-        ],
-    )
-    def test_the_door_refuses_rewards_that_are_none(self, key, value):
-        (form,) = FairGraphFL(hidden=4, layers=1).takes("reward", Schema(LABELS, 2))
-        assert form[key].wrong(value)
-
     def test_a_vocabulary_before_motifs(self):
         client, algorithm, _ = self._me("fill")
         codes = every_motif(LABELS, algorithm.settings.rings)
@@ -327,26 +309,6 @@ class TestRegulariser:
 
 
 class TestBadInput:
-    @pytest.mark.parametrize(
-        ("settings", "words"),
-        [
-            ({"server_rate": 0}, "server_rate"),
-            ({"value_rate": 0}, "value_rate"),
-            ({"budget": -1}, "budget"),
-            ({"beta_fair": 0}, "beta_fair"),
-            ({"motif_keep": 0}, "motif_keep"),
-            ({"rings": 2}, "rings"),
-            ({"batch": 0}, "batch"),
-            ({"beta": 1}, "'beta' is unknown"),
-            ({"use_gradient": False, "use_diversity": False}, "nothing to be made of"),
-            ({"lists": "counted", "vocabulary": "public"}, "'lists'"),
-            ({"clip": 2.0}, "'clip' is unknown"),
-        ],
-    )
-    def test_settings(self, settings, words):
-        with pytest.raises(BadInput, match=words):
-            FairGraphFL(**settings)
-
     def test_graphs_without_links(self):
         bare = sfg.federate(triangles(linked=False), clients=3, partition="random", seed=0)
         found = run(bare)
@@ -425,12 +387,3 @@ class TestBaselines:
         averaged = sfg.train(GinFedAvg(**SMALL, dropout=0.0), federation, sfg.policies.plaintext(), rounds=3)
         model = fair.algorithm.released(fair.state)
         assert all(torch.allclose(averaged.state[k], v, atol=1e-4) for k, v in model.items())
-
-    @pytest.mark.parametrize(
-        "policy",
-        [sfg.policies.masked(), sfg.policies.homomorphic(), sfg.policies.local_dp(1.0, 1.0)],
-        ids=lambda one: one.name,
-    )
-    def test_fedavg_binds_where_sums_do(self, federation, policy):
-        found = sfg.train(GinFedAvg(**SMALL), federation, policy, rounds=1)
-        assert {row["policy"] for row in found.policy.describe() if row["name"] == "update"} == {policy.name}

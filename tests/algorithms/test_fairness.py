@@ -117,9 +117,6 @@ class TestPayoffs:
         earlier = torch.full((3, len(raw)), 1 / len(raw), dtype=torch.float64)
         assert float(fairness.payoffs(values, earlier, budget).sum()) == pytest.approx(budget, abs=1e-9)
 
-    def test_a_budget_of_zero_pays_nothing(self):
-        assert fairness.payoffs(tensor(0.3, 0.7), tensor(0.5, 0.5)[None], 0).tolist() == [0, 0]
-
     @pytest.mark.parametrize("budget", [-1.0, math.nan, math.inf])
     def test_a_budget_that_is_none(self, budget):
         with pytest.raises(BadInput, match="budget"):

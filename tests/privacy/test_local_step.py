@@ -54,16 +54,6 @@ def test_without_noise_it_is_opacus(silent):
     assert not torch.equal(mine, torch.zeros(30))
 
 
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e6, math.inf, math.nan])
-def test_no_record_moves_the_sum_by_more_than_the_clip(silent, scale):
-    records = torch.full((3, 50), 1.0)
-    records[1] *= scale
-    with_it = steps(records, PrivateSteps(noise=0.5, clip=0.7, rate=1.0, steps=1)) * 3
-    records[1] = 0
-    without = steps(records, PrivateSteps(noise=0.5, clip=0.7, rate=1.0, steps=1)) * 3
-    assert torch.linalg.norm((with_it - without).double()) <= 0.7 * (1 + 1e-6)
-
-
 def test_the_noise_is_on_every_step_also_without_records():
     how = PrivateSteps(noise=3.0, clip=0.5, rate=0.25, steps=1)
     drawn = steps(torch.zeros(8, 20_000), how)
@@ -87,10 +77,7 @@ def test_coins(rate):
     count = sum(len(secret_coins(1000, rate)) for _ in range(50))
     low, high = binom.interval(1 - 1e-6, 50_000, rate)
     assert low <= count <= high
-    assert (
-        secret_coins(1000, rate).unique().numel() == len(secret_coins(0, rate)) + len(secret_coins(1000, 1.0))
-        or rate < 1
-    )
+    assert secret_coins(1000, 1.0).tolist() == list(range(1000))
 
 
 def test_what_is_charged():
@@ -140,11 +127,6 @@ class TestRuns:
         one = spent(made.charges[:1], 1e-5)["node"]["server"].epsilon
         assert one < spent(made.charges, 1e-5)["node"]["server"].epsilon
         assert {c.steps["node"][0] for c in made.charges} == {OccurringGaussian(4.0, 0.2, 3, 1 + 2 + 8)}
-
-    def test_it_learns(self, federation):
-        quiet = private(sfg.policies.plaintext(), noise=0.01, rate=0.5, steps=20)
-        made = sfg.train(sfg.FedAvg(learning_rate=0.05, **SMALL), federation, quiet, rounds=10)
-        assert made.accuracy["global"] > made.history[0]["accuracy"]["global"] + 0.1
 
     def test_metrics_are_not_made_by_steps(self, federation):
         made = sfg.train(

@@ -66,6 +66,11 @@ class PaidAgents(GinClassifier):
     # --- what subclasses say
 
     @property
+    def update_channel(self) -> Channel:
+        """On which updates are sent: as they are, or as ciphertexts that are valued unread."""
+        return channels.VALUED_UPDATE if self.settings.valuation == "encrypted" else channels.UPDATE
+
+    @property
     def asks_sizes(self) -> bool:
         """Whether agents tell how many training graphs they have."""
         return False

@@ -205,7 +205,7 @@ class FairGraphFL(AgentsWithSizes, AgentsValuedUnread):
             *((channels.SIZE,) if self.asks_sizes else ()),
             *self._lists.channels,
             *shared_structure.channels_of(s),
-            channels.VALUED_UPDATE if s.valuation == "encrypted" else channels.UPDATE,
+            self.update_channel,
             *self._prototypes.channels,
             channels.REWARD,
         )
@@ -260,10 +260,6 @@ class FairGraphFL(AgentsWithSizes, AgentsValuedUnread):
         if not (self._lists.channels or self._prototypes.channels):
             return None
         return motifs.check_public(self.settings, schema)
-
-    def released(self, state: State) -> State:
-        """The global model."""
-        return parameters_in(state)
 
     def notes(self, state: State) -> dict[str, Any]:
         """As the base has it, and every agent's diversity."""

@@ -7,6 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from secure_fedgraph.graph.sample.links import undirected_links
+from secure_fedgraph.models.molecules import dropped
+from secure_fedgraph.models.parameters import blank_linear
 
 
 def both_ways(edge_index: Tensor) -> Tensor:
@@ -55,8 +57,8 @@ class Gcn(nn.Module):
 
     def __init__(self, features: int, classes: int, hidden: int, dropout: float = 0.0) -> None:
         super().__init__()
-        self.first = nn.utils.skip_init(nn.Linear, features, hidden)
-        self.second = nn.utils.skip_init(nn.Linear, hidden, classes)
+        self.first = blank_linear(features, hidden)
+        self.second = blank_linear(hidden, classes)
         self.dropout = dropout
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
@@ -75,9 +77,7 @@ class Gcn(nn.Module):
             generator: draws the dropout.
         """
         hidden = F.relu(self.first(sums))
-        if self.training and self.dropout and generator is not None:
-            kept = torch.rand(hidden.shape, generator=generator) >= self.dropout
-            hidden = hidden * kept / (1 - self.dropout)
+        hidden = dropped(hidden, self.dropout if self.training else 0.0, generator)
         scores: Tensor = self.second(torch.sparse.mm(adjacency, hidden))
         return scores
 

@@ -327,16 +327,15 @@ class FedRidge(OfRecords):
 
     def predict(self, params: State, graph: Data, schema: Schema) -> torch.Tensor:
         """Logarithms of shares of classes, or numbers, spread over the graph's links; labels themselves."""
-        s = self.settings
+        s, norm = self.settings, self._contribution.targets
         scores = self.records(graph, schema) @ self.solved(params, graph, schema)
+        spreads = self.record != Unit.GRAPH and s.steps and graph.edge_index.numel()
         if schema.task == Task.NUMBER:
-            if not s.steps or not graph.edge_index.numel():
-                return scores
-            return ridge.spread_numbers(scores, graph.edge_index, s.steps, s.restart)
+            return ridge.spread_numbers(scores, graph.edge_index, s.steps, s.restart) if spreads else scores
         if schema.task == Task.LABELS:
-            return ridge.outputs(scores, self._contribution.targets, labels=True)
+            return ridge.outputs(scores, norm, labels=True)
         if schema.task == Task.LINKS:
-            return ridge.margins(scores, self._contribution.targets)
-        if not s.steps or not graph.edge_index.numel():  # nothing to spread: the regression's own shares
-            return ridge.as_shares(scores, self._contribution.targets)
+            return ridge.margins(scores, norm)
+        if not spreads:  # the regression's own shares
+            return ridge.as_shares(scores, norm)
         return ridge.spread(scores, graph.edge_index, s.steps, s.restart, s.sharpness)

@@ -8,12 +8,10 @@ from typing import ClassVar
 import torch
 from torch_geometric.data import Data
 
-from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms.fedridge.algorithm import FedRidge
 from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.graph import descriptors
-from secure_fedgraph.graph.schema import Schema, Task
-from secure_fedgraph.models import ridge
+from secure_fedgraph.graph.schema import Schema
 
 
 class GraphFedRidge(FedRidge):
@@ -49,15 +47,6 @@ class GraphFedRidge(FedRidge):
     def describe(self, graph: Data, schema: Schema) -> torch.Tensor:
         """What describes each graph: ``[graphs, described]``, of length 1."""
         return descriptors.descriptors(graph, schema)
-
-    def predict(self, params: State, graph: Data, schema: Schema) -> torch.Tensor:
-        """Scores of the graphs, ``[graphs, classes]``."""
-        scores = self.records(graph, schema) @ self.solved(params, graph, schema)
-        if schema.task == Task.NUMBER:
-            return scores
-        if schema.task == Task.LABELS:
-            return ridge.outputs(scores, self._contribution.targets, labels=True)
-        return ridge.as_shares(scores, self._contribution.targets)
 
 
 FedRidge.of_graphs = GraphFedRidge

@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Form, Settings, State
 from secure_fedgraph.algorithms.glasu.channels import EXAMINE, HIDDEN, PARTIES
-from secure_fedgraph.algorithms.glasu.checks import rows
+from secure_fedgraph.algorithms.glasu.checks import examined, rows
 from secure_fedgraph.algorithms.glasu.vertical import Vertical
 from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput
@@ -237,10 +237,5 @@ class GlasuAtHome(Vertical):
     def examine(self, client: ClientContext, given: State) -> Upload:
         """What this client's own model says of every node."""
         self.parties(client, given)
-        nodes = int(client.graph.num_nodes)
-        if given.get("nodes") != nodes:
-            raise BadInput(
-                f"{client.name} has {nodes} nodes and the test data {given.get('nodes')}: in a vertical "
-                "split every client has every node"
-            )
-        return Upload({"scores": client.memory.get(SCORES, torch.zeros(nodes, client.schema.classes))})
+        unknown = torch.zeros(examined(client, given), client.schema.classes)
+        return Upload({"scores": client.memory.get(SCORES, unknown)})

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from secure_fedgraph.core.errors import HostileMessage
+from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.core.inputs import link_holder
+from secure_fedgraph.seams import ClientContext
 
 MOST_NODES = 2**24
 """Uploads are float32: node numbers above this are not exact."""
@@ -101,3 +102,18 @@ def listed(name: str, values: Mapping[str, Tensor]) -> Tensor:
     if bool((numbers.diff() <= 0).any()):
         raise HostileMessage(f"{name}'s index list is not ascending")
     return numbers.long()
+
+
+def examined(client: ClientContext, given: Mapping[str, Any]) -> int:
+    """How many nodes the test data have: as many as the client.
+
+    Raises:
+        BadInput: for another number.
+    """
+    nodes = int(client.graph.num_nodes)
+    if given.get("nodes") != nodes:
+        raise BadInput(
+            f"{client.name} has {nodes} nodes and the test data {given.get('nodes')}: in a vertical "
+            "split every client has every node"
+        )
+    return nodes

@@ -199,19 +199,25 @@ class Vertical(Algorithm):
         if work.running is None or work.running.step != step:
             if work.running is not None and step < work.running.step:
                 raise HostileMessage(f"step {step} was asked for after step {work.running.step}")
-            work.running = Pass(
-                tower=work.tower,
-                graph=client.graph,
-                table=work.table,
-                settings=self.settings,
-                step=step,
-                parties=len(names),
-                name=client.name,
-                draw=client.generator,
-                holds_labels=client.name in self.label_holders(names),
-            )
-            work.running.begin(int(given["seed"]))
+            work.running = self.begun(client, step, names, int(given["seed"]))
         return work.running
+
+    def begun(self, client: ClientContext, step: int, parties: tuple[str, ...], seed: int) -> Pass:
+        """A pass of which the batch is drawn."""
+        work = self.work(client)
+        made = Pass(
+            tower=work.tower,
+            graph=client.graph,
+            table=work.table,
+            settings=self.settings,
+            step=step,
+            parties=len(parties),
+            name=client.name,
+            draw=client.generator,
+            holds_labels=client.name in self.label_holders(parties),
+        )
+        made.begin(seed)
+        return made
 
     def running(self, client: ClientContext) -> Pass:
         """The iteration that runs, for what peers send into it."""
@@ -278,14 +284,9 @@ class Vertical(Algorithm):
         """This client's rows of one segment on all nodes, or class scores of what was aggregated last."""
         self.parties(client, given)
         table, tower = self.table(client), self.tower(client)
-        nodes = table.num_nodes
-        if given.get("nodes") != nodes:
-            raise BadInput(
-                f"{client.name} has {nodes} nodes and the test data {given.get('nodes')}: in a vertical "
-                "split every client has every node"
-            )
+        checks.examined(client, given)
         segment = int(given["segment"])
-        rows = self._rows(given, "aggregate", nodes) if segment else None
+        rows = self._rows(given, "aggregate", table.num_nodes) if segment else None
         tower.eval()
         with torch.no_grad():
             if segment < len(self.segments):

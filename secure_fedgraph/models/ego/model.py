@@ -151,8 +151,6 @@ class EgoSage(nn.Module):
         self.reduction = Reduction(features, width)
         self.layers = MeanLayers(width, len(self.fanout))
         self.head: nn.Module = blank_linear(width, classes, bias=False)
-        for p in self.parameters():
-            nn.init.zeros_(p)  # never uninitialised memory; `initialise` draws the real start
 
     @property
     def positions(self) -> int:

@@ -36,8 +36,6 @@ class PairNet(nn.Module):
         if not self._inner_product:
             self.inner = blank_linear((3 if schema.directed else 2) * width + schema.own, width)
             self.head = blank_linear(width, schema.classes)
-            for p in (*self.inner.parameters(), *self.head.parameters()):
-                nn.init.zeros_(p)  # never uninitialised memory; `parameters.glorot` draws the real start
 
     def forward(self, graph: Data) -> Tensor:
         """Scores of the rows of a graph of pairs, ``[rows, classes]``."""

@@ -38,8 +38,6 @@ class PrototypeMixture(nn.Module):
             raise BadInput(f"prototypes have shape {tuple(prototypes.shape)}: give one row or more")
         self.latent, self.candidates, self.features = latent, candidates, prototypes.shape[1]
         self.weigh = blank_linear(latent, candidates * len(prototypes))
-        for p in self.weigh.parameters():
-            nn.init.zeros_(p)
         self.register_buffer("prototypes", prototypes, persistent=False)
         self.prototypes: Tensor
 

@@ -73,8 +73,8 @@ class FeatureGenerator(nn.Module):
             raise BadInput(f"dropout is {dropout}: give a share from 0 to below 1")
         self.latent, self.features, self.candidates, self.dropout = latent, features, candidates, dropout
         widths = [latent, *hidden]
-        self.inner = nn.ModuleList(_linear(a, b) for a, b in pairwise(widths))
-        self.outer = _linear(widths[-1], candidates * features)
+        self.inner = nn.ModuleList(blank_linear(a, b) for a, b in pairwise(widths))
+        self.outer = blank_linear(widths[-1], candidates * features)
 
     def noise(self, nodes: int, generator: torch.Generator) -> Tensor:
         """``[nodes, latent]`` of N(0, I)."""
@@ -138,7 +138,11 @@ class Gcn(nn.Module):
 
     def __init__(self, inputs: int, hidden: int, outputs: int, dropout: float = 0.5) -> None:
         super().__init__()
-        self.first, self.second, self.dropout = _linear(inputs, hidden), _linear(hidden, outputs), dropout
+        self.first, self.second, self.dropout = (
+            blank_linear(inputs, hidden),
+            blank_linear(hidden, outputs),
+            dropout,
+        )
 
     def forward(self, x: Tensor, edge_index: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """``[nodes, outputs]``; ``generator`` draws the dropout mask of training mode."""
@@ -184,7 +188,7 @@ class NeighGen(nn.Module):
     ) -> None:
         super().__init__()
         self.encoder = Gcn(features, *encoder, dropout=dropout)
-        self.dgen = _linear(encoder[1], 1)
+        self.dgen = blank_linear(encoder[1], 1)
         self.fgen: Any = fgen or FeatureGenerator(encoder[1], features, candidates, hidden, dropout)
         self.head = Gcn(features, head, classes, dropout)
 
@@ -218,10 +222,3 @@ def dropped(x: Tensor, share: float, generator: torch.Generator | None) -> Tenso
 
 def _rows(h: Tensor, rows: Tensor) -> Tensor:
     return h if len(rows) == len(h) else h[rows]  # ascending and distinct, so the full number means all
-
-
-def _linear(inputs: int, outputs: int) -> nn.Linear:
-    layer = blank_linear(inputs, outputs)
-    for p in layer.parameters():
-        nn.init.zeros_(p)  # never uninitialised memory; `parameters.glorot` draws the real start
-    return layer

@@ -104,8 +104,6 @@ class Tower(nn.Module):
         bound: float = 8.0,
     ) -> None:
         super().__init__()
-        if backbone == "gat" and hidden % HEADS:
-            raise BadInput(f"hidden = {hidden}: gat has {HEADS} heads; give a multiple of {HEADS}")
         self.backbone, self.segments, self.bound = backbone, segments, bound
         self.entry = nn.Linear(features, hidden)
         self.layers = nn.ModuleList(

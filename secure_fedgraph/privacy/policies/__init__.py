@@ -1,4 +1,4 @@
-"""The recipes: one module each, registered by standing here."""
+"""The recipes: each with ``@recipe`` in a module here, which registers it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from secure_fedgraph.registry import Registry, modules_below, named_if_it_fails,
 def _own() -> dict[str, Callable[..., Policy]]:
     modules = modules_below(sys.modules[__name__])
     recipes = [one for module in modules for one in vars(module).values() if is_recipe(one, module.__name__)]
-    return {one.__name__: one for one in recipes}
+    return {one.__name__: one for one in sorted(recipes, key=lambda one: one.__name__)}
 
 
 def _checked(name: str, candidate: object) -> Callable[..., Policy]:

@@ -8,10 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
-from secure_fedgraph.core.channel import Channel, Recipient, Reveal
-from secure_fedgraph.core.errors import BadInput, Incompatible, wrong_type
-from secure_fedgraph.core.guarantee import Relation
-from secure_fedgraph.core.protection.binding import Protection
+from secure_fedgraph.core.channel import Channel
+from secure_fedgraph.core.errors import BadInput, wrong_type
 from secure_fedgraph.core.protection.clip import Clip
 from secure_fedgraph.core.protection.contracts import MAJORITY, Quorum
 from secure_fedgraph.core.protection.gaussian import Gaussian
@@ -54,27 +52,6 @@ def recipe(make: Make) -> Make:
 def is_recipe(value: object, module: str) -> bool:
     """Whether a value is a function that :func:`recipe` registered, in a module of that name."""
     return callable(value) and hasattr(value, _MARK) and value.__module__ == module
-
-
-def by_reader(
-    name: str,
-    server: Protection | None,
-    peer: Protection,
-    relation: str = Relation.ZERO_OUT,
-    peer_sum: Protection | None = None,
-) -> Policy:
-    """A policy that protects what the server reads one way, and what a peer reads another."""
-
-    def recipe(channel: Channel) -> Protection:
-        if channel.to == Recipient.PEER:
-            return peer_sum if peer_sum is not None and channel.reveal is Reveal.SUM else peer
-        if server is None:
-            raise Incompatible(
-                f"channel {channel.name!r} is read by the server, and {name} protects peers only"
-            )
-        return server
-
-    return Policy(name, recipe, relation=relation)
 
 
 _NUMBERS = {"int": (int,), "float": (int, float)}

@@ -9,11 +9,8 @@ from dataclasses import dataclass, replace
 from secure_fedgraph.core.channel import Channel
 from secure_fedgraph.core.errors import Incompatible, Refused
 from secure_fedgraph.core.protection.bound import Bound
-from secure_fedgraph.privacy.policies.homomorphic import homomorphic
-from secure_fedgraph.privacy.policies.masked import masked
-from secure_fedgraph.privacy.policies.plaintext import plaintext
 from secure_fedgraph.privacy.policies.recipe import recipe
-from secure_fedgraph.privacy.policies.sealed import sealed
+from secure_fedgraph.privacy.policies.without_noise import homomorphic, masked, plaintext, sealed
 from secure_fedgraph.privacy.policy import NO_UPLOAD, REFEREE_PROTECTION, PlaintextWarning, Policy
 
 LADDER = ("distributed_dp", "masked", "homomorphic", "local_dp", "sealed", "plaintext")

@@ -133,12 +133,6 @@ def test_an_id_that_is_asked_twice_gets_its_sum_twice():
     assert torch.equal(made[SUMS][1], made[SUMS][2])
 
 
-@pytest.mark.parametrize("hops", [-1, 3, True, "all"])
-def test_hops_are_0_1_or_2(hops):
-    with pytest.raises(BadInput, match="hops"):
-        sfg.FedGcn(hops=hops)
-
-
 def test_owners_who_know_no_ids_are_refused_with_the_setting_without_an_exchange(federation):
     owners = {name: Data(x=g.x, y=g.y, edge_index=g.edge_index) for name, g in federation.owners.items()}
     silos = sfg.federate(owners)

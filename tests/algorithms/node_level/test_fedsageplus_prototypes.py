@@ -22,7 +22,7 @@ from secure_fedgraph.core.spending.ledger import Ledger
 from secure_fedgraph.core.upload import ContributionMoments
 from secure_fedgraph.experiment.config import Experiment, load
 from secure_fedgraph.experiment.results import execute, in_form, lead, make_federation
-from secure_fedgraph.forms import FormWarning, fit
+from secure_fedgraph.forms import fit
 from secure_fedgraph.models.parameters import parameters_of
 from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.protocol.transcript import everything
@@ -73,10 +73,6 @@ class TestWhatIsReleased:
         rows, counts = by_hand(federation, federation.names, 2)
         assert torch.allclose(run.state[prototypes.COUNTS], counts, atol=1e3 * near)
         assert torch.allclose(run.state[prototypes.ROWS], rows, atol=near)
-
-    def test_masks_train_the_same_models(self, federation) -> None:
-        one, other = go(federation), go(federation, "masked")
-        assert all(torch.allclose(one.state[k], other.state[k], atol=1e-3) for k in one.state)
 
     def test_without_noise_a_class_of_few_nodes_of_an_owner_is_left_out(self, federation) -> None:
         held = [
@@ -272,24 +268,6 @@ class TestEpsilon:
 
 
 class TestPolicies:
-    @pytest.mark.parametrize(
-        "policy",
-        [
-            sfg.policies.plaintext(),
-            sfg.policies.masked(),
-            sfg.policies.homomorphic(),
-            sfg.policies.strictest(),
-            sfg.policies.local_dp(1.0, 1.0),
-            sfg.policies.central_dp(1.0, 1.0),
-            sfg.policies.distributed_dp(1.0, 1.0),
-        ],
-        ids=lambda one: one.name,
-    )
-    def test_it_trains_under_each_recipe(self, federation, policy: Any) -> None:
-        run = go(federation, policy)
-        assert run.form == {}
-        assert len(run.history) == 2
-
     def test_what_peers_alone_read_it_does_not_send(self, federation) -> None:
         with pytest.raises(Refused, match="protects peers only"):
             go(federation, "sealed")
@@ -318,28 +296,8 @@ class TestPolicies:
         said = lead(asked, in_form(asked, make_federation(asked)), make_federation(asked))
         assert "'feedback' leaks" in said
 
-    def test_a_run_says_that_it_changed_form(self, federation) -> None:
-        with pytest.warns(FormWarning, match=r"training\.feedback=prototypes"):
-            sfg.train(sfg.FedSagePlus(hidden=(8, 8)), federation, "strictest", rounds=1)
-
 
 class TestSettings:
-    @pytest.mark.parametrize(
-        ("settings", "words"),
-        [
-            ({"feedback": "prototypes", "exchange_batch": 70}, "exchange_batch = 70 is of the exchange"),
-            ({"feedback": "prototypes", "alpha": 2.0}, r"alpha = 2\.0 is of the exchange"),
-            ({"feedback": "prototypes", "generator_hidden": (8, 8)}, "generator_hidden"),
-            ({"feedback": "prototypes", "generator": "shared"}, "generator = shared averages"),
-            ({"anonymity": 5}, "anonymity = 5 is read with feedback=prototypes only"),
-            ({"records": 5}, "records = 5 is read with"),
-            ({"feedback": "prototypes", "fanout": (0, 0)}, "generated neighbours"),
-        ],
-    )
-    def test_what_would_not_be_used_is_refused_by_name(self, settings: dict[str, Any], words: str) -> None:
-        with pytest.raises(BadInput, match=words):
-            sfg.FedSagePlus(**settings)
-
     def test_locsageplus_releases_nothing(self, federation) -> None:
         with pytest.raises(BadInput, match="exchanges nothing"):
             sfg.train(sfg.algorithms.LocSagePlus(feedback="prototypes"), federation, rounds=1)

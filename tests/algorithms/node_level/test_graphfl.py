@@ -98,9 +98,3 @@ def test_sets_larger_than_a_client_are_refused_before_anything_is_sent(federatio
     assert (
         not list((tmp_path / "run").glob("transcript/*")) or not (tmp_path / "run" / "result.json").exists()
     )
-
-
-@pytest.mark.parametrize("key", ["support", "query"])
-def test_empty_sets_are_refused(key):
-    with pytest.raises(BadInput, match=key):
-        sfg.GraphFL(**{key: 0})

@@ -48,6 +48,7 @@ from secure_fedgraph.core.spending.ledger import Ledger
 from secure_fedgraph.core.upload import ContributionSample
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.metrics.counting import FEW, Counting
+from secure_fedgraph.models.per_record import multiplied_out
 from secure_fedgraph.privacy import dp_sgd
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.privacy.input_dp import features, labels
@@ -406,7 +407,7 @@ def clipped_by_layer(patch: Patch) -> None:
 
 def clipped_mean(patch: Patch) -> None:
     def steps(gradients: Any, parameters: Any, clip: float, grid: float) -> np.ndarray:
-        whole = {name: dp_sgd.multiplied_out(g) for name, g in gradients.items()}
+        whole = {name: multiplied_out(g) for name, g in gradients.items()}
         count = len(next(iter(whole.values())))
         mean = {name: g.mean(0, keepdim=True) for name, g in whole.items()}
         return count * WHOLE_STEPS(mean, parameters, clip, grid)

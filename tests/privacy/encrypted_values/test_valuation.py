@@ -344,28 +344,23 @@ class TestRefusals:
                 call(b"V", 0, 0, [public, relinearisation, weights, good, bytes(bad)])
         assert ring_he_native.split(call(b"V", 0, 0, [public, relinearisation, weights, good, good]))
 
-    def test_a_client_whose_bytes_are_no_ciphertext_is_named_and_no_other_is(self):
-        found = made(homomorphic(holder="owner-0"), width=40)
-        found.tamper = replacing("owner-1", "answer", "data")
-        with pytest.raises(HostileMessage) as refused:
-            found.round().value(Valuing.VALUED, EVEN)
-        assert [name in str(refused.value) for name in NAMES] == [False, True, False]
-
-    def test_a_holder_whose_keys_are_garbage_is_named_and_no_other_is(self):
+    @pytest.mark.parametrize(
+        ("liar", "step", "key"),
+        [
+            ("owner-1", "answer", "data"),  # no ciphertext
+            ("owner-0", "deal", "relinearisation"),  # no keys
+            ("owner-0", "deal", "owner-1"),  # no seal
+        ],
+    )
+    def test_who_sends_garbage_of_the_right_size_is_named_and_no_other_is(self, liar, step, key):
         found = session(homomorphic(holder="owner-0"), (Valuing.VALUED,), width=40, algorithm=Valuing())
         for number, client in enumerate(found.clients.values()):
             client.memory["w"] = torch.full((40,), 1e-3 * (number + 1))
-        found.tamper = replacing("owner-0", "deal", "relinearisation")
-        found.set_up()
+        found.tamper = replacing(liar, step, key)
         with pytest.raises(HostileMessage) as refused:
-            found.round().value(Valuing.VALUED, EVEN)
-        assert [name in str(refused.value) for name in NAMES] == [True, False, False]
-
-    def test_a_holder_that_seals_garbage_is_named(self):
-        found = session(homomorphic(holder="owner-0"), (Valuing.VALUED,), width=40, algorithm=Valuing())
-        found.tamper = replacing("owner-0", "deal", "owner-1")
-        with pytest.raises(HostileMessage, match="owner-0"):
-            found.set_up()
+            found.set_up().round().value(Valuing.VALUED, EVEN)
+        named = {name for name in NAMES if name in str(refused.value)}
+        assert named == {liar} or (key == "owner-1" and liar in named)  # who cannot open it says so
 
     def test_fewer_than_two_effective_contributors_cannot_be_asked_for(self):
         with pytest.raises(BadInput, match="one effective contributor"):

@@ -294,11 +294,12 @@ def test_three_together_and_links_by_drawn_features(federation, monkeypatch):
     assert made.privacy("node")["epsilon"] == "inf"
 
 
-def test_whoever_holds_a_label_pays_for_it():
+@pytest.mark.parametrize(("one", "unit"), [KINDS["labels"], KINDS["links"]])
+def test_each_of_three_holders_pays_for_it(one, unit):
     split = sfg.federate("synthetic-citation", clients=3, nodes=60, features=16, partition="vertical")
-    policy = replace(sfg.policies.plaintext(), randomizers=(RandomisedLabels(2.0),))
+    policy = replace(sfg.policies.plaintext(), randomizers=(one,))
     made = sfg.train(sfg.Glasu(hidden=8, sampler="public", public_nodes=20), split, policy, rounds=1)
-    assert made.privacy("label")["epsilon"] == pytest.approx(6.0, abs=1e-3)
+    assert made.privacy(unit)["epsilon"] == pytest.approx(9.0, abs=1e-3)
 
 
 class TestOwnTests:

@@ -136,9 +136,7 @@ class RewardedAgents(PaidAgents):
     @property
     def in_use(self) -> tuple[Channel, ...]:
         """What these settings send."""
-        valued = self.settings.valuation == "encrypted"
-        update = channels.VALUED_UPDATE if valued else channels.UPDATE
-        return (*((channels.SIZE,) if self.asks_sizes else ()), update, channels.REWARD)
+        return (*((channels.SIZE,) if self.asks_sizes else ()), self.update_channel, channels.REWARD)
 
 
 class Dw(RewardedAgents, AgentsWithSizes):

@@ -8,7 +8,6 @@ from torch import Tensor
 from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms.glasu.algorithm import Glasu
 from secure_fedgraph.algorithms.glasu.channels import EXAMINE, MOST_SEED, PARTIES, STEP
-from secure_fedgraph.algorithms.glasu.forward_pass import Pass
 from secure_fedgraph.core.channel import Channel
 from secure_fedgraph.core.inputs import Expected, Whole
 from secure_fedgraph.core.upload import Upload
@@ -48,19 +47,8 @@ class GlasuStandalone(Glasu):
     def step(self, client: ClientContext, given: State) -> None:
         """A round of updates."""
         self.parties(client, given)
-        seed, work = int(given["seed"]), self.work(client)
         for step in range(self.settings.steps * self.settings.local_steps):
-            running = Pass(
-                tower=work.tower,
-                graph=client.graph,
-                table=work.table,
-                settings=self.settings,
-                step=step,
-                parties=1,
-                name=client.name,
-                draw=client.generator,
-            )
-            running.begin(sub_seed(seed, f"{step}"))
+            running = self.begun(client, step, (client.name,), sub_seed(int(given["seed"]), f"{step}"))
             running.update_alone(self.rate(client))
         self.keep_model(client)
 

@@ -1,11 +1,13 @@
-"""Every client adds its share of the noise, under masks."""
+"""Recipes with noise: by every client, by the server, or in shares of one noise under masks."""
 
 from __future__ import annotations
 
+from secure_fedgraph.core.carriers.plain import Plain
 from secure_fedgraph.core.carriers.sealed import Sealed
 from secure_fedgraph.core.carriers.secagg.pairwise import Pairwise
 from secure_fedgraph.core.carriers.secagg.server import ABANDONED, Masked
 from secure_fedgraph.core.channel import Channel, Recipient, Reveal
+from secure_fedgraph.core.errors import Incompatible
 from secure_fedgraph.core.guarantee import Relation
 from secure_fedgraph.core.protection.binding import Protection
 from secure_fedgraph.core.protection.clip import Clip
@@ -13,6 +15,60 @@ from secure_fedgraph.core.protection.contracts import Quorum
 from secure_fedgraph.core.protection.gaussian import Gaussian
 from secure_fedgraph.privacy.policies.recipe import Amount, amount_of, check_amounts, recipe
 from secure_fedgraph.privacy.policy import Policy
+
+
+@recipe
+def local_dp(
+    norm: Amount, multiplier: Amount, relation: str = Relation.ZERO_OUT, rows: bool = False
+) -> Policy:
+    """Clip and Gaussian noise in the client: the server sees noised uploads only.
+
+    What peers read is clipped and noised as well, and sealed.
+
+    Args:
+        norm: the clip, an L2 norm; one number, or one by channel.
+        multiplier: noise standard deviation over sensitivity; one number, or one by channel.
+        rows: where an upload has one row a node or a graph, clip each row and not the whole. The noise is
+            then scaled to a row. It protects nobody, since a unit is in many rows, and epsilon is infinite.
+    """
+    check_amounts(norm, multiplier)
+
+    def recipe(channel: Channel) -> Protection:
+        stages = (
+            Clip(amount_of("norm", norm, channel), whole=not rows),
+            Gaussian(amount_of("multiplier", multiplier, channel)),
+        )
+        if channel.to == Recipient.PEER:
+            return Protection(Sealed(Plain()), stages, name="local_dp, sealed")
+        return Protection(Plain(), stages, name="local_dp")
+
+    return Policy("local_dp", recipe, relation=relation)
+
+
+@recipe
+def central_dp(
+    norm: Amount, multiplier: Amount, relation: str = Relation.ZERO_OUT, rows: bool = False
+) -> Policy:
+    """Clip in the client, Gaussian noise by the server: holds against everybody but the server.
+
+    A peer channel does not bind: its values pass the server without being opened there.
+
+    Args:
+        norm, multiplier, rows: as for :func:`local_dp`.
+    """
+    check_amounts(norm, multiplier)
+
+    def recipe(channel: Channel) -> Protection:
+        if channel.to == Recipient.PEER:
+            raise Incompatible(
+                f"channel {channel.name!r} is read by a peer, so no server adds central_dp's noise to it: "
+                "use local_dp or masked"
+            )
+        clip = Clip(amount_of("norm", norm, channel), whole=not rows)
+        noise = Gaussian(amount_of("multiplier", multiplier, channel), by="server")
+        return Protection(Plain(), (clip, noise), name="central_dp")
+
+    return Policy("central_dp", recipe, relation=relation)
 
 
 @recipe
