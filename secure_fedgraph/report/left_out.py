@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from secure_fedgraph.core.text import printable
 from secure_fedgraph.experiment.schema.compare import Point
 from secure_fedgraph.experiment.schema.run import LeftOut
 
@@ -32,7 +31,7 @@ def left_out(notes: Iterable[LeftOut]) -> list[str]:
             when = f"in round {first}{of_seed}"
         else:
             when = f"in {len(rounds)} rounds{of_seed}, first in round {first}"
-        told.append(f"{owner} was left out {when}: {printable(why, LONGEST).rstrip('.')}.")
+        told.append(f"{owner} was left out {when}: {_shown(why)}.")
     more = len(by_owner) - len(told)
     if more:
         told.append(f"{more} more were left out: left_out in result.json lists them.")
@@ -42,3 +41,9 @@ def left_out(notes: Iterable[LeftOut]) -> list[str]:
 def left_out_of(points: Sequence[Point]) -> list[str]:
     """The same of a comparison's runs, each line with its point's name."""
     return [f"{row.name}: {line}" for row in points for line in left_out(row.left_out)]
+
+
+def _shown(why: str) -> str:
+    """A reason, cut to a length, and without characters that steer a terminal."""
+    kept = why if len(why) <= LONGEST else why[: LONGEST - 1] + "…"
+    return "".join(letter if letter.isprintable() else "?" for letter in kept).rstrip(".")

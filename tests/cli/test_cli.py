@@ -86,13 +86,6 @@ def test_without_out_a_folder_of_its_own_is_made() -> None:
     assert re.fullmatch(r"run-fedsage-synthetic-citation-\d{8}-\d{6}", folder.name)
 
 
-def test_the_default_policy_is_the_strictest_that_binds() -> None:
-    assert run("--quiet", "--out", "out").exit_code == 0
-    result = held("out/result.json")
-    assert result["config"]["policy"] == "strictest"
-    assert result["channels"][0]["policy"] == "masked"
-
-
 def test_what_is_left_in_plaintext_is_allowed_by_name_and_said_in_one_line() -> None:
     pooled = ["--algorithm", "globsage", "--out", "out"]
     fails(run(*pooled), 3, "leaves channel 'update' of globsage in plaintext")
@@ -514,16 +507,6 @@ def test_statuses_and_streams_of_real_processes() -> None:
 
 
 # A privacy budget
-
-
-def test_a_budget_plans_the_noise_and_the_run_keeps_to_it() -> None:
-    done = run("--policy", "local_dp", "--unit", "client", "--epsilon", "4", "--anyway", "--out", "out")
-    assert done.exit_code == 0, done.output
-    result = held("out/result.json")
-    assert 3.9 < result["privacy"]["client"]["epsilon"] <= 4.0
-    assert result["budget"]["epsilon"] == 4.0
-    assert result["budget"]["planned"] is True
-    assert result["budget"]["spent"] == result["privacy"]["client"]["epsilon"]
 
 
 def test_a_run_stops_with_its_finished_rounds_and_a_shared_ledger_adds_up() -> None:

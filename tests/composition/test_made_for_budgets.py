@@ -77,24 +77,6 @@ def test_a_client_s_budget_is_refused_with_what_works(federation) -> None:
         go(federation, "distributed_dp", budget=sfg.Budget(epsilon=8.0, unit="client"))
 
 
-def test_no_byte_that_leaves_depends_on_a_link(federation) -> None:
-    links = {name: graph.edge_index for name, graph in federation.owners.items()}
-    before = go(federation, keep=everything).transcript.view("server").uploads("moments")
-    try:
-        for graph in federation.owners.values():
-            graph.edge_index = graph.edge_index[:, :2].flip(0)
-        after = go(federation, keep=everything).transcript.view("server").uploads("moments")
-    finally:
-        for name, graph in federation.owners.items():
-            graph.edge_index = links[name]
-    assert len(before) == len(after) == 5
-    for one, other in zip(before, after, strict=True):
-        assert one.clients == other.clients
-        assert all(
-            torch.equal(torch.as_tensor(one.values[k]), torch.as_tensor(other.values[k])) for k in one.values
-        )
-
-
 @pytest.mark.parametrize(
     ("algorithm", "name"), [(sfg.algorithms.FedRidge(), "moments"), (steps(), "gradient")]
 )

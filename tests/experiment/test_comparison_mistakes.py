@@ -38,19 +38,6 @@ class Dies(Means):
         if round.number > 2 and multiprocessing.parent_process() is not None:
             os._exit(9)
         return super().round(round, state)
-
-class SendsAside(Means):
-    """The server's half takes what an answer left on the class, which has no copy for each client."""
-    name = "sends-aside"
-
-    def round(self, round, state):
-        state = super().round(round, state)
-        return {"means": state["means"] + SendsAside.stolen.mean(0)}
-
-    @Means.STATISTICS.answer
-    def statistics(self, client, given):
-        SendsAside.stolen = client.graph.x
-        return Means.statistics(self, client, given)
 '''
 )
 
@@ -199,12 +186,6 @@ def test_an_own_algorithm_of_other_code_is_run_again(tmp_path, monkeypatch, own)
     code_digest._of_file.cache_clear()  # another call is another process
     assert call(tmp_path / "out", *flags).exit_code == 0
     assert result.stat().st_mtime_ns > stamp
-
-
-def test_an_own_algorithm_that_breaks_the_protocol_is_refused(tmp_path, own):
-    done = call(tmp_path / "out", "--algorithm", "own_compared:SendsAside", *SMALL, "--policy", "masked")
-    assert done.exit_code == 3 and "'own_compared:SendsAside' breaks the protocol" in done.output
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("algorithms", [["local", "fedsage"], ["fedsage", "local"], ["local"]])
