@@ -18,7 +18,7 @@ from secure_fedgraph.protocol.transcript import everything
 SUMS_ONLY, ENCRYPTED = ("masked", "distributed_dp"), ("homomorphic", "strictest")
 NOISED = ("local_dp", "central_dp", "distributed_dp")
 BY_SUMS = ("fedstar", "fedgcn", "graphfl", "apfl", "fedgate", "apflgate", "apflgate on ratings", "gin-fedavg")
-REFUSING: dict[str, tuple[str, ...]] = {
+REFUSED: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(BY_SUMS, ("sealed",)),  # it protects what peers read
     **dict.fromkeys(("gcfl", "gcfl+"), tuple({*RECIPES.own} - {"plaintext", "local_dp", "central_dp"})),
     **dict.fromkeys(("eu", "cffl", "cgsv"), ("sealed", *SUMS_ONLY)),  # values of single updates
@@ -40,10 +40,10 @@ def run(case: str, policy: Any, rounds: int = 2, **options: Any) -> sfg.Run:
 
 
 @pytest.mark.parametrize("policy", RECIPES.own)
-@pytest.mark.parametrize("case", REFUSING)
+@pytest.mark.parametrize("case", REFUSED)
 def test_trains_or_is_refused_before_round_1(case: str, policy: str, tmp_path) -> None:
     recipe, out = policy_with_noise(policy, 1.0, {}), tmp_path / "run"
-    if policy in REFUSING[case]:
+    if policy in REFUSED[case]:
         with pytest.raises((Refused, LeftInPlaintext)):
             run(case, recipe, out=out)
         assert not out.exists()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 import torch
 
@@ -75,6 +77,20 @@ def test_a_budget_for_a_node_is_kept_and_links_are_free(federation, algorithm: A
 def test_a_client_s_budget_is_refused_with_what_works(federation) -> None:
     with pytest.raises(BudgetExhausted, match=r"noise on this channel is for one node.*give --unit node"):
         go(federation, "distributed_dp", budget=sfg.Budget(epsilon=8.0, unit="client"))
+
+
+def test_no_byte_that_leaves_depends_on_a_link(federation) -> None:
+    owners = {name: graph.clone() for name, graph in federation.owners.items()}
+    for graph in owners.values():
+        graph.edge_index = graph.edge_index[:, :2].flip(0)
+    before, after = (
+        go(one, keep=everything).transcript.view("server").uploads("moments")
+        for one in (federation, replace(federation, owners=owners))
+    )
+    assert len(before) == len(after) == 5
+    for one, other in zip(before, after, strict=True):
+        assert one.clients == other.clients and one.values.keys() == other.values.keys()
+        assert all(np.array_equal(value, other.values[key]) for key, value in one.values.items())
 
 
 @pytest.mark.parametrize(
