@@ -12,18 +12,10 @@ import click
 from secure_fedgraph import __version__
 from secure_fedgraph.arguments import nearest, training_setting
 from secure_fedgraph.backends.memory import keep_freed_memory
-from secure_fedgraph.cli.commands.audit import audit
-from secure_fedgraph.cli.commands.budget import budget
-from secure_fedgraph.cli.commands.compare import compare
-from secure_fedgraph.cli.commands.demo import demo
-from secure_fedgraph.cli.commands.doctor import doctor
+from secure_fedgraph.cli.commands.budgets import budget, plan
 from secure_fedgraph.cli.commands.federation import federation
-from secure_fedgraph.cli.commands.plan import plan
-from secure_fedgraph.cli.commands.released import export, predict
-from secure_fedgraph.cli.commands.reproduce import reproduce
-from secure_fedgraph.cli.commands.results import list_names, report
-from secure_fedgraph.cli.commands.run import resume, run
-from secure_fedgraph.cli.commands.schema import schema
+from secure_fedgraph.cli.commands.results import doctor, export, list_names, predict, report, schema
+from secure_fedgraph.cli.commands.runs import audit, compare, demo, reproduce, resume, run
 from secure_fedgraph.cli.commands.server import server
 from secure_fedgraph.cli.commands.silo import silo
 from secure_fedgraph.cli.screen import leave_the_pipe, visible

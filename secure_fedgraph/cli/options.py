@@ -147,34 +147,34 @@ def work(place: str, quietly: bool = False) -> Callable[[Command], Command]:
     return described
 
 
-def asked_for(path: Path | None, flags: Mapping[str, Any]) -> dict[str, Any]:
-    """What a user named in a file, by flags and by ``--set``, by dotted key."""
-    from secure_fedgraph.experiment.config import Experiment, read_values
-    from secure_fedgraph.experiment.intent import given_keys
+def typed(path: Path | None, flags: Mapping[str, Any]) -> tuple[Path | None, dict[str, Any], list[str]]:
+    """What a user wrote, as ``load`` and ``read_values`` take it: a file, flags and assignments.
+
+    The settings of a policy that have options of their own are assignments too.
+    """
+    from secure_fedgraph.experiment.config import OPTIONS, Experiment
 
     named = {key: flags.get(key) for key in Experiment.model_fields}
-    given = given_keys(read_values(path, named, flags["assignments"]))
-    return given | protection_in(flags)
+    protection = [f"protection.{key}={flags[key]}" for key in OPTIONS if flags[key] is not None]
+    return path, named, [*protection, *flags["assignments"]]
 
 
-def protection_in(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a policy that were given by options of their own, by dotted key."""
-    from secure_fedgraph.experiment.config import OPTIONS
+def asked_for(path: Path | None, flags: Mapping[str, Any]) -> dict[str, Any]:
+    """What a user named in a file, by flags and by ``--set``, by dotted key."""
+    from secure_fedgraph.experiment.config import read_values
+    from secure_fedgraph.experiment.intent import given_keys
 
-    return {f"protection.{key}": flags[key] for key in OPTIONS if flags[key] is not None}
+    return given_keys(read_values(*typed(path, flags)))
 
 
 def read_experiment(
     path: Path | None, flags: dict[str, Any], made: bool = True
 ) -> tuple[Experiment, list[int]]:
     """The experiment that a file and flags describe, and its seeds."""
-    from secure_fedgraph.experiment.config import Experiment, load
+    from secure_fedgraph.experiment.config import load
     from secure_fedgraph.graph.placing import check_device
 
-    protection = protection_in(flags)
-    keys = Experiment.model_fields.keys() & flags.keys()
-    assigned = [f"{key}={value}" for key, value in protection.items()]
-    experiment = load(path, {key: flags[key] for key in keys}, [*assigned, *flags["assignments"]])
+    experiment = load(*typed(path, flags))
     check_device(experiment.device)
     experiment.make_algorithm()
     if made:

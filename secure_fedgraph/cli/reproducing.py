@@ -29,15 +29,14 @@ def reproduce(
     finished: bool,
     workers: int | None,
     out: Path,
-    as_json: bool,
-    quiet: bool,
+    **flags: Any,
 ) -> None:
     """Runs what is not finished, and prints the table.
 
     Raises:
         SecureFedGraphError: after the table is printed, where a run failed.
     """
-    screen, started = Screen({"as_json": as_json, "quiet": quiet}), time.perf_counter()
+    screen, started = Screen(flags), time.perf_counter()
     asked = table_named(table.lower()).only(only)
     words_in_name = ["".join(c if c.isalnum() or c in "+.=" else "-" for c in word) for word in only]
     path = out / f"{'-'.join([asked.name, *words_in_name])}.json"
@@ -61,7 +60,10 @@ def reproduce(
     result = _result(asked, made, found, bool(only), time.perf_counter() - started)
     if not finished:
         write_json(path, result)
-    _show(screen, asked, found, result, as_json, quiet)
+    if screen.shows_tables:
+        _show(asked, found, result)
+    else:
+        screen.say("", result)
     if made.failures and not finished:
         raise SecureFedGraphError(
             f"{len(made.failures)} of {len(asked.cases)} experiments ended with an error: "
@@ -92,17 +94,7 @@ def _result(
     }
 
 
-def _show(
-    screen: Screen,
-    asked: PaperTable,
-    found: Sequence[Outcome],
-    result: dict[str, Any],
-    as_json: bool,
-    quiet: bool,
-) -> None:
-    if as_json or quiet:
-        screen.say("", result)
-        return
+def _show(asked: PaperTable, found: Sequence[Outcome], result: dict[str, Any]) -> None:
     share = result["share_reached"]
     verdict = "" if share is None else f"{share:.0%} of the cells that can be run are within the tolerance."
     marks = ", ".join(f"{count} {mark}" for mark, count in result["marks"].items())

@@ -82,12 +82,13 @@ class Screen:
 
     def __init__(self, flags: dict[str, Any]) -> None:
         self._json, self._quiet = flags["as_json"], flags["quiet"]
+        self.shows_tables = not self._json and not self._quiet
         self.verbose = bool(flags.get("verbose"))
         self._console = PlainConsole(stderr=True)
 
     @contextmanager
     def bar(self, text: str, total: int) -> Iterator[Callable[..., None]]:
-        hidden = self._json or self._quiet or not self._console.is_terminal
+        hidden = not self.shows_tables or not self._console.is_terminal
         described = TextColumn("{task.description}", markup=False)
         reached = TextColumn("{task.fields[score]}", markup=False)
         columns = (described, BarColumn(None), MofNCompleteColumn(), reached, TimeRemainingColumn())
@@ -107,7 +108,7 @@ class Screen:
 
     def lead(self, text: str) -> None:
         """The first line of output: what is about to run. JSON says it by its keys."""
-        if not self._json and not self._quiet:
+        if self.shows_tables:
             with to_a_pipe():
                 click.echo(visible(text))
 
@@ -120,14 +121,15 @@ class Screen:
                 click.echo(visible(text))
 
     def finish(self, result: dict[str, Any], tables: list[Any], page: Path) -> None:
+        """Tables and where the page is, or the result as JSON."""
+        if not self.shows_tables:
+            self.say("", result)
+            return
         with to_a_pipe():
-            if self._json:
-                click.echo(json.dumps(result))
-            elif not self._quiet:
-                console = PlainConsole()
-                for table in tables:
-                    console.print(table)
-                console.print(f"Report: {page}", soft_wrap=True)
+            console = PlainConsole()
+            for table in tables:
+                console.print(table)
+            console.print(f"Report: {page}", soft_wrap=True)
 
 
 def _reached(row: object) -> str:

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -60,21 +61,16 @@ def run(approved: Approved, out: Path, address: Address, how: Serving, flags: di
     """Runs a federation's server until its result is written."""
     screen = Screen(flags)
     files.private_folder(out)
-    with plain_warnings():
-        grid = Grid(address, approved.federation.nodes, out / LOG, how.patience + 60)
-        try:
-            screen.note(
-                f"listening on {address.host}:{address.port} for {', '.join(approved.federation.names)}"
-            )
 
-            def each(row: dict[str, Any]) -> None:
-                figures = {k: v for k, v in row["accuracy"].items() if isinstance(v, float)}
-                said = ", ".join(f"{k} {v:.3f}" for k, v in figures.items())
-                screen.note(f"round {row['round']}{': ' if said else ''}{said}")
+    def each(row: dict[str, Any]) -> None:
+        figures = {k: v for k, v in row["accuracy"].items() if isinstance(v, float)}
+        said = ", ".join(f"{k} {v:.3f}" for k, v in figures.items())
+        screen.note(f"round {row['round']}{': ' if said else ''}{said}")
 
-            result = serve(approved, grid, out, command_line(), how, each, screen.note)
-        finally:
-            grid.close()
+    nodes = approved.federation.nodes
+    with plain_warnings(), closing(Grid(address, nodes, out / LOG, how.patience + 60)) as grid:
+        screen.note(f"listening on {address.host}:{address.port} for {', '.join(approved.federation.names)}")
+        result = serve(approved, grid, out, command_line(), how, each, screen.note)
     page = write_report(out)
     shown = tables.run_tables if screen.verbose else tables.run_lines
     screen.finish(result, shown(as_read(RunResult, result)), page)
@@ -93,13 +89,10 @@ def align(
     if not approved.federation.data.rows:
         raise BadInput(f"{file} is of silos that hold rows of their own: there is nothing to align")
     files.private_folder(out)
-    grid = Grid(address, approved.federation.nodes, out / LOG, PATIENCE + 60)
-    try:
+    with closing(Grid(address, approved.federation.nodes, out / LOG, PATIENCE + 60)) as grid:
         silos = Silos(grid, approved, on_event=lambda line: click.echo(line, err=True))
         silos.gather(len(silos.names), 0, wait)
         silos.align()
-    finally:
-        grid.close()
     click.echo("every silo has the common rows, in one order")
 
 
@@ -122,15 +115,13 @@ def dev(
     port: int,
     out: Path,
     assignments: tuple[str, ...],
-    as_json: bool,
-    quiet: bool,
     **given: Any,
 ) -> None:
     """Bring a whole federation up on this machine, certificates and all."""
     check_flower()
     if out.exists() and any(out.iterdir()):
         raise BadInput(f"{out} holds something already: give another --out")
-    screen = Screen({"as_json": as_json, "quiet": quiet})
+    screen = Screen(given)
     values = experiment_values(given, assignments)
     check_belongs(values)  # before anything is written
     files.private_folder(out)
@@ -154,7 +145,7 @@ def dev(
             processes.append(subprocess.Popen(command, stdout=log, stderr=log))
             log.close()
         address = Address("127.0.0.1", free, out / CERTIFICATES / CERTIFICATE, out / CERTIFICATES / KEY)
-        run(approved, out / "results", address, Serving(wait=180), {"as_json": as_json, "quiet": quiet})
+        run(approved, out / "results", address, Serving(wait=180), given)
     finally:
         for process in processes:
             process.terminate()

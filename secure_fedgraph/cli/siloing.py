@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -187,11 +188,9 @@ def approve(folder: Path, file: Path, digest: str | None) -> None:
     with plain_warnings():
         terms_in(approved)
     home = SiloFolder(folder)
-    lock = home.lock()
-    try:
+    with ExitStack() as held:
+        held.callback(home.lock().release)
         name = home.approve(approved)
-    finally:
-        lock.release()
     click.echo(f"{name} approved {approved.digest}")
 
 
@@ -200,15 +199,13 @@ def start(folder: Path, data: str) -> None:
     check_flower()
     _log_to_stderr()
     home = SiloFolder(folder)
-    lock = home.lock()
-    try:
+    with ExitStack() as held:
+        held.callback(home.lock().release)
         approved, keys = home.approved(), home.keys()
         with plain_warnings():
             terms = terms_in(approved)
             own = own_part(terms, home.name_in(approved), data, home)
         _stay(Resident(home, keys, terms, own), approved, keys)
-    finally:
-        lock.release()
 
 
 def align(folder: Path, data: str) -> None:
@@ -216,14 +213,12 @@ def align(folder: Path, data: str) -> None:
     check_flower()
     home = SiloFolder(folder)
     _log_to_stderr()
-    lock = home.lock()
-    try:
+    with ExitStack() as held:
+        held.callback(home.lock().release)
         approved, keys = home.approved(), home.keys()
         name = home.name_in(approved)
         aligner = Aligner(home, keys, approved, row_names_in(name, data, approved))
         _stay(aligner, approved, keys)
-    finally:
-        lock.release()
     if aligner.aligned is None:
         raise BadInput("the rows were not aligned: run it again, while the operator runs 'server align'")
     click.echo(f"{len(aligner.aligned.rows)} rows are at every silo; their order is in {folder}")

@@ -186,8 +186,9 @@ class Experiment(Keys):
             check_sides(kind, self.rows is not None)
         else:
             self._check_partition(kind, fits)
+        known = [f"training.{one}" for one in kind.Settings.model_fields]
         for key in self.training.keys() - kind.Settings.model_fields.keys():
-            raise unknown_name(f"setting of {self.algorithm}", f"training.{key}", _dotted("training", kind))
+            raise unknown_name(f"setting of {self.algorithm}", f"training.{key}", known)
         if self._on_sums:
             return kind(**self.training).on_sums(self.unit)
         if self._untouched:
@@ -637,10 +638,6 @@ def _value(text: str) -> Any:
 
 
 _CONSTANTS = {"true": True, "false": False, "null": None, "none": None}
-
-
-def _dotted(table: str, kind: type[Algorithm]) -> list[str]:
-    return [f"{table}.{key}" for key in kind.Settings.model_fields]
 
 
 def _check_numbers(table: str, values: Mapping[str, Any], function: Callable[..., Any]) -> None:

@@ -15,7 +15,6 @@ from secure_fedgraph.core.channel import (
 )
 from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.federation import Federation
-from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.running.preparation import Prepared
 
 
@@ -67,12 +66,9 @@ def noise_to_signal(prepared: Prepared, channel: Channel) -> float | None:
     steps = prepared.bound.steps
     if steps is not None:
         drawn = _trained(federation, Unit(steps.unit))
-        return _of_steps(steps, width, clients, drawn / schema.classes) / times if drawn else None
+        noise = steps.noise * math.sqrt(width * clients / steps.steps)
+        return noise / (steps.rate * (drawn / schema.classes)) / times if drawn else None
     return math.sqrt(width) * deviation / (clients * bound.sensitivity.l2) / times
-
-
-def _of_steps(steps: PrivateSteps, width: int, clients: int, records: float) -> float:
-    return steps.noise * math.sqrt(width * clients / steps.steps) / (steps.rate * records)
 
 
 def _trained(federation: Federation, unit: Unit) -> float:

@@ -12,7 +12,7 @@ from secure_fedgraph.core.spending.ledger import HELD
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.federation import Federation
 from secure_fedgraph.privacy.planning import Plan
-from secure_fedgraph.privacy.policy import BoundPolicy, Policy
+from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.running.planned_noise import Forecast
 from secure_fedgraph.running.preparation import channels_of
 
@@ -81,16 +81,3 @@ def budget_of(experiment: Experiment, federation: Federation) -> Budget | None:
     holders = federation.holders if experiment.unit in HELD else 1
     shared = experiment.ledger is not None
     return Budget(experiment.epsilon, experiment.delta, experiment.unit, experiment.against, holders, shared)
-
-
-def split_of(
-    budget: Budget,
-    policy: BoundPolicy,
-    algorithm: Algorithm,
-    rounds: int,
-    clients: tuple[str, ...],
-    evaluate_every: int = 1,
-) -> list[dict[str, float | str | int | None]]:
-    """How a run's budget is spent: ``privacy.planning.split`` of its bound policy."""
-    channels = tuple(one.channel for one in policy.bounds.values())
-    return Forecast(algorithm, channels, clients, rounds, budget, evaluate_every).split(policy)

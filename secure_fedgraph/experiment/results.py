@@ -33,7 +33,7 @@ from secure_fedgraph.experiment import schema
 from secure_fedgraph.experiment.baselines import baselines, expected_gain
 from secure_fedgraph.experiment.config import FEW_OWNERS, Experiment, experiment_of
 from secure_fedgraph.experiment.noise_to_signal import of_a_run
-from secure_fedgraph.experiment.protect import budget_of, protect, split_of
+from secure_fedgraph.experiment.protect import budget_of, protect
 from secure_fedgraph.experiment.schema.run import NO_LEARNING
 from secure_fedgraph.federation import Federation, federate
 from secure_fedgraph.forms import fit
@@ -50,6 +50,7 @@ from secure_fedgraph.protocol.transcript import SERVER, Keep, Transcript, everyt
 from secure_fedgraph.round import Sampler, everyone
 from secure_fedgraph.running.loop import train
 from secure_fedgraph.running.options import OnRound, RunOptions
+from secure_fedgraph.running.planned_noise import Forecast
 from secure_fedgraph.running.preparation import Prepared, channels_of, fitted
 from secure_fedgraph.running.remote_clients import Connect
 from secure_fedgraph.running.run import OF_ITEMS, Run
@@ -528,7 +529,7 @@ def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str,
     traffic, transcript = run.transcript.traffic(), run.transcript
     left = _noted(transcript.left_out, "round channel step client reason")
     cut = _noted(transcript.cut, "round channel uploads of limit")
-    result = {
+    return {
         "schema": "secure-fedgraph/run/1",
         "command": command,
         "config": resolved(experiment, run),
@@ -566,7 +567,6 @@ def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str,
         "notes": run.algorithm.notes(run.state),
         "rounds": [{key: row[key] for key in row if key not in OF_ITEMS} for row in run.history],
     }
-    return result
 
 
 def beside_it(run: Run, said: str) -> dict[str, Any]:
@@ -652,15 +652,9 @@ def plan_rows(run: Run) -> list[dict[str, Any]] | None:
     """How the budget is split, a row for each channel or randomised input that uses part of it."""
     if run.budget is None:
         return None
-    rows = split_of(
-        run.budget,
-        run.policy,
-        run.algorithm,
-        len(run.history),
-        run.federation.names,
-        run.evaluate_every,
-    )
-    return [{**row, "epsilon": number(float(row["epsilon"] or 0))} for row in rows]
+    channels, names = tuple(one.channel for one in run.policy.bounds.values()), run.federation.names
+    forecast = Forecast(run.algorithm, channels, names, len(run.history), run.budget, run.evaluate_every)
+    return [{**row, "epsilon": number(float(row["epsilon"] or 0))} for row in forecast.split(run.policy)]
 
 
 def mean_result(results: list[dict[str, Any]]) -> dict[str, Any]:
@@ -741,21 +735,16 @@ def resolved(experiment: Experiment, run: Run) -> dict[str, Any]:
     return config
 
 
-def versions() -> dict[str, str]:
-    """Python's and the packages' versions."""
-    return dict(_installed())
-
-
 @cache
-def _installed() -> tuple[tuple[str, str], ...]:
-    """The same, read once a process: metadata are files, and a table asks for each of its runs."""
+def versions() -> dict[str, str]:
+    """Python's and the packages' versions, read once a process: metadata are files."""
     by_package = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
             by_package[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             by_package[name] = "not installed"
-    return tuple(by_package.items())
+    return by_package
 
 
 def write_json(path: Path, value: Mapping[str, Any], root: Path | None = None) -> None:

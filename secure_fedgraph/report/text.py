@@ -248,6 +248,18 @@ def listed(items: Iterable[str], last: str = "and") -> str:
     return f"{', '.join(names[:-1])} {last} {names[-1]}"
 
 
+def grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """What is said -> of whom, in order and each once.
+
+    >>> grouped([("it leaks", "a"), ("it does not", "b"), ("it leaks", "c")])
+    {'it leaks': ['a', 'c'], 'it does not': ['b']}
+    """
+    told: dict[str, dict[str, None]] = {}
+    for said, whom in pairs:
+        told.setdefault(said, {})[whom] = None
+    return {said: list(names) for said, names in told.items()}
+
+
 def policies(names: Iterable[str]) -> str:
     """Policies in a sentence, as names and not as adjectives.
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from secure_fedgraph.arguments import unknown_name
@@ -27,6 +28,17 @@ IN_PYTHON = {
     **dict.fromkeys(("norm", "multiplier"), "policy=sfg.policies.distributed_dp(norm=1.0, multiplier=1.0)"),
 }
 """Names of the command line -> what to give to ``train`` instead."""
+
+
+_KINDS: dict[str, tuple[Any, str]] = {
+    **dict.fromkeys(("resume", "allow_plaintext"), ((bool,), "give True or False")),
+    **dict.fromkeys(("sampler", "keep"), ((Callable,), "give a function")),
+    **dict.fromkeys(("on_round", "on_start", "connect"), ((Callable, NoneType), "give a function")),
+    "dropouts": ((Dropouts, NoneType), "give Dropouts(share=0.2), or leave it out"),
+    "budget": ((Budget, NoneType), "say whose data it is about, such as sfg.Budget(8.0, unit='client')"),
+    **dict.fromkeys(("out", "ledger"), ((str, Path, NoneType), "give a path")),
+}
+"""Option -> its types, and what to give in the place of another."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,9 +115,9 @@ class RunOptions:
                 check_whole(key, number, least)
         if self.evaluation is not None and self.evaluation not in MODES:
             raise BadInput(f"evaluation = {self.evaluation!r}: use one of {', '.join(MODES)}")
-        for key in ("resume", "allow_plaintext"):
-            if not isinstance(getattr(self, key), bool):
-                raise wrong_type(key, getattr(self, key), "give True or False")
+        for key, (kinds, mend) in _KINDS.items():
+            if not isinstance(getattr(self, key), kinds):
+                raise wrong_type(key, getattr(self, key), mend)
         check_device(self.device)
         if self.connect is not None and self.ledger is not None:
             raise BadInput("connect: clients on other machines have ledgers of their own; leave ledger out")
@@ -113,21 +125,8 @@ class RunOptions:
             raise BadInput(
                 f"device = {self.device!r}: clients on other machines train on their CPUs; leave it out"
             )
-        for key in ("sampler", "keep", "on_round", "on_start", "connect"):
-            function = getattr(self, key)
-            if not callable(function) and not (function is None and key not in ("sampler", "keep")):
-                raise wrong_type(key, function, "give a function")
-        if not isinstance(self.dropouts, Dropouts | None):
-            raise wrong_type("dropouts", self.dropouts, "give Dropouts(share=0.2), or leave it out")
-        if not isinstance(self.budget, Budget | None):
-            raise wrong_type(
-                "budget", self.budget, "say whose data it is about, such as sfg.Budget(8.0, unit='client')"
-            )
         if self.run is not None and not re.fullmatch("[0-9a-f]{16}", str(self.run)):
             raise BadInput(f"run = {str(self.run)[:40]!r}: give 16 hexadecimal digits, or leave it out")
-        for key in ("out", "ledger"):
-            if not isinstance(getattr(self, key), str | Path | None):
-                raise wrong_type(key, getattr(self, key), "give a path")
 
     def scores(self, number: int, last: int) -> bool:
         """Whether a round is scored.

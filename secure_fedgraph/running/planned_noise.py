@@ -15,7 +15,6 @@ from secure_fedgraph.core.channel import Channel, Recipient
 from secure_fedgraph.core.errors import BadInput, BudgetExhausted
 from secure_fedgraph.core.spending.budget import Budget
 from secure_fedgraph.core.spending.ledger import Ledger, events_for
-from secure_fedgraph.federation import Federation
 from secure_fedgraph.privacy.budget_warnings import EarlyStopWarning
 from secure_fedgraph.privacy.planning import (
     TRAINING,
@@ -92,7 +91,7 @@ class Forecast:
             shares = {SCORES: SCORES_WEIGHT, **shares}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # binding warns again when the run starts
-            occurrences = self._occurrences(make({}))
+            occurrences = occurrences_in(self.algorithm, make({}))
             return plan(self.budget, make, self.paid, self.clients, self.uses, shares, occurrences, before)
 
     def check_first(self, policy: Policy) -> None:
@@ -104,7 +103,7 @@ class Forecast:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # binding warns again when the run starts
             bound = policy.bind(self.paid, self.clients)
-            check_first(self.budget, bound, self.uses, self._occurrences(policy))
+            check_first(self.budget, bound, self.uses, occurrences_in(self.algorithm, policy))
 
     def warn_of_early_stop(
         self, bound: BoundPolicy, ledger: Path | None = None, sampled: bool = False
@@ -118,9 +117,8 @@ class Forecast:
         try:
             shared = Ledger(ledger)
             before = [shared.costs_of(client) for client in shared.clients]
-            stop = early_stop(
-                self.budget, bound, self._uses_in, self.rounds, self._occurrences(bound.policy), before
-            )
+            occurrences = occurrences_in(self.algorithm, bound.policy)
+            stop = early_stop(self.budget, bound, self._uses_in, self.rounds, occurrences, before)
         except (BudgetExhausted, BadInput):  # the run itself says so, at the message that it concerns
             return
         if stop is None:
@@ -139,19 +137,16 @@ class Forecast:
 
     def split(self, bound: BoundPolicy) -> list[dict[str, float | str | int | None]]:
         """How the budget is spent, channel by channel."""
-        return split(self.budget, bound, self.uses, self._occurrences(bound.policy))
+        return split(self.budget, bound, self.uses, occurrences_in(self.algorithm, bound.policy))
 
     def events(self, bound: BoundPolicy) -> Counter[Event] | None:
         """All that one client is charged for in the whole run at the budget's unit; None without noise."""
-        occurrences = self._occurrences(bound.policy)
+        occurrences = occurrences_in(self.algorithm, bound.policy)
         return events_for(self.budget, costs_of(bound, self.uses, self.budget, occurrences))
 
     def _uses_in(self, rounds: int) -> dict[str, int]:
         clients, whole = len(self.clients), rounds == self.rounds
         return uses_in(self.algorithm, self.paid, clients, rounds, self.evaluate_every, whole)
-
-    def _occurrences(self, policy: Policy) -> int:
-        return occurrences_in(self.algorithm, policy)
 
 
 def uses_in(
@@ -198,14 +193,7 @@ def _rounded_up(number: float) -> float:
     return math.ceil(number / step - 1e-9) * step
 
 
-def planned(
-    name: str,
-    algorithm: Algorithm,
-    federation: Federation,
-    channels: Iterable[Channel],
-    options: RunOptions,
-    budget: Budget,
-) -> Policy:
+def planned(name: str, forecast: Forecast, options: RunOptions) -> Policy:
     """The named recipe with the least noise with which the whole run keeps to its budget.
 
     Raises:
@@ -218,9 +206,6 @@ def planned(
             f"the noise of policy {name!r} was planned from what {shared} held when the run was started: to "
             f"resume it, give policies.{name}(norm=..., multiplier=...) with that noise"
         )
-    rounds = algorithm.rounds if options.rounds is None else options.rounds
-    every = options.evaluate_every
-    forecast = Forecast(algorithm, channels, federation.names, rounds, budget, every)
     return forecast.plan(lambda noises: policy_with_noise(name, NORM, noises), ledger=shared).policy
 
 

@@ -144,7 +144,7 @@ def prepare(
         options = replace(options, budget=replace(options.budget, holders=held))
     for _ in range(2):  # what noise there is decides the form, and the form what is sent
         if by_name is not None and options.budget is not None:
-            policy = planned(by_name, algorithm, federation, channels, options, options.budget)
+            policy = planned(by_name, _forecast(algorithm, channels, federation, options), options)
         bound = policy.bind(channels, federation.names)
         suited = _suited(algorithm, bound, federation)
         if suited is algorithm:
@@ -167,10 +167,7 @@ def prepare(
         check_any_noise(bound, options.budget)
     _check_inside(bound, algorithm, federation)
     if options.budget is not None and not options.resume:  # noise by hand; a resumed run was warned before
-        rounds = algorithm.rounds if options.rounds is None else options.rounds
-        forecast = Forecast(
-            algorithm, channels, federation.names, rounds, options.budget, options.evaluate_every
-        )
+        forecast = _forecast(algorithm, channels, federation, options)
         forecast.warn_of_early_stop(bound, options.shared_ledger, options.sampler is not everyone)
     tolerant = any(
         one.carrier.tolerates_dropouts or one.channel.without_lost for one in bound.bounds.values()
@@ -186,6 +183,14 @@ def prepare(
             f"{' and '.join(unread)}: {algorithm.name}'s model does not read it", DataWarning, stacklevel=3
         )
     return Prepared(algorithm, federation, bound, options)
+
+
+def _forecast(
+    algorithm: Algorithm, channels: tuple[Channel, ...], federation: Federation, options: RunOptions
+) -> Forecast:
+    rounds = algorithm.rounds if options.rounds is None else options.rounds
+    assert options.budget is not None
+    return Forecast(algorithm, channels, federation.names, rounds, options.budget, options.evaluate_every)
 
 
 def _with_sampled_tests(

@@ -47,13 +47,18 @@ class Run:
     """Whether the server is the referee, as over machines where silos hold columns of the same rows."""
 
     def __repr__(self) -> str:
-        last = {k: v for k, v in self.history[-1]["accuracy"].items() if isinstance(v, float)}
-        scores = ", ".join(f"{name} {value:.3f}" for name, value in last.items())
-        made_of = (
-            f"{self.algorithm.name} on {self.federation.facts['data']}, {len(self.federation.names)} clients"
-        )
-        number = self.history[-1]["round"]
-        return f"Run({made_of}, policy {self.policy.policy.name}, round {number}: {scores})"
+        number, policy = self.history[-1]["round"], self.policy.policy.name
+        return f"Run({self._made_of}, policy {policy}, round {number}: {self._last_scores})"
+
+    @property
+    def _made_of(self) -> str:
+        data, clients = self.federation.facts["data"], len(self.federation.names)
+        return f"{self.algorithm.name} on {data}, {clients} clients"
+
+    @property
+    def _last_scores(self) -> str:
+        last = self.history[-1]["accuracy"]
+        return ", ".join(f"{name} {value:.3f}" for name, value in last.items() if isinstance(value, float))
 
     @property
     def model(self) -> nn.Module:
@@ -103,12 +108,9 @@ class Run:
         Args:
             delta: of the epsilons.
         """
-        last = self.history[-1]["accuracy"]
-        scores = ", ".join(f"{name} {value:.3f}" for name, value in last.items() if isinstance(value, float))
-        data, clients = self.federation.facts["data"], len(self.federation.names)
         lines = [
-            f"{self.algorithm.name} on {data}, {clients} clients, under policy {self.policy.policy.name}",
-            f"round {len(self.history)}: {scores}",
+            f"{self._made_of}, under policy {self.policy.policy.name}",
+            f"round {len(self.history)}: {self._last_scores}",
         ]
         for unit, entry in self.privacy(delta=delta).items():
             epsilon = entry["epsilon"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from secure_fedgraph.cli.commands.budget import budget
+from secure_fedgraph.cli.commands.budgets import budget
 from secure_fedgraph.core.errors import BadInput
 
 TRAINING = ["--sampling-rate", "0.01", "--steps", "1000", "--delta", "1e-5"]

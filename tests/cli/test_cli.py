@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from command_line import call, held
 
-from secure_fedgraph.cli import main, running
-from secure_fedgraph.cli.commands.audit import AUDIT_EXAMPLES
-from secure_fedgraph.cli.commands.compare import COMPARE_EXAMPLES
-from secure_fedgraph.cli.commands.run import RUN_EXAMPLES
+from secure_fedgraph.cli import running
+from secure_fedgraph.cli.commands.runs import AUDIT_EXAMPLES, COMPARE_EXAMPLES, RUN_EXAMPLES
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ["--data", "synthetic-citation", "--rounds", "1", "--set", "training.hidden=[8,4]"]
@@ -25,48 +24,16 @@ SMALL += ["--set", "dataset.nodes=90", "--set", "dataset.features=200"]
 NOISE = ["--norm", "1", "--multiplier", "1"]
 
 
-@pytest.fixture(autouse=True)
-def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-def call(*arguments: str) -> Result:
-    """The command in this process."""
-    return CliRunner().invoke(main.main, list(arguments))
-
-
 def run(*arguments: str) -> Result:
     return call("run", *SMALL, *arguments)
 
 
-# Real processes with real streams and statuses; the import of torch, which is most of their time, is shared.
-PROCESSES = """
-import json, os, sys
-from secure_fedgraph.cli import running
-from secure_fedgraph.cli.main import main
-for number, arguments in enumerate(json.loads(sys.argv[1])):
-    if os.fork() == 0:
-        for stream in (1, 2):
-            os.dup2(os.open(f"{number}.{stream}", os.O_WRONLY | os.O_CREAT), stream)
-        sys.argv = ["secure-fedgraph", *arguments]
-        main()
-    print(os.waitstatus_to_exitcode(os.wait()[1]))
-"""
-
-
-def processes(*commands: list[str]) -> list[tuple[int, str, str]]:
-    """Status, stdout and stderr of each command line."""
-    done = subprocess.run(
-        [sys.executable, "-c", PROCESSES, json.dumps(commands)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=2000,
+def process(*words: str) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own, with real streams and a real status."""
+    command, environment = [sys.executable, "-m", "secure_fedgraph", *words], {"PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        command, env={**os.environ, **environment}, capture_output=True, text=True, check=False
     )
-    statuses = map(int, done.stdout.split())
-    return [(s, Path(f"{i}.1").read_text(), Path(f"{i}.2").read_text()) for i, s in enumerate(statuses)]
 
 
 def fails(result: Result, status: int, words: str) -> None:
@@ -90,7 +57,7 @@ def test_a_run_leaves_its_files_and_says_where_the_page_is() -> None:
     }
     assert "Report: out/report.html" in done.stdout
     assert Path("out/report.html").read_text().startswith("<!")
-    result = json.loads(Path("out/result.json").read_text())
+    result = held("out/result.json")
     assert result["schema"] == "secure-fedgraph/run/1"
     assert result["config"]["policy"] == "masked"
     lines = Path("out/ledger.jsonl").read_text().splitlines()
@@ -102,7 +69,7 @@ def test_a_run_leaves_its_files_and_says_where_the_page_is() -> None:
 def test_json_is_one_object_on_stdout_and_nothing_else() -> None:
     done = run("--policy", "plaintext", "--json", "--out", "out")
     assert done.exit_code == 0
-    assert json.loads(done.stdout) == json.loads(Path("out/result.json").read_text())
+    assert json.loads(done.stdout) == held("out/result.json")
     assert done.stdout.count("\n") == 1
 
 
@@ -119,18 +86,6 @@ def test_without_out_a_folder_of_its_own_is_made() -> None:
     assert re.fullmatch(r"run-fedsage-synthetic-citation-\d{8}-\d{6}", folder.name)
 
 
-def test_a_network_that_does_not_fit_leaves_no_folder() -> None:
-    fails(run("--algorithm", "fedavg", "--set", "training.network=gcn", "--out", "out"), 2, "'gcn'")
-    assert not Path("out").exists()
-
-
-def test_the_default_policy_is_the_strictest_that_binds() -> None:
-    assert run("--quiet", "--out", "out").exit_code == 0
-    result = json.loads(Path("out/result.json").read_text())
-    assert result["config"]["policy"] == "strictest"
-    assert result["channels"][0]["policy"] == "masked"
-
-
 def test_what_is_left_in_plaintext_is_allowed_by_name_and_said_in_one_line() -> None:
     pooled = ["--algorithm", "globsage", "--out", "out"]
     fails(run(*pooled), 3, "leaves channel 'update' of globsage in plaintext")
@@ -145,21 +100,13 @@ def test_several_seeds_give_their_mean_and_each_its_own_folder() -> None:
     done = run("--policy", "plaintext", "--seed", "3", "--seeds", "2", "--out", "out", "--json")
     assert done.exit_code == 0, done.output
     mean = json.loads(done.stdout)
-    each = [json.loads(Path(f"out/seed-{seed}/result.json").read_text()) for seed in (3, 4)]
+    each = [held(f"out/seed-{seed}/result.json") for seed in (3, 4)]
     assert mean["seed"] == [3, 4]
     assert [one["seed"] for one in each] == [3, 4]
     assert mean["accuracy"]["global"] == pytest.approx(sum(o["accuracy"]["global"] for o in each) / 2)
     assert mean["accuracy"]["std"].keys() == {"global", "local"}
     assert each[0]["data"]["digest"] != each[1]["data"]["digest"]  # generated data follow the seed
     assert Path("out/report.html").is_file()
-
-
-def test_the_same_seed_gives_the_same_scores_under_plaintext_and_masks() -> None:
-    scores = []
-    for policy in ("plaintext", "masked"):
-        done = run("--policy", policy, "--seed", "3", "--json", "--out", policy)
-        scores.append(json.loads(done.stdout)["rounds"][0]["loss"])
-    assert scores[0] == pytest.approx(scores[1], abs=1e-4)
 
 
 def test_a_file_flags_and_set_in_that_order() -> None:
@@ -175,11 +122,6 @@ def test_a_file_flags_and_set_in_that_order() -> None:
     assert (config["rounds"], config["seed"], config["clients"]) == (2, 6, 2)
 
 
-def test_set_overrides_a_flag() -> None:
-    done = run("--policy", "plaintext", "--set", "policy=masked", "--out", "out", "--json")
-    assert json.loads(done.stdout)["config"]["policy"] == "masked"
-
-
 def test_overwrite_replaces_a_result() -> None:
     assert run("--policy", "plaintext", "--quiet", "--out", "out").exit_code == 0
     fails(
@@ -187,9 +129,9 @@ def test_overwrite_replaces_a_result() -> None:
         2,
         "already holds result.json: give another --out, or --overw",
     )
-    assert json.loads(Path("out/result.json").read_text())["config"]["policy"] == "plaintext"
+    assert held("out/result.json")["config"]["policy"] == "plaintext"
     assert run("--policy", "masked", "--out", "out", "--overwrite", "--quiet").exit_code == 0
-    assert json.loads(Path("out/result.json").read_text())["config"]["policy"] == "masked"
+    assert held("out/result.json")["config"]["policy"] == "masked"
     assert len(Path("out/ledger.jsonl").read_text().splitlines()) == 3
 
 
@@ -205,6 +147,12 @@ def test_overwrite_replaces_a_result() -> None:
         (["--set", "dataset.node=3"], "'node': did you mean 'nodes'"),
         (["--set", "round=3"], "'round': did you mean 'rounds'"),
         (["--set", "training.batch=0"], "'batch' = 0"),
+        (["--algorithm", "fedavg", "--set", "training.network=gcn"], "'gcn'"),
+        (["--algorithm", "glasu", "--data", "proteins"], "data = 'proteins'.*glasu learns from kind node"),
+        (
+            ["--algorithm=apflgate", "--data=bbbp", "--partition=louvain"],
+            "apflgate runs on dirichlet, random$",
+        ),
         (["--rounds", "x"], "'x' is not a valid integer"),
         (["--clients", "400"], "400"),
         (["--seeds", "0"], "0"),
@@ -220,27 +168,6 @@ def test_bad_input_is_status_2_in_one_sentence_before_anything_is_written(
     assert [p for p in Path("out").rglob("*") if p.is_file()] == []
 
 
-def test_a_data_set_that_is_not_there_names_the_places(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import urllib.error
-    import urllib.request
-
-    from secure_fedgraph.graph.data import sources
-
-    def offline(*_: Any, **__: Any) -> None:
-        raise urllib.error.URLError("Name or service not known")
-
-    monkeypatch.setattr(sources, "cache_folder", lambda: tmp_path / "cache")
-    monkeypatch.setattr(urllib.request, "urlopen", offline)
-    monkeypatch.setenv(sources.VARIABLE, str(tmp_path / "nowhere"))
-    done = call("run", "--data", "citeseer", "--out", "out")
-    assert done.exit_code == 2, done.output
-    assert done.stdout == ""
-    for place in ("SECURE_FEDGRAPH_DATA", "cache", "package", "download"):
-        assert place in done.stderr
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -248,6 +175,13 @@ def test_a_data_set_that_is_not_there_names_the_places(
         (["--policy", "homomorphic", "--clients", "1"], "homomorphic needs at least 2"),
         (["--policy", "masked", "--algorithm", "globsage"], "masked needs at least 2"),
         (["--policy", "masked", "--set", "protection.quorum=4"], "masked needs at least 4"),
+        (
+            ["--policy", "masked", "--unit", "client", "--epsilon", "8"],
+            "masked: no noise protects",
+        ),
+        (["--policy", "central_dp", "--epsilon", "8"], "give --against outsider, or use distributed_dp"),
+        (["--policy", "local_dp", "--unit", "client", *NOISE, "--epsilon", "1"], "for one round .*4.38"),
+        (["--policy", "local_dp", "--norm=1", "--multiplier=0.001", "--epsilon=1"], "a larger --multiplier"),
     ],
 )
 def test_what_privacy_refuses_is_status_3_before_round_1(arguments: list[str], words: str) -> None:
@@ -259,7 +193,7 @@ def test_uploads_beyond_the_limit_are_cut_counted_and_said_once() -> None:
     done = run("--policy", "masked", "--set", "protection.limit=0.0001", "--out", "out")
     assert done.exit_code == 0
     assert done.stderr.count("protection.limit=0.0002") == 1
-    cut = json.loads(Path("out/result.json").read_text())["cut"]
+    cut = held("out/result.json")["cut"]
     assert [note["round"] for note in cut] == list(range(1, len(cut) + 1))
     assert {note["channel"] for note in cut} == {"update"}
     assert all(0 < note["uploads"] <= note["of"] and note["limit"] == 0.0001 for note in cut)
@@ -366,7 +300,7 @@ def test_an_audit_measures_policy_by_policy() -> None:
     done = call("audit", *SMALL, "--policy", "plaintext,masked", "--attack", "all", "--out", "out")
     assert done.exit_code == 0, done.output
     assert "a1-vocabulary-support" in done.stdout
-    result = json.loads(Path("out/audit.json").read_text())
+    result = held("out/audit.json")
     assert result["schema"] == "secure-fedgraph/audit/1"
     assert {"config", "seed", "versions", "cells"} <= result.keys()
     keys = {
@@ -406,7 +340,7 @@ def test_an_audit_of_fedsage_plus_by_two_adversaries(monkeypatch: pytest.MonkeyP
     small += ["--set", "training.exchange_batch=4", "--set", "training.minimum_batch=1"]
     done = call("audit", *small, "--policy", "plaintext,strictest", "--attack", "neighgen", "--out", "out")
     assert done.exit_code == 0, done.output
-    result = json.loads(Path("out/audit.json").read_text())
+    result = held("out/audit.json")
     assert {c["adversary"] for c in result["cells"]} == {"server", "client"}
     outcome = {
         (c["policy"], c["attack"][:2], c["adversary"], c["settings"]["aim"]): c
@@ -562,54 +496,17 @@ def test_the_group_names_its_commands_and_version() -> None:
 
 
 def test_statuses_and_streams_of_real_processes() -> None:
-    done, refused, bad, helped = processes(
-        ["run", *SMALL, "--policy", "plaintext", "--json", "--out", "a"],
-        ["run", *SMALL, "--policy", "masked", "--clients", "1", "--out", "b"],
-        ["run", "--policy", "maskd", "--out", "c"],
-        ["audit", "-h"],
-    )
-    assert (done[0], done[2]) == (0, "")
-    assert json.loads(done[1])["command"].startswith("secure-fedgraph run --data synthetic-citation")
-    assert (refused[0], refused[1]) == (3, "")
-    assert refused[2].startswith("secure-fedgraph: channel 'update': masked needs at least 2")
-    assert (bad[0], bad[1], bad[2].count("\n")) == (2, "", 1)
-    assert (helped[0], helped[2]) == (0, "")
+    done = process("run", *SMALL, "--policy", "plaintext", "--json", "--out", "a")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["command"].startswith("secure-fedgraph run --data synthetic-citation")
+    refused = process("run", *SMALL, "--policy", "masked", "--clients", "1", "--out", "b")
+    assert (refused.returncode, refused.stdout) == (3, "")
+    assert refused.stderr.startswith("secure-fedgraph: channel 'update': masked needs at least 2")
+    bad = process("run", "--policy", "maskd", "--out", "c")
+    assert (bad.returncode, bad.stdout, bad.stderr.count("\n")) == (2, "", 1)
 
 
 # A privacy budget
-
-
-def test_a_budget_plans_the_noise_and_the_run_keeps_to_it() -> None:
-    done = run("--policy", "local_dp", "--unit", "client", "--epsilon", "4", "--anyway", "--out", "out")
-    assert done.exit_code == 0, done.output
-    result = json.loads(Path("out/result.json").read_text())
-    assert 3.9 < result["privacy"]["client"]["epsilon"] <= 4.0
-    assert result["budget"]["epsilon"] == 4.0
-    assert result["budget"]["planned"] is True
-    assert result["budget"]["spent"] == result["privacy"]["client"]["epsilon"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (
-            ["--policy", "masked", "--unit", "client", "--epsilon", "8"],
-            "channel 'update' with protection masked: no noise protects",
-        ),
-        (["--policy", "central_dp", "--epsilon", "8"], "give --against outsider, or use distributed_dp"),
-        (
-            ["--policy", "local_dp", "--unit", "client", *NOISE, "--epsilon", "1"],
-            "epsilon 1 is too small for one round .*4.38",
-        ),
-        (
-            ["--policy", "local_dp", "--norm", "1", "--multiplier", "0.001", "--epsilon", "1"],
-            "too small for one round.*give a larger --multiplier",
-        ),
-    ],
-)
-def test_what_no_budget_holds_is_refused_before_round_1(arguments: list[str], words: str) -> None:
-    fails(run(*arguments, "--out", "out"), 3, words)
-    assert not Path("out/ledger.jsonl").exists()
 
 
 def test_a_run_stops_with_its_finished_rounds_and_a_shared_ledger_adds_up() -> None:
@@ -635,7 +532,7 @@ def test_resume_takes_a_larger_budget() -> None:
     fails(call("resume", "b", "--epsilon", "2"), 2, "the run was started with 3; give more")
     gone_on = call("resume", "b", "--epsilon", "30", "--quiet")
     assert gone_on.exit_code == 0, gone_on.stderr
-    result = json.loads(Path("b/result.json").read_text())
+    result = held("b/result.json")
     assert result["budget"]["epsilon"] == 30 and 3 < result["budget"]["spent"] < 30
 
 

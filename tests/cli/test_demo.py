@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from command_line import held
 
 from secure_fedgraph.cli import demonstrating as scenes
 from secure_fedgraph.cli.main import main
@@ -30,7 +31,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
 
 
 def result_of(out: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((out / "demo.json").read_text())
+    found: dict[str, Any] = held(out / "demo.json")
     return found
 
 

@@ -8,25 +8,17 @@ from typing import Any
 
 import pytest
 import torch
-from click.testing import CliRunner, Result
+from click.testing import Result
+from command_line import call
 from pretended_gpu import pretended_gpu
 
-from secure_fedgraph.cli import main, running
+from secure_fedgraph.cli import running
 from secure_fedgraph.experiment import results
 from secure_fedgraph.experiment.results import execute
 
 SMALL = ["--data", "synthetic-citation", "--set", "dataset.nodes=60", "--set", "dataset.features=16",
          "--rounds", "1"]  # fmt: skip
 WIDTHS = ["--set", "training.hidden=[8,8]"]
-
-
-@pytest.fixture(autouse=True)
-def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-def call(*arguments: str) -> Result:
-    return CliRunner().invoke(main.main, list(arguments))
 
 
 def no_data(*_: object) -> None:
@@ -57,25 +49,6 @@ def test_an_algorithm_that_cannot_is_refused_by_name(command: str) -> None:
     with pretended_gpu():
         result = call(command, *SMALL, "--algorithm", "fedgcn", "--device", "cuda", "--out", "out")
     refused(result, "device = 'cuda'", "fedgcn trains and predicts on cpu only")
-
-
-def test_noisy_steps_are_refused() -> None:
-    budget = [
-        "--unit",
-        "node",
-        "--epsilon",
-        "4",
-        "--policy",
-        "masked",
-        "--set",
-        "steps.rate=0.1",
-        "--device",
-        "cuda",
-    ]
-    with pretended_gpu():
-        refused(
-            call("run", *SMALL, *WIDTHS, *budget, "--out", "out"), "device = 'cuda': noisy training steps"
-        )
 
 
 def test_a_run_there_says_so_and_has_the_scores_of_the_cpu() -> None:

@@ -7,18 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
-
-from secure_fedgraph.cli.main import main
+from command_line import call, held
 
 DATA = ["--data", "synthetic-citation", "--set", "dataset.nodes=120", "--set", "dataset.features=16"]
 PUBMED = ["--data", "synthetic-citation", "--clients", "10"]
 PUBMED += [f"--set=dataset.{key}" for key in ("nodes=1000", "features=500", "classes=3")]
 """As many features and classes as PubMed has, and a twentieth of its nodes."""
-
-
-def call(*arguments: str) -> Result:
-    return CliRunner().invoke(main, list(arguments), catch_exceptions=False)
 
 
 def plan(*arguments: str) -> dict[str, Any]:
@@ -91,7 +85,7 @@ def test_auto_runs_what_the_planner_chooses(tmp_path: Path) -> None:
     assert ran.exit_code == 0, ran.stderr
     first = ran.stdout.splitlines()[0]
     assert first.startswith("fedridge on synthetic-citation") and "chosen by auto: fedridge under" in first
-    result = json.loads((out / "result.json").read_text())
+    result = held(out / "result.json")
     assert result["config"]["algorithm"] == "fedridge" and result["config"]["policy"] == "distributed_dp"
     assert result["form"] == {"second_moments": "all", "target_norm": 1.0}
     assert result["budget"]["epsilon"] == 4.0

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner, Result
+from command_line import call, held
 from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
-from secure_fedgraph.cli.main import main
 from secure_fedgraph.deployment.federation_file import read_federation
 from secure_fedgraph.experiment import released
 from secure_fedgraph.graph.data.own_graph import DataWarning
@@ -33,10 +32,6 @@ SETTINGS = {
 BANKS = ("bank-a", "bank-b")
 SILOS = [word for name in BANKS for word in ("--silo", f"{name}={name}/")]
 HEAD = ["id", "age", "income", "use", "good"]
-
-
-def call(*arguments: str) -> Result:
-    return CliRunner().invoke(main, list(arguments))
 
 
 def write_banks(folder: Path, bad: str) -> None:
@@ -168,7 +163,7 @@ def test_rows_without_names_are_called_by_their_places() -> None:
 def test_a_threshold_names_the_positive_class_from_there_on() -> None:
     unsigned()
     path = Path("fedsage/result.json")
-    result = json.loads(path.read_text())
+    result = held(path)
     result["metrics"]["threshold"] = {"global": 0.8, "low": 0.7, "high": 0.9}
     path.write_text(json.dumps(result))
     for given in ("0.8", "best"):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from command_line import held
 
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.experiment import reproduce, results
@@ -40,7 +41,7 @@ def test_a_table_is_made_once_and_says_what_broke(table: str, tmp_path: Path) ->
     out = ["--out", str(tmp_path)]
     made = called(table, "--seeds", "1", *out)
     assert made.exit_code == 1
-    kept = json.loads((tmp_path / "fedego-2.json").read_text())
+    kept = held(tmp_path / "fedego-2.json")
     assert kept["marks"] == {"reached": 1, "beside": 1, "failed": 1, "not possible": 1}
     assert kept["share_reached"] == 0.5
     assert len(kept["code"]) == 1
@@ -51,7 +52,7 @@ def test_a_table_is_made_once_and_says_what_broke(table: str, tmp_path: Path) ->
     again = called(table, "--only", "fine", "--seeds", "2", *out)
     assert again.exit_code == 0, again.output
     assert (tmp_path / "runs" / "fine" / "seed-0" / "result.json").stat().st_mtime_ns == first
-    part = json.loads((tmp_path / "fedego-2-fine.json").read_text())
+    part = held(tmp_path / "fedego-2-fine.json")
     assert part["part"] is True
     assert len(part["cells"][0]["ours"]["last"]["each"]) == 2
 

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner, Result
+from command_line import call
 from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
-from secure_fedgraph.cli.main import main
 from secure_fedgraph.deployment.federation_file import read_federation
 from secure_fedgraph.deployment.own_data import own_part
 from secure_fedgraph.deployment.terms import terms_in
@@ -25,10 +24,6 @@ pytest.importorskip("pyarrow")
 RUN = ["--algorithm", "fedsage", "--set", "training.hidden=[8,4]", "--policy", "masked", "--rounds", "1"]
 BANKS = ("bank-a", "bank-b")
 SILOS = [word for name in BANKS for word in ("--silo", f"{name}={name}/")]
-
-
-def call(*arguments: str) -> Result:
-    return CliRunner().invoke(main, list(arguments))
 
 
 @pytest.fixture(autouse=True)

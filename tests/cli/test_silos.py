@@ -6,18 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from command_line import call, held
 
 import secure_fedgraph as sfg
-from secure_fedgraph.cli import main, running
+from secure_fedgraph.cli import running
 from secure_fedgraph.storage import manifest
 
 pandas = pytest.importorskip("pandas")
 SMALL = ["--algorithm", "fedsage", "--set", "training.hidden=[8,4]", "--rounds", "2"]
-
-
-def call(*arguments: str) -> Result:
-    return CliRunner().invoke(main.main, list(arguments))
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +36,7 @@ SILOS = [word for name in "abc" for word in ("--silo", f"bank-{name}={name}")]
 def test_a_run_of_files_leaves_a_result() -> None:
     done = call("run", *SMALL, *SILOS, "--policy", "masked", "--out", "out")
     assert done.exit_code == 0, done.output
-    result = json.loads(Path("out/result.json").read_text())
+    result = held("out/result.json")
     assert result["config"]["silos"] == {f"bank-{name}": name for name in "abc"}
     assert result["data"]["silos"] == ["bank-a", "bank-b", "bank-c"]
     assert result["evaluation"]["mode"] == "in_band"
@@ -73,7 +69,7 @@ def test_a_budget_for_nodes_counts_scores_under_noise(tmp_path: Path) -> None:
     budget = ["--epsilon", "8", "--unit", "node"]
     done = call("run", *SMALL, *SILOS, *budget, "--policy", "masked", "--out", "out")
     assert done.exit_code == 0, done.output
-    result = json.loads((tmp_path / "out/result.json").read_text())
+    result = held(tmp_path / "out/result.json")
     scores = next(row for row in result["channels"] if row["name"] == "scores")
     assert scores["unit"] == "node" and 0 < scores["epsilon"] < 8
     assert result["privacy"]["node"]["epsilon"] <= 8
@@ -103,7 +99,7 @@ def test_a_function_that_prints_and_leaves_the_folder(tmp_path: Path) -> None:
 def test_words_of_a_folder_are_no_silos(name: str) -> None:
     kept = ["--policy", "plaintext", "--set", "transcript=full", "--out", "out"]
     assert call("run", *SMALL, *SILOS, *kept).exit_code == 0
-    result = json.loads(Path("out/result.json").read_text())
+    result = held("out/result.json")
     result["config"]["silos"] = {name: "a"}
     Path("out/result.json").write_text(json.dumps(result))
     manifest.write(Path("out"))
@@ -137,16 +133,6 @@ def test_a_stopped_run_goes_on_with_files_that_are_named_again(monkeypatch: pyte
     assert whole.exit_code == 0
     read = [json.loads(Path(folder, "result.json").read_text())["weights"] for folder in ("out", "whole")]
     assert read[0] == read[1]
-
-
-def test_a_kept_run_is_audited_with_files_that_are_named_again() -> None:
-    kept = ["--policy", "plaintext", "--set", "transcript=full", "--out", "out"]
-    assert call("run", *SMALL, *SILOS, *kept).exit_code == 0
-    done = call("audit", "out", "--attack", "a4")
-    assert done.exit_code == 2 and "add --silo bank-a=a" in done.stderr
-    done = call("audit", "out", "--attack", "a4", *SILOS)
-    assert done.exit_code == 0, done.output
-    assert json.loads(Path("out/audit.json").read_text())["cells"]
 
 
 @pytest.mark.slow

@@ -23,11 +23,6 @@ ROOT = Path(__file__).resolve().parents[2]
 NAME = "a-name-that-is-longer-than-any-column-of-a-table-will-be"
 
 
-@pytest.fixture(autouse=True)
-def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 def wide_table() -> Table:
     table = Table(title="attacks")
     for column in ("one", "two", "three", "four"):

@@ -13,14 +13,12 @@ import torch
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.client import Client
-from secure_fedgraph.core.errors import Refused
 from secure_fedgraph.core.message import Message
 from secure_fedgraph.experiment.config import Experiment, load
-from secure_fedgraph.privacy.policies import RECIPES, policy_with_noise
+from secure_fedgraph.privacy.policies import policy_with_noise
 from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.protocol.transcript import everything
 
-NAMES = ("apfl", "fedgate", "apflgate")
 SMALL: dict[str, Any] = {"hidden": (8, 8), "local_steps": 2, "learning_rate": 0.05}
 
 
@@ -40,31 +38,6 @@ def policy(name: str) -> Policy:
 def run(federation: sfg.Federation, name: str, recipe: str, rounds: int = 1, **arguments: Any) -> sfg.Run:
     settings = {"seed": 0, "keep": everything, **arguments}
     return sfg.train(ALGORITHMS[name](**SMALL), federation, policy(recipe), rounds=rounds, **settings)
-
-
-@pytest.mark.parametrize("recipe", RECIPES.own)
-@pytest.mark.parametrize("name", NAMES)
-def test_trains_or_is_refused_before_round_1(federation, name, recipe, tmp_path):
-    if recipe == "sealed":
-        with pytest.raises(Refused, match="sealed protects peers only"):
-            run(federation, name, recipe, out=tmp_path / "run")
-        assert not (tmp_path / "run").exists()
-        return
-    made = run(federation, name, recipe)
-    assert {charge.channel for charge in made.charges} == {"update"}
-    metric = "mae" if federation.schema.kind == "ratings" else "auc"
-    assert metric in made.accuracy and "validation" in made.history[0]["accuracy"]
-    assert {c.name for c in ALGORITHMS[name](**SMALL).in_use} <= set(made.policy.bounds)
-
-
-@pytest.mark.parametrize("recipe", ["masked", "homomorphic"])
-def test_the_same_as_in_plaintext_within_rounding(federation, recipe):
-    plain, hidden = (run(federation, "apflgate", r, 2) for r in ("plaintext", recipe))
-    for key, value in plain.state.items():
-        assert torch.allclose(value, hidden.state[key], atol=1e-3)
-    metric = "mae" if federation.schema.kind == "ratings" else "auc"
-    assert hidden.accuracy[metric] == pytest.approx(plain.accuracy[metric], abs=0.02)
-    assert hidden.transcript.view("server").uploads("update") == []
 
 
 class TestWhatLeaves:
@@ -122,25 +95,6 @@ def test_what_clients_upload_is_all_that_the_ledger_counts(federation):
     made = run(federation, "apflgate", "masked", 2)
     assert len(made.charges) == 6
     assert made.privacy(unit="client")["epsilon"] == "inf"
-
-
-class Stopped(Exception):
-    """The power went."""
-
-
-def test_a_resumed_run_ends_with_the_same_weights(federation, tmp_path):
-    whole = run(federation, "apflgate", "plaintext", 4)
-
-    def stop(row: dict[str, Any]) -> None:
-        if row["round"] == 3:
-            raise Stopped
-
-    out = Path(tmp_path) / "run"
-    with pytest.raises(Stopped):
-        run(federation, "apflgate", "plaintext", 4, out=out, on_round=stop)
-    resumed = run(federation, "apflgate", "plaintext", 4, out=out, resume=True)
-    assert all(torch.equal(value, resumed.state[key]) for key, value in whole.state.items())
-    assert [r["accuracy"] for r in resumed.history] == [r["accuracy"] for r in whole.history]
 
 
 class TestFromTheCommandLine:

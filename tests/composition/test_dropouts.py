@@ -202,17 +202,8 @@ def test_a_vertical_mean_of_two_is_not_opened():
 
 def test_peers_exchanges_are_not_interrupted():
     """FedSage+: what owners ask each other has no recovery, so nobody leaves there; the model's sums do."""
-    owners = sfg.federate("synthetic-citation", clients=3, nodes=120, features=20, mean_degree=8.0, seed=0)
-    algorithm = sfg.FedSagePlus(
-        generator_epochs=2,
-        federated_epochs=2,
-        exchange_batch=8,
-        minimum_batch=4,
-        generator_hidden=(16, 32),
-        encoder=(8, 8),
-        hidden_share=0.4,
-    )
     left = Dropouts(share=0.34, seed=2)
+    algorithm, owners = small.algorithm("fedsage+"), small.federation("fedsage+")
     made = sfg.train(algorithm, owners, masked(), rounds=3, seed=0, keep=everything, dropouts=left)
     counted = [len(seen.clients) for seen in sums(made)]
     assert len(counted) == 3

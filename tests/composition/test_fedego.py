@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,15 +21,7 @@ from secure_fedgraph.privacy.policy import PlaintextWarning
 from secure_fedgraph.protocol.transcript import everything
 
 ORDER = Client.secret_order
-SMALL: dict[str, Any] = {
-    "hidden": (4, 4),
-    "fanout": (2, 2),
-    "batch": 8,
-    "epochs": 1,
-    "server_epochs": 2,
-    "mashes": 3,
-    "learning_rate": 0.01,
-}
+SMALL = {key: value for key, value in small.EGO.items() if key != "mash"}
 POLICIES = {
     "plaintext": sfg.policies.plaintext(),
     "local_dp": sfg.policies.local_dp(1.0, 0.5),
@@ -176,40 +167,6 @@ def test_no_cell_of_a_mash_holds_a_single_node(federation: sfg.Federation) -> No
 @pytest.mark.parametrize(
     "settings",
     [
-        {"mash": "client"},
-        {"mash": "across"},
-        {"mash": "across", "kind": sfg.FedEgoReleased, "mash_rounds": 1},
-    ],
-)
-def test_a_resumed_run_ends_as_one_that_was_not_killed(
-    federation: sfg.Federation, settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from secure_fedgraph.protocol.courier import Courier
-
-    whole = run(federation, "plaintext", 3, **settings)
-    ask, count = Courier.ask, [0]
-
-    class Killed(Exception):
-        pass
-
-    def counted(self: Courier, *args: Any, **how: Any) -> Any:
-        count[0] += 1
-        if count[0] > 7:  # five asks a round: in the middle of the second
-            raise Killed
-        return ask(self, *args, **how)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Courier, "ask", counted)
-        with pytest.raises(Killed):
-            run(federation, "plaintext", 3, out=tmp_path, **settings)
-    resumed = run(federation, "plaintext", 3, out=tmp_path, resume=True, **settings)
-    assert all(torch.equal(value, resumed.state[key]) for key, value in whole.state.items())
-    assert list(resumed.history) == list(whole.history)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
         {"mixup": False},
         {"average_reduction": False},
         {"mixing": 0},
@@ -245,11 +202,3 @@ def test_a_cohort_may_leave_clients_out(federation: sfg.Federation) -> None:
     )
     asked = [u.clients for u in found.transcript.view("server").uploads("egos")]
     assert asked == [("owner-0",), ("owner-1",)] * 2 + [("owner-1",), ("owner-2",)] * 2
-
-
-def test_a_row_of_features_crosses_no_wire(federation: sfg.Federation) -> None:
-    found = run(federation, "plaintext", 1)
-    bodies = [found.transcript.body(sent.number) for sent in found.transcript.sent if sent.kept]
-    for graph in federation.owners.values():
-        for row in graph.x[:20].numpy().astype(np.float32):
-            assert not row.any() or not any(row.tobytes() in body for body in bodies)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
+import small
 import torch
 
 import secure_fedgraph as sfg
@@ -13,15 +13,7 @@ from secure_fedgraph.algorithms import LocSagePlus
 from secure_fedgraph.core.errors import BadInput, HostileMessage, Refused
 from secure_fedgraph.protocol.transcript import everything
 
-SMALL = {
-    "generator_epochs": 3,
-    "federated_epochs": 2,
-    "exchange_batch": 8,
-    "minimum_batch": 4,
-    "generator_hidden": (16, 32),
-    "encoder": (8, 8),
-    "hidden_share": 0.4,
-}
+SMALL = small.GENERATORS
 POLICIES = {
     "plaintext": sfg.policies.plaintext(),
     "masked": sfg.policies.masked(),
@@ -56,11 +48,6 @@ def test_it_trains_under_each_recipe_that_binds(federation, name):
     found = run(federation, POLICIES[name])
     assert len(found.history) == 2
     assert found.accuracy["global"] > 0
-
-
-@pytest.mark.parametrize("name", ["masked", "homomorphic"])
-def test_sums_under_masks_train_the_same_models(federation, plain, name):
-    assert apart(run(federation, POLICIES[name]), plain) < 1e-4
 
 
 @pytest.mark.parametrize("policy", [sfg.policies.central_dp(1.0, 1.0), sfg.policies.sealed()])
@@ -110,13 +97,6 @@ def test_what_the_others_answered_stays_as_it_was_read(federation, monkeypatch):
     run(federation, sfg.policies.plaintext())
     assert len(kept) == 2 * 3
     assert all(torch.equal(value, before[name]) for total, before in kept for name, value in total.items())
-
-
-def test_a_row_of_features_crosses_no_wire(federation, plain):
-    rows = [graph.x[:20].numpy().astype(np.float32) for graph in federation.owners.values()]
-    bodies = [plain.transcript.body(sent.number) for sent in plain.transcript.sent if sent.kept]
-    for row in (r for block in rows for r in block if r.any()):
-        assert not any(row.tobytes() in body for body in bodies)
 
 
 def test_an_owner_refuses_an_offer_about_few_nodes(federation):

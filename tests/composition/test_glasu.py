@@ -128,25 +128,6 @@ def test_three_clients_say_nothing_of_two(federation):
     assert not any("subtracting its own" in words for words in made.policy["hidden"].excess)
 
 
-def test_a_resumed_run_ends_as_one_that_was_not_killed(federation, tmp_path):
-    class Stop(Exception):
-        pass
-
-    def kill(row: dict[str, Any]) -> None:
-        if row["round"] == 2:
-            raise Stop
-
-    algorithm = sfg.Glasu(**PUBLIC)
-    arguments: dict[str, Any] = {"rounds": 3, "seed": 0, "keep": everything}
-    whole = sfg.train(algorithm, federation, sfg.policies.masked(), **arguments)
-    with pytest.raises(Stop):
-        sfg.train(algorithm, federation, sfg.policies.masked(), out=tmp_path, on_round=kill, **arguments)
-    resumed = sfg.train(algorithm, federation, sfg.policies.masked(), out=tmp_path, resume=True, **arguments)
-    assert resumed.history == whole.history
-    for owner, scores in examined(whole).items():
-        assert torch.equal(scores, examined(resumed)[owner])
-
-
 def test_the_label_holders_gradient_is_sealed_to_the_others():
     one = split(3, labels="one")
     made = run("glasu-one-label-holder", PUBLIC, one, "strictest", keep=everything)

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from command_line import compare, compared, held
 from in_this_process import at_once
 
-from secure_fedgraph.cli.main import main
 from secure_fedgraph.client import Client
 from secure_fedgraph.experiment import code_digest
 from secure_fedgraph.experiment.compare import runs
 from secure_fedgraph.experiment.compare.runs import run_key
 from secure_fedgraph.experiment.config import load
-
-SMALL = ["--data", "synthetic-citation", "--set", "dataset.nodes=60", "--set", "dataset.features=16"]
-SMALL += ["--set", "training.hidden=[8,4]", "--quiet"]
 
 
 @pytest.fixture(autouse=True)
@@ -27,18 +22,11 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def call(out: Path, *more: str, rounds: int = 1) -> Result:
-    start = ["compare", "--algorithm", "fedsage", *SMALL, "--rounds", str(rounds), "--out", str(out)]
-    return CliRunner().invoke(
-        main, [*start, *(more if "--policy" in more else ("--policy", "masked", *more))]
-    )
-
-
-def rows(out: Path) -> dict[str, dict[str, Any]]:
-    return {row["name"]: row for row in json.loads((out / "compare.json").read_text())["points"]}
+    return compare(out, "--rounds", rounds, "--quiet", *more)
 
 
 def rounds_of(out: Path) -> set[int]:
-    found = [json.loads(path.read_text()) for path in out.glob("runs/*/seed-*/result.json")]
+    found = [held(path) for path in out.glob("runs/*/seed-*/result.json")]
     return {len(one["rounds"]) for one in found}
 
 
@@ -62,19 +50,11 @@ def test_another_configuration_is_refused_and_overwrite_runs_it(tmp_path):
 def test_owners_own_models_are_scored_after_the_last_round_alone(tmp_path):
     assert call(tmp_path, rounds=3).exit_code == 0
     scored = {
-        path.parts[-3]: [bool(one["accuracy"]) for one in json.loads(path.read_text())["rounds"]]
+        path.parts[-3]: [bool(one["accuracy"]) for one in held(path)["rounds"]]
         for path in tmp_path.glob("runs/*/seed-0/result.json")
     }
     assert scored["local-plaintext"] == [False, False, True]
     assert all(map(all, (found for name, found in scored.items() if name != "local-plaintext")))
-
-
-def test_overwrite_leaves_no_run_of_before(tmp_path):
-    assert call(tmp_path, "--seeds", "2").exit_code == 0
-    (tmp_path / "compare.json").unlink()  # as a call that was killed leaves it
-    assert call(tmp_path, "--overwrite", "--policy", "plaintext").exit_code == 0
-    assert {p.parent.name for p in tmp_path.glob("runs/*/seed-*")} == {"fedsage-plaintext", "local-plaintext"}
-    assert not list(tmp_path.glob("runs/*/seed-1"))
 
 
 def test_a_killed_call_of_another_configuration_leaves_nothing_that_is_taken(tmp_path):
@@ -97,7 +77,7 @@ def test_a_checkpoint_of_another_configuration_is_not_gone_on_from(tmp_path, mon
             runs.run_point(base.model_dump(mode="json"), tmp_path)
     assert (tmp_path / "checkpoint" / "checkpoint.json").exists()
     runs.run_point(base.model_copy(update={"rounds": 3}).model_dump(mode="json"), tmp_path)
-    assert len(json.loads((tmp_path / "result.json").read_text())["rounds"]) == 3
+    assert len(held(tmp_path / "result.json")["rounds"]) == 3
 
 
 def test_the_same_call_runs_nothing_again_and_more_seeds_only_those(tmp_path):
@@ -107,7 +87,7 @@ def test_the_same_call_runs_nothing_again_and_more_seeds_only_those(tmp_path):
     assert call(tmp_path, "--seeds", "2").exit_code == 0
     after = stamps(tmp_path)
     assert len(after) == 2 * len(before) and {p: after[p] for p in before} == before
-    assert {row["seeds"] for row in rows(tmp_path).values()} == {2}
+    assert {row["seeds"] for row in compared(tmp_path).values()} == {2}
     fewer = call(tmp_path)
     assert fewer.exit_code == 2 and "its seed 1 would be left out" in fewer.output
 
@@ -116,7 +96,7 @@ def test_points_may_come_in_and_none_is_lost(tmp_path):
     assert call(tmp_path).exit_code == 0
     before = stamps(tmp_path)
     assert call(tmp_path, "--policy", "homomorphic,masked").exit_code == 0
-    assert {path: stamps(tmp_path)[path] for path in before} == before and len(rows(tmp_path)) == 4
+    assert {path: stamps(tmp_path)[path] for path in before} == before and len(compared(tmp_path)) == 4
     done = call(tmp_path, "--policy", "masked")
     assert done.exit_code == 2 and "its fedsage-homomorphic would be left out" in done.output
 
@@ -149,21 +129,12 @@ def test_the_code_is_all_of_the_package_but_its_pages(monkeypatch):
 @pytest.mark.parametrize("text", ['{"accur', '{"accuracy": {}}'])
 def test_a_torn_result_is_run_again(tmp_path, text):
     assert call(tmp_path).exit_code == 0
-    good = rows(tmp_path)
+    good = compared(tmp_path)
     torn = tmp_path / "runs" / "fedsage-masked" / "seed-0" / "result.json"
     torn.write_text(text)
     done = call(tmp_path)
     assert done.exit_code == 0, done.output
-    assert rows(tmp_path)["fedsage-masked"]["accuracy"] == good["fedsage-masked"]["accuracy"]
-
-
-def test_a_torn_comparison_is_named_with_the_mend(tmp_path):
-    assert call(tmp_path).exit_code == 0
-    (tmp_path / "compare.json").write_text('{"schema": "secure')
-    done = call(tmp_path)
-    assert done.exit_code == 2 and f"{tmp_path / 'compare.json'} is not JSON" in done.output
-    assert "--overwrite" in done.output
-    assert call(tmp_path, "--overwrite").exit_code == 0
+    assert compared(tmp_path)["fedsage-masked"]["accuracy"] == good["fedsage-masked"]["accuracy"]
 
 
 @pytest.mark.parametrize("name", ["audit.json", "result.json", "cells"])
@@ -178,7 +149,7 @@ def test_another_kinds_result_is_not_replaced(tmp_path, name):
 
 def test_a_refusal_is_of_its_settings(tmp_path):
     def outcome() -> str:
-        return rows(tmp_path)["fedsage-sealed"]["outcome"]
+        return compared(tmp_path)["fedsage-sealed"]["outcome"]
 
     assert call(tmp_path, "--policy", "sealed").exit_code == 0 and outcome() == "refused"
     refused = tmp_path / "runs" / "fedsage-sealed" / "seed-0" / "refused.json"
@@ -188,10 +159,3 @@ def test_a_refusal_is_of_its_settings(tmp_path):
     (tmp_path / "compare.json").unlink()
     assert call(tmp_path, "--policy", "sealed", rounds=2).exit_code == 0
     assert refused.stat().st_mtime_ns > stamp and outcome() == "refused"
-
-
-def test_a_mistake_is_no_refusal_and_is_not_kept(tmp_path):
-    bad = call(tmp_path, "--policy", "local_dp", "--norm", "0", "--multiplier", "1")
-    assert bad.exit_code == 2 and "norm" in bad.output and not list(tmp_path.iterdir())
-    good = call(tmp_path, "--policy", "local_dp", "--norm", "1", "--multiplier", "1")
-    assert good.exit_code == 0 and rows(tmp_path)["fedsage-local_dp"]["outcome"] == "ran"

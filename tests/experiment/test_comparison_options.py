@@ -22,31 +22,19 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "run_point", lambda *_: pytest.fail("work began"))
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("experiment", {}),
-        ("out", 5),
-        ("out", Path(__file__)),
-        ("algorithms", "fedavg"),
-        ("algorithms", ["fedav"]),
-        ("algorithms", [sfg.FedAvg]),
-        ("policies", "masked"),
-        ("policies", ["maskd"]),
-        ("epsilons", "8"),
-        ("epsilons", ["8"]),
-        ("epsilons", [-1]),
-        ("epsilons", [0.0]),
-        ("epsilons", [math.nan]),
-        ("seeds", 3),
-        ("seeds", "0"),
-        ("seeds", ()),
-        ("seeds", [-1]),
-        ("workers", 0),
-        ("workers", None),
-        ("without_graph", "no"),
-    ],
-)
+WRONG: dict[str, list[Any]] = {
+    "experiment": [{}],
+    "out": [5, Path(__file__)],
+    "algorithms": ["fedavg", ["fedav"], [sfg.FedAvg]],
+    "policies": ["masked", ["maskd"]],
+    "epsilons": ["8", ["8"], [-1], [0.0], [math.nan]],
+    "seeds": [3, "0", (), [-1]],
+    "workers": [0, None],
+    "without_graph": ["no"],
+}
+
+
+@pytest.mark.parametrize(("key", "value"), [(key, one) for key, ones in WRONG.items() for one in ones])
 def test_an_option_that_cannot_be_is_refused_by_name(tmp_path: Path, key: str, value: Any) -> None:
     asked = {"experiment": SMALL, "out": tmp_path / "out", "policies": ["local_dp"], "epsilons": [8]}
     with pytest.raises(BadInput) as refusal:

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 import result_parts
-from click.testing import CliRunner, Result
+from click.testing import Result
+from command_line import compare, compared, held
 from in_this_process import at_once
 from rich.console import Console
 
@@ -19,17 +20,12 @@ from secure_fedgraph.audits.grid import choices, grid
 from secure_fedgraph.audits.grid.cells import Audit
 from secure_fedgraph.cli import tables
 from secure_fedgraph.cli.compare_attacks import Attacks, attacks_on
-from secure_fedgraph.cli.main import main
 from secure_fedgraph.experiment.compare.points import points
-from secure_fedgraph.experiment.compare.summary import pareto
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.experiment.schema import CompareResult
 from secure_fedgraph.experiment.schema.score_verdict import RESIDUAL, SINGLE_OWNERS
 from secure_fedgraph.report.page import write_report
 from secure_fedgraph.report.sections.compare_page import _leak
-
-SMALL = ["--data", "synthetic-citation", "--set", "dataset.nodes=60", "--set", "dataset.features=16"]
-SMALL += ["--set", "training.hidden=[8,4]", "--rounds", "1"]
 
 
 @pytest.fixture(autouse=True)
@@ -38,18 +34,11 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def call(out: Path, *more: str) -> Result:
-    start = ["compare", "--algorithm", "fedsage", *SMALL, "--out", str(out)]
-    return CliRunner().invoke(
-        main, [*start, *(more if "--policy" in more else ("--policy", "masked", *more))]
-    )
+    return compare(out, "--rounds", 1, *more)
 
 
 def told(out: Path) -> dict[str, Any]:
-    return json.loads((out / "compare.json").read_text())
-
-
-def rows(out: Path) -> dict[str, dict[str, Any]]:
-    return {row["name"]: row for row in told(out)["points"]}
+    return held(out / "compare.json")
 
 
 def cell(
@@ -106,9 +95,9 @@ def test_an_attack_that_reads_another_of_its_channels_runs():
 def test_every_attack_that_was_asked_for_stands_in_every_row(tmp_path):
     assert call(tmp_path, "--attack", "a1,a4").exit_code == 0
     asked = told(tmp_path)["attacks"]
-    assert len(asked) == 2 and all(list(row["leak"]) == asked for row in rows(tmp_path).values())
-    assert rows(tmp_path)["local-plaintext"]["leak"] == dict.fromkeys(asked, "blind")
-    plain = rows(tmp_path)["fedsage-plaintext"]
+    assert len(asked) == 2 and all(list(row["leak"]) == asked for row in compared(tmp_path).values())
+    assert compared(tmp_path)["local-plaintext"]["leak"] == dict.fromkeys(asked, "blind")
+    plain = compared(tmp_path)["fedsage-plaintext"]
     assert {a: one["score"] for a, one in plain["leaks"].items()} == plain["leak"]
 
 
@@ -116,7 +105,7 @@ def test_other_attacks_are_run_and_earlier_ones_are_not_told(tmp_path):
     assert call(tmp_path, "--attack", "a4").exit_code == 0
     before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*/*/result.json")}
     assert call(tmp_path, "--attack", "a1").exit_code == 0
-    assert {tuple(row["leak"]) for row in rows(tmp_path).values()} == {("a1-vocabulary-support",)}
+    assert {tuple(row["leak"]) for row in compared(tmp_path).values()} == {("a1-vocabulary-support",)}
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
@@ -146,7 +135,7 @@ def test_an_exact_guess_of_too_few_terms_is_not_called_no_better():
 def test_a_budget_that_was_not_asked_for_is_none_and_epsilon_is_what_was_spent(tmp_path):
     flags = ["--policy", "local_dp,masked", "--norm", "1", "--multiplier", "3"]
     assert call(tmp_path / "own", *flags).exit_code == 0
-    found = rows(tmp_path / "own")
+    found = compared(tmp_path / "own")
     noised = found["fedsage-local_dp"]
     assert (
         noised["budget"] is None and noised["epsilon"] == noised["spent"] and 0 < noised["spent"] < math.inf
@@ -154,22 +143,8 @@ def test_a_budget_that_was_not_asked_for_is_none_and_epsilon_is_what_was_spent(t
     assert found["fedsage-plaintext"]["epsilon"] == found["fedsage-masked"]["epsilon"] == "inf"
     assert found["local-plaintext"]["epsilon"] == found["local-plaintext"]["spent"] == 0.0
     assert call(tmp_path / "asked", "--policy", "local_dp", "--epsilon", "4").exit_code == 0
-    asked = rows(tmp_path / "asked")["fedsage-local_dp-4"]
+    asked = compared(tmp_path / "asked")["fedsage-local_dp-4"]
     assert asked["budget"] == asked["epsilon"] == 4.0 and asked["spent"] <= 4
     page = (tmp_path / "own" / "report.html").read_text()
     assert re.search(r'data-label="budget, ε \(node\)">none<', page)
     assert f'data-label="spent">{noised["spent"]:.4g}' in page
-
-
-def test_who_spends_nothing_and_is_better_leaves_no_star_to_who_spends():
-    def row(name: str, epsilon: float | str, spent: float | str, score: float) -> dict[str, Any]:
-        return {
-            "name": name,
-            "outcome": "ran",
-            "epsilon": epsilon,
-            "spent": spent,
-            "accuracy": {"global": score},
-        }
-
-    found = [row("alone", "inf", 0.0, 0.289), row("noised", 2.0, 2.0, 0.2), row("bare", "inf", "inf", 0.5)]
-    assert pareto(found) == ["alone", "bare"]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from command_line import call
 
-from secure_fedgraph.cli import main, running
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment.config import Experiment, load, read_values
 from secure_fedgraph.experiment.intent import RULES, check_intent, given_keys
@@ -22,10 +21,6 @@ NOISE = ["--norm", "1", "--multiplier", "2"]
 @pytest.fixture(autouse=True)
 def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-def call(*arguments: str) -> Result:
-    return CliRunner().invoke(main.main, list(arguments))
 
 
 def refused(result: Result, key: str) -> None:
@@ -85,36 +80,28 @@ def test_a_run_refuses_what_it_would_ignore(arguments: list[str], key: str) -> N
     refused(call("run", *SMALL, *arguments, "--out", "out"), key)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "key"),
-    [
-        (["--epsilon", "1,2", "--policy", "plaintext"], "--epsilon"),
-        (["--epsilon", "1,2", "--policy", "masked", "--unit", "client"], "--epsilon"),
-        (["--epsilon", ","], "--epsilon"),
-        (["--epsilon", ""], "--epsilon"),
-        (["--epsilon", "1,,2"], "--epsilon"),
-        (["--against", "outsider", "--policy", "masked"], "--against"),
-        (["--policy", "masked,homomorphic", "--norm", "1"], "protection.norm"),
-        (["--set", "checkpoint_every=5"], "checkpoint_every"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_a_comparison_refuses_what_it_would_ignore(arguments: list[str], key: str) -> None:
-    refused(call("compare", *SMALL, *arguments, "--out", "out"), key)
+AUDIT = ("audit", "--attack", "a1")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "key"),
+    ("command", "arguments", "key"),
     [
-        (["--policy", "plaintext,masked", "--norm", "1"], "protection.norm"),
-        (["--policy", "plaintext", "--epsilon", "8"], "--epsilon"),
-        (["--policy", "masked", "--unit", "node"], "--unit"),
-        (["--set", "checkpoint_every=5"], "checkpoint_every"),
+        (["compare"], ["--epsilon", "1,2", "--policy", "plaintext"], "--epsilon"),
+        (["compare"], ["--epsilon", "1,2", "--policy", "masked", "--unit", "client"], "--epsilon"),
+        (["compare"], ["--epsilon", ","], "--epsilon"),
+        (["compare"], ["--epsilon", ""], "--epsilon"),
+        (["compare"], ["--epsilon", "1,,2"], "--epsilon"),
+        (["compare"], ["--against", "outsider", "--policy", "masked"], "--against"),
+        (["compare"], ["--policy", "masked,homomorphic", "--norm", "1"], "protection.norm"),
+        (["compare"], ["--set", "checkpoint_every=5"], "checkpoint_every"),
+        (AUDIT, ["--policy", "plaintext,masked", "--norm", "1"], "protection.norm"),
+        (AUDIT, ["--policy", "plaintext", "--epsilon", "8"], "--epsilon"),
+        (AUDIT, ["--policy", "masked", "--unit", "node"], "--unit"),
+        (AUDIT, ["--set", "checkpoint_every=5"], "checkpoint_every"),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_an_audit_refuses_what_it_would_ignore(arguments: list[str], key: str) -> None:
-    refused(call("audit", *SMALL, *arguments, "--attack", "a1", "--out", "out"), key)
+def test_so_do_a_comparison_and_an_audit(command: list[str], arguments: list[str], key: str) -> None:
+    refused(call(*command, *SMALL, *arguments, "--out", "out"), key)
 
 
 @pytest.mark.parametrize(
@@ -132,28 +119,23 @@ def test_a_file_is_held_to_the_same(name: str, text: str, key: str) -> None:
     refused(call("run", name, "--data", "synthetic-citation", "--out", "out"), key)
 
 
+NOISED = ["protection.norm=1", "protection.multiplier=1"]
+
+
 @pytest.mark.parametrize(
-    "arguments",
+    ("flags", "assignments"),
     [
-        ["--policy", "masked", "--set", "dropouts=0.3"],
-        ["--policy", "local_dp", "--norm", "1", "--multiplier", "1", "--delta", "1e-6"],
-        ["--policy", "strictest", "--norm", "1", "--multiplier", "1"],
-        ["--norm", "1", "--epsilon", "8", "--unit", "client", "--policy", "distributed_dp"],
-        ["--unit", "node", "--epsilon", "8", "--set", "steps.clip=2"],
-        ["--set", "delta=1e-5", "--set", "dropouts=0.0", "--unit", "client", "--relation", "zero-out"],
-        ["--policy", "masked", "--set", "protection.dropouts=0.3"],
+        ({"policy": "masked"}, ["dropouts=0.3"]),
+        ({"policy": "local_dp", "delta": 1e-6}, NOISED),
+        ({"policy": "strictest"}, NOISED),
+        ({"policy": "distributed_dp", "epsilon": 8.0, "unit": "client"}, ["protection.norm=1"]),
+        ({"unit": "node", "epsilon": 8.0}, ["steps.clip=2"]),
+        ({"unit": "client", "relation": "zero-out"}, ["delta=1e-5", "dropouts=0.0"]),
+        ({"policy": "masked"}, ["protection.dropouts=0.3"]),
     ],
-    ids=" ".join,
 )
-def test_what_is_used_is_no_mistake(arguments: list[str]) -> None:
-    flags = dict(zip(arguments[::2], arguments[1::2], strict=True))
-    sets = [value for flag, value in zip(arguments[::2], arguments[1::2], strict=True) if flag == "--set"]
-    clip = [f"protection.{key}={flags[f'--{key}']}" for key in ("norm", "multiplier") if f"--{key}" in flags]
-    named = {
-        k.removeprefix("--"): v for k, v in flags.items() if k not in ("--set", "--norm", "--multiplier")
-    }
-    experiment = load(None, named, [*clip, *sets])
-    check_intent(given_keys(read_values(None, named, [*clip, *sets])), [experiment])
+def test_what_is_used_is_no_mistake(flags: dict[str, object], assignments: list[str]) -> None:
+    check_intent(given_keys(read_values(None, flags, assignments)), [load(None, flags, assignments)])
 
 
 def test_of_several_policies_one_that_uses_a_key_is_enough() -> None:
@@ -169,15 +151,6 @@ def test_every_rule_is_of_a_key_that_there_is() -> None:
 
 
 # Finished runs, and folders that held something else
-
-
-def test_a_finished_run_takes_no_budget_any_more() -> None:
-    assert call("run", *SMALL, "--quiet", "--out", "out").exit_code == 0
-    for epsilon in ("-3", "9"):
-        done = call("resume", "out", "--epsilon", epsilon)
-        assert (done.exit_code, done.stdout) == (2, ""), done.output
-        assert "--epsilon" in done.stderr
-    assert call("resume", "out").exit_code == 0
 
 
 def test_overwriting_a_comparison_leaves_none_of_its_files() -> None:
@@ -201,52 +174,12 @@ def test_overwriting_a_comparison_leaves_none_of_its_files() -> None:
 # Words and folders
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--algorithm", "glasu", "--data", "proteins"], "data = 'proteins'.*glasu learns from kind node"),
-        (["--algorithm", "apflgate", "--partition", "louvain"], "apflgate runs on dirichlet, random$"),
-        (["--set", "training.lr=0.1"], "did you mean 'training.learning_rate'"),
-        (["--data", "coar"], "unknown dataset 'coar': did you mean 'cora'"),
-        (["--clients", "4000", "--data", "synthetic-citation"], "4000"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_a_mistake_is_told_what_works_and_leaves_no_folder(arguments: list[str], words: str) -> None:
-    done = call("run", *arguments, "--out", "out")
-    assert done.exit_code == 2, done.output
-    assert re.search(words, done.stderr.strip()), done.stderr
-    assert not Path("out").exists()
-
-
 def test_names_are_taken_in_any_case() -> None:
     done = call("run", *SMALL, "--algorithm", "FedSage", "--policy", "Masked", "--json", "--out", "out")
     assert done.exit_code == 0, done.output
     config = json.loads(done.stdout)["config"]
     assert (config["algorithm"], config["policy"]) == ("fedsage", "masked")
     assert call("list", "Policies", "--json").exit_code == 0
-
-
-@pytest.mark.parametrize(
-    ("stopped", "status", "words"),
-    [
-        (KeyboardInterrupt(), 130, "interrupted; go on with: secure-fedgraph resume out"),
-        (OSError(28, "No space left on device"), 1, "No space left on device.*secure-fedgraph resume out"),
-    ],
-    ids=["interrupt", "full"],
-)
-def test_what_stops_a_run_says_how_it_goes_on(
-    monkeypatch: pytest.MonkeyPatch, stopped: BaseException, status: int, words: str
-) -> None:
-    def stop(*_: object, **__: object) -> None:
-        raise stopped
-
-    with monkeypatch.context() as patched:
-        patched.setattr(running, "run_result", stop)
-        done = call("run", *SMALL, "--out", "out", "--quiet")
-    assert done.exit_code == status
-    assert re.search(words, done.stderr), done.stderr
-    assert call("resume", "out", "--quiet").exit_code == 0
 
 
 def test_a_reader_that_leaves_early_stops_no_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import held
 
 from secure_fedgraph.core.spending.ledger import read_ledger
 
@@ -56,7 +57,7 @@ def finish(*arguments: object) -> None:
 
 
 def result(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "result.json").read_text())
+    found: dict[str, Any] = held(folder / "result.json")
     return found
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import result_parts
+from test_report_page import Tags, build
 
 from secure_fedgraph.report.grouping import above, anchor
 from secure_fedgraph.report.outcomes import leak_table
-from secure_fedgraph.report.page import write_report
 from secure_fedgraph.report.sections import trained
 from secure_fedgraph.report.sections.conformance import conformance_section, left_out
 from secure_fedgraph.report.sections.learning import accuracy
@@ -120,22 +118,7 @@ def test_conformance_tells_a_leak_from_a_failure():
     assert conformance_section([], several=False) is None
 
 
-class Ids(HTMLParser):
-    """Ids, and where links within the page lead."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.ids: list[str] = []
-        self.links: list[str] = []
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = dict(attrs)
-        self.ids += [found["id"] or ""] if "id" in found else []
-        self.links += [(found["href"] or "")[1:]] if (found.get("href") or "").startswith("#") else []
-
-
-def build(folder: Path, **changes: Any) -> str:
+def grid_json(**changes: Any) -> dict[str, Any]:
     value = {
         "schema": "secure-fedgraph/audit/1", "command": "secure-fedgraph audit", "policies": POLICIES,
         "config": {"algorithm": "fedsage", "data": "cora", "clients": 3, "partition": "louvain"},
@@ -144,15 +127,14 @@ def build(folder: Path, **changes: Any) -> str:
         "estimate": {"sentence": "2 runs, about 5 min on 2 processes"},
         "broken": ["a1 by the server scored 0.9"],
     }  # fmt: skip
-    (folder / "audit.json").write_text(json.dumps({**value, **changes}))
-    return write_report(folder).read_text(encoding="utf-8")
+    return {**value, **changes}
 
 
 def test_the_page_of_several_algorithms(tmp_path: Path):
-    page = build(tmp_path)
-    found = Ids(page)
-    assert len(found.ids) == len(set(found.ids)) and set(found.links) <= set(found.ids)
-    assert anchor("fedsage", A1) in found.ids and anchor("glasu", D2) in found.links
+    page = build(tmp_path, grid_json())
+    ids, links = (Tags(page).every(key) for key in ("id", "href"))
+    assert len(ids) == len(set(ids)) and {one[1:] for one in links} <= set(ids)
+    assert anchor("fedsage", A1) in ids and "#" + anchor("glasu", D2) in links
     words = " ".join(re.sub(r"<[^>]+>", " ", page).split())
     assert (
         "FedSage and GLASU on Cora: what leaks" in words or "FedSage and GLASU on cora: what leaks" in words
@@ -167,7 +149,7 @@ def test_the_page_of_several_algorithms(tmp_path: Path):
 
 def test_an_audit_without_any_of_it_is_still_a_page(tmp_path: Path):
     gone = ("not_run", "conformance", "broken", "estimate", "configs")
-    page = build(tmp_path, cells=CELLS[:1], **dict.fromkeys(gone))
+    page = build(tmp_path, grid_json(cells=CELLS[:1], **dict.fromkeys(gone)))
     assert 'id="left-out"' not in page and 'id="conformance"' not in page and "broken</span>" not in page
 
 

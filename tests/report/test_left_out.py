@@ -29,24 +29,27 @@ def without(*notes: dict[str, Any]) -> dict[str, Any]:
     return run_json(left_out=list(notes))
 
 
-def test_nobody_is_named_where_nobody_is_missing() -> None:
-    assert left_out(result(run_json()).left_out) == []
+ENDED = "its process ended"
 
 
-def test_each_owner_has_a_line() -> None:
-    value = without(note("owner-1", 5), note("owner-2", 3, "x"), note("owner-1", 6, "y"), note("owner-1", 6))
-    assert left_out(result(value).left_out) == [
-        "owner-1 was left out in 2 rounds, first in round 5: its process ended.",
-        "owner-2 was left out in round 3: x.",
-    ]
-
-
-def test_seeds_are_told_apart() -> None:
-    value = without(note("owner-1", 5, seed=0), note("owner-1", 6, seed=1), note("owner-1", 7, seed=1))
-    assert left_out(result(value).left_out) == [
-        "owner-1 was left out in round 5 of seed 0: its process ended.",
-        "owner-1 was left out in 2 rounds of seed 1, first in round 6: its process ended.",
-    ]
+@pytest.mark.parametrize(
+    ("notes", "told"),
+    [
+        ([], []),
+        (
+            [note("owner-1", 5), note("owner-2", 3, "x"), note("owner-1", 6, "y"), note("owner-1", 6)],
+            [f"owner-1 was left out in 2 rounds, first in round 5: {ENDED}.",
+             "owner-2 was left out in round 3: x."],
+        ),
+        (
+            [note("owner-1", 5, seed=0), note("owner-1", 6, seed=1), note("owner-1", 7, seed=1)],
+            [f"owner-1 was left out in round 5 of seed 0: {ENDED}.",
+             f"owner-1 was left out in 2 rounds of seed 1, first in round 6: {ENDED}."],
+        ),
+    ],
+)  # fmt: skip
+def test_each_owner_has_a_line(notes: list[dict[str, Any]], told: list[str]) -> None:
+    assert left_out(result(without(*notes)).left_out) == told
 
 
 def test_many_are_counted() -> None:
@@ -67,13 +70,8 @@ def test_terminal_and_page_say_it(tmp_path: Path, why: str) -> None:
 
 
 def test_a_comparison_names_those_of_its_runs(tmp_path: Path) -> None:
-    whole = {
-        "accuracy": {"global": 0.5},
-        "privacy": {},
-        "metric": "accuracy",
-        "bytes": {"up": 1},
-        "seconds": 1.0,
-    }
+    whole = {"accuracy": {"global": 0.5}, "privacy": {}, "metric": "accuracy"}
+    whole |= {"bytes": {"up": 1}, "seconds": 1.0}
     runs = {0: whole, 1: {**whole, "left_out": [note("owner-1", 5)]}}
     point = points(Experiment(data="cora"), ["fedavg"], ["masked"], [])[0]
     row = row_of(point, runs, {})

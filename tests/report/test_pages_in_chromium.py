@@ -14,12 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_audit_page_grid import build
-from test_report_page import audit_json, cell, run_json, scored
-from test_report_page import build as build_page
+from test_audit_page_grid import grid_json
+from test_report_page import audit_json, build, cell, run_json, scored
 from test_true_against_guessed import GRAPH, record
-
-from secure_fedgraph.report.page import write_report
 
 Call = Callable[..., Awaitable[Any]]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -133,21 +130,6 @@ async def visit(page: Path, folder: Path) -> dict[str, Any]:
     return found
 
 
-def in_order(found: dict[str, Any]) -> None:
-    assert found["asked"] == [] and found["console"] == [] and found["wide"] == []
-    assert found["wrong"] == [] and found["unprinted"] == []
-    assert found["first"] == "Skip to the verdict" and found["number"] > 5
-    assert found["unreached"] == [] and found["unseen"] == []
-    assert 0 < found["screens"] <= 3
-    assert found["closed"] == []
-
-
-def test_an_audit(tmp_path: Path) -> None:
-    target = {"owner": "owner-0", "true": [], "guess": [], "graph": GRAPH}
-    build(tmp_path, reconstructions=[record("plaintext", target, algorithm="glasu")])
-    in_order(asyncio.run(visit(tmp_path / "report.html", tmp_path / "profile")))
-
-
 def stolen_json() -> dict[str, Any]:
     """Three policies: one that leaks, one that leaves a sum, one that leaves nothing."""
     value, counts = audit_json(), {"owner": "owner-0", "true": [10.0, 4.0], "guess": [10.0, 4.0]}
@@ -202,31 +184,37 @@ def compare_json() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_a_run(tmp_path: Path) -> None:
-    build_page(tmp_path, run_json())
-    in_order(asyncio.run(visit(tmp_path / "report.html", tmp_path / "profile")))
-
-
-def test_an_audit_of_one_algorithm(tmp_path: Path) -> None:
-    build_page(tmp_path, audit_json())
-    in_order(asyncio.run(visit(tmp_path / "report.html", tmp_path / "profile")))
-
-
-def test_an_audit_that_shows_words_and_what_masks_leave(tmp_path: Path) -> None:
-    build_page(tmp_path, stolen_json())
-    in_order(asyncio.run(visit(tmp_path / "report.html", tmp_path / "profile")))
-
-
-def test_a_comparison(tmp_path: Path) -> None:
-    (tmp_path / "compare.json").write_text(json.dumps(compare_json()))
-    in_order(asyncio.run(visit(write_report(tmp_path), tmp_path / "profile")))
-
-
-def test_a_comparison_without_a_budget(tmp_path: Path) -> None:
+def without_a_budget() -> dict[str, Any]:
     value = compare_json()
-    value["points"] = [{**point, "kind": "policy"} for point in value["points"]]
-    (tmp_path / "compare.json").write_text(json.dumps(value))
-    in_order(asyncio.run(visit(write_report(tmp_path), tmp_path / "profile")))
+    return {**value, "points": [{**point, "kind": "policy"} for point in value["points"]]}
+
+
+def links_json() -> dict[str, Any]:
+    """Several algorithms, and guessed links."""
+    target = {"owner": "owner-0", "true": [], "guess": [], "graph": GRAPH}
+    return grid_json(reconstructions=[record("plaintext", target, algorithm="glasu")])
+
+
+PAGES = {
+    "a run": run_json,
+    "an audit of several algorithms": links_json,
+    "an audit of one algorithm": audit_json,
+    "words and what masks leave": stolen_json,
+    "a comparison": compare_json,
+    "a comparison without a budget": without_a_budget,
+}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_nothing_is_wrong_with(page: str, tmp_path: Path) -> None:
+    build(tmp_path, PAGES[page]())
+    found = asyncio.run(visit(tmp_path / "report.html", tmp_path / "profile"))
+    assert found["asked"] == [] and found["console"] == [] and found["wide"] == []
+    assert found["wrong"] == [] and found["unprinted"] == []
+    assert found["first"] == "Skip to the verdict" and found["number"] > 5
+    assert found["unreached"] == [] and found["unseen"] == []
+    assert 0 < found["screens"] <= 3
+    assert found["closed"] == []
 
 
 def test_the_review_sees_what_is_wrong(tmp_path: Path) -> None:

@@ -31,30 +31,33 @@ def test_an_owners_model_without_the_released_one_is_named() -> None:
     assert "own model" in worse_than(result, measure_of(result))
 
 
+def of_auc(score: float, best: float | None, alone: float | None, accuracy: bool = False) -> RunResult:
+    """A result whose headline is an AUC; ``best`` is a mean over owners, ``alone`` of all items together."""
+    figure = {"global": score, "low": score - 0.05, "high": score + 0.05}
+    value = {**run_json(), "headline": "auc", "metrics": {"auc": figure}, "commonest_class": None}
+    metrics = {} if alone is None else {"auc": alone}
+    value["baselines"] = {"commonest": None, "alone": {"best": best, "paper": None, "metrics": metrics}}
+    value["accuracy"]["own_global"] = 0.775
+    if accuracy:
+        value |= {"metrics": {"auc": figure, "accuracy": figure}, "commonest_class": 0.3}
+    return as_read(RunResult, value)
+
+
 def test_beside_an_auc_the_accuracy_that_is_no_better_is_told_too() -> None:
-    figures = {name: {"global": 0.25, "low": 0.2, "high": 0.3} for name in ("auc", "accuracy")}
-    value = {**run_json(), "headline": "auc", "metrics": figures, "commonest_class": 0.3}
-    told = no_better_than(as_read(RunResult, value))
+    told = no_better_than(of_auc(0.25, None, None, accuracy=True))
     assert told.startswith("in accuracy (25.0%) no better than always naming the commonest class (30.0%)")
 
 
-def test_auc_is_compared_with_auc() -> None:
-    figure = {"global": 0.75, "low": 0.7, "high": 0.8}
-    value = {**run_json(), "headline": "auc", "metrics": {"auc": figure}, "commonest_class": None}
-    value["baselines"] = {"commonest": None, "alone": {"best": 0.8, "paper": None, "metrics": {}}}
-    assert "0.800" in no_better_than(as_read(RunResult, value))
+@pytest.mark.parametrize(
+    ("score", "best", "alone", "words"),
+    [(0.75, 0.8, None, "0.800"), (0.753, 0.756, 0.746, ""), (0.753, 0.756, 0.808, "owners do alone (0.808)")],
+)
+def test_auc_is_compared_with_auc_on_the_same_test_items(score, best, alone, words) -> None:
+    told = no_better_than(of_auc(score, best, alone))
+    assert words in told and bool(told) is bool(words)
 
 
-def test_owners_alone_are_measured_on_the_same_test_items() -> None:
-    figure = {"global": 0.753, "low": 0.73, "high": 0.77}
-    value = {**run_json(), "headline": "auc", "metrics": {"auc": figure}, "commonest_class": None}
-    alone = {"best": 0.756, "paper": None, "metrics": {"auc": 0.746}}  # a mean over owners, and all together
-    value["baselines"] = {"commonest": None, "alone": alone}
-    value["accuracy"]["own_global"] = 0.775
-    result = as_read(RunResult, value)
-    assert no_better_than(result) == ""
-    assert ("0.746", "owners alone, each by the best of its own models") in beside(result, MEASURES["auc"])
-    own = "an owner’s own model, on all test data (accuracy)"
-    assert ("77.5\u202f%", own) in beside(result, MEASURES["auc"])
-    alone["metrics"]["auc"] = 0.808
-    assert "owners do alone (0.808)" in no_better_than(as_read(RunResult, value))
+def test_owners_alone_stand_beside_an_auc() -> None:
+    rows = beside(of_auc(0.753, 0.756, 0.746), MEASURES["auc"])
+    assert ("0.746", "owners alone, each by the best of its own models") in rows
+    assert ("77.5\u202f%", "an owner’s own model, on all test data (accuracy)") in rows

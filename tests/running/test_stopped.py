@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -83,31 +82,15 @@ def test_a_ledger_without_what_was_sent_is_refused(
     train(tmp_path, resume=True, ledger=shared, checkpoint_every=9)
 
 
-def _without_first(lines: list[bytes]) -> list[bytes]:
-    return lines[5:]
-
-
-def _without_last(lines: list[bytes]) -> list[bytes]:
-    return lines[:3]
-
-
-def _without_one(lines: list[bytes]) -> list[bytes]:
-    return [*lines[:4], *lines[5:]]
-
-
-def _empty(_: list[bytes]) -> list[bytes]:
-    return []
-
-
-@pytest.mark.parametrize("change", [_without_first, _without_last, _without_one, _empty])
+@pytest.mark.parametrize("left", [[], [0, 1, 2], [0, 1, 2, 3, *range(5, 99)], [*range(5, 99)]], ids=str)
 def test_a_record_without_some_of_its_notes_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[list[bytes]], list[bytes]]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: list[int]
 ) -> None:
     """What was sent would be missing in every view, and nobody would know."""
     stopped(tmp_path, monkeypatch, keep=everything)
     notes = tmp_path / "run" / "transcript" / "notes.jsonl"
     whole = notes.read_bytes()
-    lines = change(whole.splitlines(keepends=True))
+    lines = [line for at, line in enumerate(whole.splitlines(keepends=True)) if at in left]
     notes.write_bytes(b"".join(lines))
     if not lines:
         notes.unlink()

@@ -59,13 +59,9 @@ class Training:
         return OccurringGaussian(noise, self.rate, self.steps, self.occurrences)
 
 
-def budget(
-    asked: Training,
-    noise_multiplier: float | None,
-    epsilon: float | None,
-    as_json: bool,
-) -> None:
+def budget(noise_multiplier: float | None, epsilon: float | None, as_json: bool, **given: Any) -> None:
     """Prints what DP-SGD with this noise costs, or the noise that a budget needs."""
+    asked = Training(**given)
     asked.check()
     if (noise_multiplier is None) == (epsilon is None):
         raise BadInput(

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from secure_fedgraph.cli.options import AUTO, protection_in
+from secure_fedgraph.cli.options import AUTO, typed
 from secure_fedgraph.cli.screen import (
     PlainConsole,
     plain_warnings,
@@ -54,9 +54,7 @@ def settled(path: Path | None, flags: Mapping[str, Any]) -> tuple[dict[str, Any]
     Raises:
         BadInput: for ``auto`` without an epsilon, and where noise exceeds any signal.
     """
-    named = {key: flags.get(key) for key in Experiment.model_fields}
-    protection = [f"protection.{key}={value}" for key, value in protection_in(flags).items()]
-    values = read_values(path, named, [*protection, *flags["assignments"]])
+    values = read_values(*typed(path, flags))
     if str(values.get("algorithm", "")).lower() != AUTO:
         return dict(flags), ""
     with said_later():

@@ -1,4 +1,4 @@
-"""The commands ``list`` and ``report``."""
+"""The commands that read what there is: results, released models, schemas, names, and this machine."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
-from secure_fedgraph.cli.options import options
+from secure_fedgraph.cli.options import option, options, work
 from secure_fedgraph.cli.screen import to_a_pipe, visible, warn
+from secure_fedgraph.experiment.schema import FILES, json_schema
 
 
 @click.command(
@@ -59,3 +60,88 @@ def report(folder: Path, ledger: Path | None) -> None:
     if what := manifest.unchecked(folder, ledger):
         warn(f"not checked: {what}")
     click.echo(write_report(folder))
+
+
+SCHEMA_EXAMPLES = """
+\b
+Examples:
+  secure-fedgraph schema result > result.schema.json
+  secure-fedgraph schema ledger      # of one line of ledger.jsonl
+"""
+
+
+@click.command(epilog=SCHEMA_EXAMPLES)
+@click.argument("file", type=click.Choice(list(FILES)))
+@option("debug", hidden=True)
+def schema(file: str) -> None:
+    """Print the JSON Schema of result.json, audit.json, compare.json, or a line of ledger.jsonl."""
+    click.echo(json.dumps(json_schema(FILES[file]), indent=1))
+
+
+EXPORT_EXAMPLES = """
+\b
+Example:
+  secure-fedgraph export runs/masked --out model.pt
+"""
+PREDICT_EXAMPLES = """
+\b
+Examples:
+  secure-fedgraph predict runs/banks next-week.csv --out scores.csv
+  secure-fedgraph predict runs/banks/released.model nodes.csv edges.csv --threshold best --out scores.csv
+  secure-fedgraph predict my-silo/runs/DIGEST nodes.csv edges.csv --out scores.csv
+"""
+
+
+@click.command(epilog=EXPORT_EXAMPLES)
+@click.argument("folder", type=click.Path(path_type=Path))
+@options(
+    *("out", "algorithm", "ledger", "overwrite", "as_json", "debug"),
+    out={"required": True, "help": "The file to write."},
+    algorithm={"help": "Your own algorithm as module:Class, where the run is of one."},
+    ledger={"help": "The ledger that the run shared with others."},
+    overwrite={"help": "Replace earlier files."},
+)
+@work("exporting.exporting")
+def export() -> None:
+    """Write the released model of a finished run for other programs, and a model card beside it."""
+
+
+@click.command(epilog=PREDICT_EXAMPLES)
+@click.argument("model", metavar="RUN-OR-MODEL", type=click.Path(path_type=Path))
+@click.argument("nodes", metavar="NODES.csv")
+@click.argument("edges", metavar="[EDGES.csv]", required=False)
+@options("out", out={"required": True, "help": "The CSV file to write."})
+@click.option(
+    "--schema", type=click.Path(path_type=Path), metavar="FILE",
+    help="The schema.toml that the model learned by, where it does not hold it.",
+)  # fmt: skip
+@click.option(
+    "--threshold", metavar="NUMBER|best",
+    help="From which probability on the positive class is named; best: as the run chose on validation nodes.",
+)  # fmt: skip
+@options(
+    *("algorithm", "overwrite", "as_json", "debug"),
+    algorithm={"help": "Your own algorithm as module:Class, where the model is of one."},
+    overwrite={"help": "Replace an earlier file."},
+)
+@work("predicting.predicting")
+def predict() -> None:
+    """Score a table by a released model: a row a node, with what is predicted and a score a class."""
+
+
+DOCTOR_EXAMPLES = """
+\b
+Examples:
+  secure-fedgraph doctor
+  secure-fedgraph doctor --json      # for a bug report
+"""
+
+
+@click.command(epilog=DOCTOR_EXAMPLES)
+@options("as_json", "debug", debug={"hidden": True})
+@work("doctoring", quietly=True)
+def doctor() -> None:
+    """Look at packages, data, cores, memory and folders; status 1 where a run would fail.
+
+    Nothing is installed, downloaded, changed or sent.
+    """

@@ -149,11 +149,7 @@ def export(
     unchecked = manifest.unchecked(folder, ledger)
     beside = out.with_name(out.name + CARD)
     for path in (out, beside):
-        if path.is_dir() or (path.exists() and not overwrite):
-            mend = "" if path.is_dir() else ", or --overwrite"
-            raise BadInput(f"{path} exists: give another --out{mend}")
-    if not out.parent.is_dir():
-        raise BadInput(f"--out {out}: {out.parent} is no folder; make it first")
+        check_free(path, overwrite)
     model = rebuilt(name, kept)
     file = io.BytesIO()
     torch.save({key: value.detach().clone() for key, value in model.state_dict().items()}, file)
@@ -162,18 +158,34 @@ def export(
     if unchecked:
         warn(f"{out.name} and its card: {unchecked}")
     try:
-        files.write(out, [content], private=False)
-        files.write(beside, [text.encode(errors="backslashreplace")], private=False)
-    except (OSError, ValueError) as error:
+        write_out(out, content, private=False)
+        write_out(beside, text.encode(errors="backslashreplace"), private=False)
+    except BadInput:
         out.unlink(missing_ok=True)  # no model without its card
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise BadInput(f"--out {str(out)[:200]}: it cannot be written ({why}); give another") from None
+        raise
     if as_json:
         parameters = sum(value.numel() for value in model.state_dict().values())
         said = {"schema": "secure-fedgraph/export/1", "file": str(out), "card": str(beside)}
         click.echo(json.dumps({**said, "parameters": parameters, "bytes": len(content)}))
     else:
         click.echo(visible(f"Model: {out}\nCard: {beside}"))
+
+
+def check_free(out: Path, overwrite: bool) -> None:
+    """Checks that a file may be written: nothing stands there, or it may be replaced."""
+    if out.is_dir() or (out.exists() and not overwrite):
+        raise BadInput(f"{out} exists: give another --out{'' if out.is_dir() else ', or --overwrite'}")
+    if not out.parent.is_dir():
+        raise BadInput(f"--out {out}: {out.parent} is no folder; make it first")
+
+
+def write_out(out: Path, content: bytes, private: bool) -> None:
+    """Writes the file that a user named; one that cannot be written is told so."""
+    try:
+        files.write(out, [content], private=private)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise BadInput(f"--out {str(out)[:200]}: it cannot be written ({why}); give another") from None
 
 
 def _audit(folder: Path, run: RunResult) -> AuditResult | None:

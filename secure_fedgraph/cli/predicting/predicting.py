@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from secure_fedgraph.cli.exporting.exporting import check_free, write_out
 from secure_fedgraph.cli.predicting.found import Found, found
 from secure_fedgraph.cli.screen import visible, warn
-from secure_fedgraph.core import files
 from secure_fedgraph.core.errors import BadInput, SecureFedGraphError
 from secure_fedgraph.graph.schema import Task
 from secure_fedgraph.graph.silos.given import OwnData
@@ -50,10 +50,7 @@ def predict(
     Raises:
         BadInput: where there is no model, the table does not fit its schema, or something stands in the way.
     """
-    if out.is_dir() or (out.exists() and not overwrite):
-        raise BadInput(f"{out} exists: give another --out{'' if out.is_dir() else ', or --overwrite'}")
-    if not out.parent.is_dir():
-        raise BadInput(f"--out {out}: {out.parent} is no folder; make it first")
+    check_free(out, overwrite)
     of = found(model, algorithm, schema)
     least = _least(threshold, of)
     data, ids, notes = _data(of, nodes, edges)
@@ -75,11 +72,7 @@ def predict(
         )
     named = _named(scores, of, least)
     content = _rows(ids or [str(number) for number in range(len(scores))], named, scores, of)
-    try:
-        files.write(out, [content], private=True)
-    except (OSError, ValueError) as error:
-        cause = error.strerror if isinstance(error, OSError) else str(error)
-        raise BadInput(f"--out {str(out)[:200]}: it cannot be written ({cause}); give another") from None
+    write_out(out, content, private=True)
     for note in notes:
         warn(note)
     if as_json:

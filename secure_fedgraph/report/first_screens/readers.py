@@ -172,9 +172,7 @@ def each_reader(cells: Sequence[Cell], policies: Sequence[str], about: str) -> l
         if not under:
             told.append(ReaderTold(name, "absent", "No attack by this reader was tried."))
             continue
-        groups: dict[str, list[str]] = {}
-        for one in under:
-            groups.setdefault(one.outcome(), []).append(one.policy)
+        groups = text.grouped((one.outcome(), one.policy) for one in under)
         parts = (f"under {text.policies(names)} it {outcome}" for outcome, names in groups.items())
         here = next((one.state for one in under if one.policy == about), under[-1].state)
         told.append(ReaderTold(name, here, " ".join(text.sentence(part) for part in parts)))

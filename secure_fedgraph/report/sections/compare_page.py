@@ -8,7 +8,6 @@ from secure_fedgraph.experiment.schema import CompareResult
 from secure_fedgraph.experiment.schema.compare import Point
 from secure_fedgraph.experiment.schema.run import DataFacts
 from secure_fedgraph.experiment.schema.score_verdict import exact_of_too_few
-from secure_fedgraph.report import baselines
 from secure_fedgraph.report import text as words
 from secure_fedgraph.report.comparing import beside_it, bound, key_of, name_of, score_of, title_of
 from secure_fedgraph.report.figures.drawn import Table
@@ -45,8 +44,8 @@ def compare_story(value: CompareResult) -> Story:
         "worth": [f"{_label(row)}, ε = {float(row.epsilon):g}: {row.worth}" for row in ran if row.worth],
         "has_reference": any(row.without_graph for row in ran),
         "beside": _beside(ran, key),
-        "without_graph": baselines.without_graph(ran, name_of),
-        "larger_units": baselines.larger_units(ran, name_of),
+        "without_graph": _without_graph(ran),
+        "larger_units": _larger_units(ran),
         "left_out": left_out_of(ran),
         "refused": [row for row in points if row.outcome == "refused"],
         "failed": [row for row in points if row.outcome == "failed"],
@@ -137,3 +136,28 @@ def _leak(row: Point, attack: str) -> str:
         else "no better"
     )
     return f"{value:.3f} {'leaks' if leak.leaks else few} (guess {leak.baseline:.3f})"
+
+
+def _without_graph(points: Sequence[Point]) -> list[str]:
+    """Whose score without a graph stands beside which algorithms, and why others have none."""
+    of_another: list[tuple[str, str]] = []
+    for row in points:
+        found, line = row.without_graph, f"{name_of(row.algorithm)} under policy {row.policy}"
+        if found is not None and found.reason:
+            of_another.append((f"there is none: {found.reason.removesuffix('.')}", line))
+        elif found is not None and found.algorithm != row.algorithm:
+            why = f"that of {name_of(found.algorithm)}, for it cannot do without links itself"
+            of_another.append((why, line))
+    return [f"for {words.listed(lines)} {key}." for key, lines in words.grouped(of_another).items()]
+
+
+def _larger_units(points: Sequence[Point]) -> list[str]:
+    """Why another unit's epsilon is larger than the budget's: of each line the last point that ran."""
+    last = {(row.algorithm, row.policy): row for row in points if row.larger_units}
+    told = words.grouped(
+        (why, f"{name_of(row.algorithm)} under policy {row.policy}{budget}")
+        for row in last.values()
+        for budget in ["" if row.budget is None else f" at epsilon {row.budget:g}"]
+        for why in row.larger_units
+    )
+    return [f"{words.listed(lines)}: {why}" for why, lines in told.items()]

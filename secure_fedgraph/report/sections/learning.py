@@ -49,7 +49,8 @@ def accuracy(runs: Sequence[Trained]) -> Learning | None:
     pictures = []
     several = any(len(history) > 1 for run in seen for history in run.histories)
     for key, title, as_percent, read in measures if several else ():  # one round is no curve
-        curves = [Curve(run.label, lines) for run in seen if _any(lines := _lines(run, read))]
+        drawn = [Curve(run.label, _lines(run, read)) for run in seen]
+        curves = [one for one in drawn if not all(math.isnan(v) for _, values in one.lines for v in values)]
         if not curves:  # no validation data: an empty picture says nothing
             continue
         ends = [f"{curve.label} ends at {_end(curve.lines, as_percent)}" for curve in curves]
@@ -92,10 +93,6 @@ def _lines(run: Trained, read: Callable[[RoundReport], float | None]) -> list[Li
             )
         )
     return [line for line in lines if line[0]]
-
-
-def _any(lines: Sequence[Line]) -> bool:
-    return any(not math.isnan(value) for _, values in lines for value in values)
 
 
 def _end(lines: Sequence[Line], as_percent: bool) -> str:

@@ -85,10 +85,7 @@ def privacy(runs: Sequence[Trained]) -> dict[str, object]:
 
 def _larger_units(runs: Sequence[Trained]) -> list[str]:
     """Why other units' epsilons are larger than that of the unit that the noise is for."""
-    told: dict[str, list[str]] = {}
-    for run in runs:
-        for why in larger_units(run.results[0]):
-            told.setdefault(why, []).append(run.label)
+    told = text.grouped((why, run.label) for run in runs for why in larger_units(run.results[0]))
     return [f"Under {text.listed(labels)}: {why}" for why, labels in told.items()]
 
 
@@ -119,24 +116,28 @@ def owners(configs: Sequence[JsonTable]) -> str:
     >>> owners([{"clients": 3, "partition": "louvain"}])
     '3 owners, split by louvain'
     """
-    by_setup: dict[str, list[str]] = {}
-    for config in configs:
-        split = f", split by {config['partition']}" if config.get("partition") else ""
-        name = text.named(text.ALGORITHMS, config.get("algorithm"))
-        by_setup.setdefault(f"{config.get('clients', '?')} owners{split}", []).append(name)
+    by_setup = text.grouped(
+        (
+            f"{config.get('clients', '?')} owners"
+            + (f", split by {config['partition']}" if config.get("partition") else ""),
+            text.named(text.ALGORITHMS, config.get("algorithm")),
+        )
+        for config in configs
+    )
     if len(by_setup) < 2:
         return "".join(by_setup)
-    return "; ".join(f"{text.listed(dict.fromkeys(names))}: {setup}" for setup, names in by_setup.items())
+    return "; ".join(f"{text.listed(names)}: {setup}" for setup, names in by_setup.items())
 
 
 def _merged(groups: Sequence[Guarantees]) -> list[str]:
     """The reasons for missing bounds, one sentence for all the policies that share it."""
-    by_reason: dict[str, list[str]] = {}
-    for group in groups:
-        for unit, claim in group.claims.items():
-            if claim.reason:
-                told = f"{text.named(text.UNITS, unit)}: {claim.reason}"
-                by_reason.setdefault(told, []).extend(group.labels)
+    by_reason = text.grouped(
+        (f"{text.named(text.UNITS, unit)}: {claim.reason}", label)
+        for group in groups
+        for unit, claim in group.claims.items()
+        for label in group.labels
+        if claim.reason
+    )
     return [f"Under {text.listed(labels)}, {reason}." for reason, labels in by_reason.items()]
 
 

@@ -6,7 +6,6 @@ import itertools
 import warnings
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -324,19 +323,6 @@ def test_no_figure_is_outside_of_its_range_at_a_tiny_epsilon(name, unit):
         run = train(name, on=given, budget=Budget(0.05, DELTA, unit), seed=seed)
         for row in run.history:
             check_figures(row)
-
-
-def test_nor_in_a_comparison(tmp_path: Path):
-    asked = sfg.Experiment(
-        data="synthetic-citation", rounds=1, clients=3, evaluation="in_band",
-        dataset={"nodes": 90, "features": 8}, unit="node",
-    )  # fmt: skip
-    names = ["fedridge", "fedsgd", "fedavg"]
-    rows = sfg.compare(asked, tmp_path, names, ["distributed_dp"], [0.05], without_graph=False)
-    assert {row["algorithm"] for row in rows} >= set(names)
-    for row in rows:
-        figures = [v for v in (row.get("accuracy") or {}).values() if isinstance(v, float)]
-        assert all(0 <= value <= 1 for value in figures), row
 
 
 @pytest.mark.parametrize("schema", [Schema(3, 2), Schema(3, 5), Schema(3, 4, task="labels")])

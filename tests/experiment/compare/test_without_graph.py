@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from click.testing import CliRunner, Result
+from command_line import held
 from in_this_process import at_once
 from torch_geometric.data import Data
 
@@ -95,7 +95,7 @@ def test_it_is_run_kept_told_and_left_out(tmp_path: Path, monkeypatch: pytest.Mo
     done = call(tmp_path)
     assert done.exit_code == 0, done.output
     before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*/*/result.json")}
-    result = json.loads((tmp_path / "compare.json").read_text())
+    result = held(tmp_path / "compare.json")
     rows = {row["name"]: row for row in result["points"]}
     assert len(before) == len(rows) + 1
     private = rows["fedridge-distributed_dp-4"]
@@ -107,4 +107,4 @@ def test_it_is_run_kept_told_and_left_out(tmp_path: Path, monkeypatch: pytest.Mo
     assert "without_graph_accuracy_global" in (tmp_path / "compare.csv").read_text().splitlines()[0]
     assert call(tmp_path, "--skip-without-graph").exit_code == 0
     assert {path: path.stat().st_mtime_ns for path in before} == before
-    assert "without_graph" not in json.loads((tmp_path / "compare.json").read_text())["points"][-1]
+    assert "without_graph" not in held(tmp_path / "compare.json")["points"][-1]

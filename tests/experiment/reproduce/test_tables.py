@@ -54,8 +54,3 @@ def test_a_part_of_a_table() -> None:
 def test_each_word_has_to_be_in_a_cell(word):
     with pytest.raises(BadInput, match="--only"):
         table_named("fedsage-2").only(("Cora", word))
-
-
-def test_the_nearest_name() -> None:
-    with pytest.raises(BadInput, match="fedego-2"):
-        table_named("fedego-22")
