@@ -18,7 +18,7 @@ from secure_fedgraph.graph.data.own_graph import DataWarning, words_of
 from secure_fedgraph.graph.silos.aligned import AlignedTable, aligned
 from secure_fedgraph.graph.silos.alone import owned
 from secure_fedgraph.graph.silos.given import OwnData
-from secure_fedgraph.graph.silos.reading import DATA, read_places
+from secure_fedgraph.graph.silos.reading import DATA, read_places, read_silo
 from secure_fedgraph.graph.silos.rows import in_numbers_of
 from secure_fedgraph.graph.tables.encoding import Fit
 from secure_fedgraph.graph.tables.schema import TableSchema
@@ -88,9 +88,7 @@ def data_at(name: str, place: str, rows: str | None = None, schema: TableSchema 
     Warns:
         DataWarning: counts and names what was repaired or left out.
     """
-    read = read_places({name: place}, rows, schema, alone=True, option=DATA)
-    read.say()
-    return read.data[name]
+    return read_silo(name, place, rows, schema, DATA)
 
 
 def fits_at(

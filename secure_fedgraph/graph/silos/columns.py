@@ -11,9 +11,9 @@ import torch
 from torch_geometric.data import Data
 
 from secure_fedgraph.core.errors import BadInput
-from secure_fedgraph.graph.answers import check_varied, is_plain, target_of
+from secure_fedgraph.graph.answers import check_varied, is_plain, target_of, tensor_of
 from secure_fedgraph.graph.conversions import plain, plain_masks
-from secure_fedgraph.graph.data.checks import UNLABELLED, check_graph
+from secure_fedgraph.graph.data.checks import UNLABELLED, check_inputs
 from secure_fedgraph.graph.data.own_graph import NAMES, DataWarning, words_of
 from secure_fedgraph.graph.data.splits import MASKS
 from secure_fedgraph.graph.kinds import GraphDataset
@@ -133,11 +133,10 @@ def table_of(name: str, data: Data, rows: str) -> Table:
     filled = {
         "x": data.get("x"),
         "edge_index": torch.zeros(2, 0, dtype=torch.long) if links is None else links,
-        "y": torch.zeros(nodes, dtype=torch.long) if data.get("y") is None else data.y,
     }
     if is_plain(filled["x"]) and filled["x"].dim() == 2 and filled["x"].shape[0] != nodes:
         raise BadInput(f"{name}: {rows} names {nodes} rows, and x has {filled['x'].shape[0]}")
-    check_graph(Data(**filled), name)
+    check_inputs(Data(**filled), name)
     return Table(words, place, data, tuple(notes))
 
 
@@ -177,11 +176,8 @@ def _check_classes(y: torch.Tensor, found: int, classes: int | None, holders: li
 
 def _labels(given: Mapping[str, torch.Tensor], rows: np.ndarray) -> torch.Tensor:
     """What all owners of labels say together; -1 where none does."""
-    together: torch.Tensor | None = None
+    together = torch.full((len(rows),), UNLABELLED)
     for name, y in given.items():
-        if together is None:
-            together = y.detach().long().clone()
-            continue
         both = (together >= 0) & (y >= 0) & (together != y)
         if bool(both.any()):
             row = int(both.nonzero()[0])
@@ -189,8 +185,8 @@ def _labels(given: Mapping[str, torch.Tensor], rows: np.ndarray) -> torch.Tensor
                 f"{name} and another owner label {int(both.sum())} rows differently, the first is "
                 f"{str(rows[row])[:60]!r}: give them the same class, or -1 at one of them"
             )
-        together = torch.where(together >= 0, together, y.long())
-    return torch.full((len(rows),), UNLABELLED) if together is None else together
+        together = torch.where(together >= 0, together, y)
+    return together
 
 
 def masks_of(
@@ -223,15 +219,8 @@ def masks_of(
 
 
 def _mask(name: str, table: Table, key: str) -> torch.Tensor:
-    mask = table.data.get(key)
-    if (
-        not isinstance(mask, torch.Tensor)
-        or mask.dtype != torch.bool
-        or mask.layout is not torch.strided
-        or mask.shape != (len(table.names),)
-    ):
-        raise BadInput(f"{name}: {key} is missing or no boolean a row; give all three masks or none")
-    return mask
+    give = "a boolean a row in all three masks, or none of them"
+    return tensor_of(table.data.get(key), f"{name}: {key}", (torch.bool,), (len(table.names),), give)
 
 
 def part_of(table: Table, place: torch.Tensor, y: torch.Tensor, train: torch.Tensor) -> Data:

@@ -153,13 +153,15 @@ def _read(
     )
 
 
-def read_silo(name: str, place: str, rows: str | None = None, schema: TableSchema | None = None) -> OwnData:
+def read_silo(
+    name: str, place: str, rows: str | None = None, schema: TableSchema | None = None, option: str = SILO
+) -> OwnData:
     """One owner's data, as :func:`read_places` reads it.
 
     Warns:
         DataWarning: counts and names what was repaired or left out.
     """
-    read = read_places({name: place}, rows, schema, alone=True)
+    read = read_places({name: place}, rows, schema, alone=True, option=option)
     read.say()
     return read.data[name]
 

@@ -43,21 +43,6 @@ def test_only_isolated_nodes_leave_sampled_slots_empty() -> None:
     assert table.tolist() == [[0, 1, 1, 0, 0, 0, 0], [1, 0, 0, 1, 1, 1, 1], [2, -1, -1, -1, -1, -1, -1]]
 
 
-def test_sampling_is_uniform_with_replacement() -> None:
-    star = Data(edge_index=torch.tensor([[1, 2, 3], [0, 0, 0]]), num_nodes=4)
-    drawn = torch.stack([ego_table(star, (6,), generator=seeded(s))[0, 1:] for s in range(500)])
-    counts = torch.bincount(drawn.flatten(), minlength=4)
-    # 3000 draws, a third each: standard deviation 25.8
-    assert counts[0] == 0 and all(abs(int(n) - 1000) < 5 * 25.8 for n in counts[1:])
-    assert any(len(set(row.tolist())) < 3 for row in drawn)
-
-
-def test_the_generator_decides() -> None:
-    first, again, other = (ego_table(GRAPH, generator=seeded(s)) for s in (1, 1, 2))
-    assert torch.equal(first, again)
-    assert not torch.equal(first, other)
-
-
 def test_a_row_splits_into_levels_whose_last_dimension_are_siblings() -> None:
     table = ego_table(GRAPH, (3, 2), generator=seeded())
     assert level_sizes((3, 2)) == (1, 3, 6)

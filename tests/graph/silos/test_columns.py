@@ -132,7 +132,7 @@ def test_masks_of_the_second_owner_of_labels(wrong: object) -> None:
     given = both()
     silos_of(given, 0, rows="id")
     given["b"].test_mask = wrong
-    with pytest.raises(BadInput, match="b: test_mask is missing or no boolean"):
+    with pytest.raises(BadInput, match=r"b: test_mask [^;]*; give a boolean a row in all three masks"):
         silos_of(given, 0, rows="id")
 
 

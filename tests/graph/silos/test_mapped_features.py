@@ -192,38 +192,21 @@ def test_blocks_are_checked_to_the_last(
     assert re.search(rf"node {row}, column 3|\[{row}, 3\]", str(refusal.value))
 
 
-def _two_graphs(place: Path) -> None:
-    torch.save([{"y": torch.zeros(1, dtype=torch.long)}] * 2, place / "graph.pt")
-
-
-def _x_twice(place: Path) -> None:
-    torch.save(graph().to_dict(), place / "graph.pt")
-
-
-def _other_name(place: Path) -> None:
-    (place / "features.npy").rename(place / "Features.npy")
-
-
-def _table_too(place: Path) -> None:
-    (place / "nodes.csv").write_text("id,label\nn1,1\n")
-
-
-def _fewer_rows(place: Path) -> None:
-    np.save(place / "features.npy", ONES[1:])
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (_two_graphs, "list of graphs"),
-        (_x_twice, "has x"),
-        (_other_name, "'Features.npy'"),
-        (_table_too, "'nodes.csv'"),
-        (_fewer_rows, f"{NODES - 1} rows, and y of graph.pt has {NODES}"),
+        (lambda place: torch.save([{"y": torch.zeros(1).long()}] * 2, place / "graph.pt"), "list of graphs"),
+        (lambda place: torch.save(graph().to_dict(), place / "graph.pt"), "has x"),
+        (lambda place: (place / "features.npy").rename(place / "Features.npy"), "'Features.npy'"),
+        (lambda place: (place / "nodes.csv").write_text("id,label\nn1,1\n"), "'nodes.csv'"),
+        (
+            lambda place: np.save(place / "features.npy", ONES[1:]),
+            f"{NODES - 1} rows, and y of graph.pt has {NODES}",
+        ),
     ],
 )
 def test_a_folder_that_says_two_things_is_refused(
-    change: Callable[[Path], None], words: str, tmp_path: Path
+    change: Callable[[Path], object], words: str, tmp_path: Path
 ) -> None:
     place = folder_of(tmp_path / "a", graph())
     change(place)
