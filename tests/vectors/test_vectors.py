@@ -14,6 +14,7 @@ from typing import Any
 import independent_reader as reader
 import numpy as np
 import pytest
+from changed_messages import applied
 from fixed_draws import fixed
 from vector_files import HERE, MADE, stored, written
 from vector_runs import PARCELS, SUMS, THREE, Run
@@ -131,12 +132,6 @@ class TestTheCode:
         assert {one["why"]: outcome(SUMS, record, one) for one in record["refused_replies"]} == {
             one["why"]: one["left_out"] for one in record["refused_replies"]
         }
-
-
-def applied(change: Mapping[str, Any], recorded: str) -> bytes:
-    """The bytes that a change makes of recorded ones: so many first ones, others, so many last ones."""
-    raw = bytes.fromhex(recorded)
-    return raw[: change["first"]] + bytes.fromhex(change["bytes"]) + raw[len(raw) - change["last"] :]
 
 
 def outcome(run: Run, record: Entry, one: Entry) -> list[str]:
