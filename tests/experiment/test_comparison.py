@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import csv
 import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -117,6 +122,24 @@ class TestCommand:
         page = (out / "report.html").read_text()
         assert "Is each budget worth spending?" in page and "was refused" in page
         assert float(table[0]["accuracy_global"]) == rows[table[0]["name"]]["accuracy"]["global"]
+
+    def test_killed_it_goes_on(self, tmp_path):
+        out = tmp_path / "out"
+        command = [sys.executable, "-m", "secure_fedgraph.cli.main", "compare", "--algorithm", "fedsage"]
+        command += ["--epsilon", "8", "--unit", "client", *SMALL, "--out", str(out)]
+        process = subprocess.Popen(
+            command, env={**os.environ, "OMP_NUM_THREADS": "1"}, start_new_session=True
+        )
+        while process.poll() is None and not list(out.glob("runs/*/seed-0/result.json")):
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        before = {p: p.stat().st_mtime_ns for p in out.glob("runs/*/seed-0/result.json")}
+        assert before
+        done = self.run(out)
+        assert done.exit_code == 0, done.output
+        assert all(path.stat().st_mtime_ns == stamp for path, stamp in before.items())
+        assert len(held(out / "compare.json")["points"]) == 3
 
     @pytest.mark.parametrize("killed_after", [8, 17, 30])
     def test_killed_inside_a_round_that_was_paid_for_it_begins_anew(

@@ -57,6 +57,14 @@ def test_owners_own_models_are_scored_after_the_last_round_alone(tmp_path):
     assert all(map(all, (found for name, found in scored.items() if name != "local-plaintext")))
 
 
+def test_overwrite_leaves_no_run_of_before(tmp_path):
+    assert call(tmp_path, "--seeds", "2").exit_code == 0
+    (tmp_path / "compare.json").unlink()  # as a call that was killed leaves it
+    assert call(tmp_path, "--overwrite", "--policy", "plaintext").exit_code == 0
+    assert {p.parent.name for p in tmp_path.glob("runs/*/seed-*")} == {"fedsage-plaintext", "local-plaintext"}
+    assert not list(tmp_path.glob("runs/*/seed-1"))
+
+
 def test_a_killed_call_of_another_configuration_leaves_nothing_that_is_taken(tmp_path):
     assert call(tmp_path).exit_code == 0
     (tmp_path / "compare.json").unlink()
@@ -135,6 +143,15 @@ def test_a_torn_result_is_run_again(tmp_path, text):
     done = call(tmp_path)
     assert done.exit_code == 0, done.output
     assert compared(tmp_path)["fedsage-masked"]["accuracy"] == good["fedsage-masked"]["accuracy"]
+
+
+def test_a_torn_comparison_is_named_with_the_mend(tmp_path):
+    assert call(tmp_path).exit_code == 0
+    (tmp_path / "compare.json").write_text('{"schema": "secure')
+    done = call(tmp_path)
+    assert done.exit_code == 2 and f"{tmp_path / 'compare.json'} is not JSON" in done.output
+    assert "--overwrite" in done.output
+    assert call(tmp_path, "--overwrite").exit_code == 0
 
 
 @pytest.mark.parametrize("name", ["audit.json", "result.json", "cells"])
