@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import stat
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,17 @@ from secure_fedgraph.deployment.certificates import (
     check_certificate,
     make_certificates,
 )
-from secure_fedgraph.deployment.federation_file import parsed, read_card, read_federation
+from secure_fedgraph.deployment.federation_file import (
+    held_by,
+    parsed,
+    read_card,
+    read_federation,
+    write_federation,
+)
 from secure_fedgraph.deployment.own_data import data_at, own_part
 from secure_fedgraph.deployment.silo_folder import SiloFolder
 from secure_fedgraph.deployment.terms import terms_in
+from secure_fedgraph.graph.tables.schema import DateColumn, Label, TableSchema
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +67,15 @@ def test_each_key_is_checked_and_named(text: str, old: str, new: str, key: str) 
     with pytest.raises(BadInput, match=r"federation\.toml: ") as refused:
         parsed(text.replace(old, new, 1).encode(), "federation.toml")
     assert key in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_a_date_of_the_schema_is_read_back_as_it_was_written(text: str, tmp_path: Path) -> None:
+    opened = DateColumn(name="opened", low=0, high=4200, day=date(2021, 1, 1))
+    tables = TableSchema(columns=(opened,), label=Label(columns=("late",), classes=("no", "yes")))
+    federation = parsed(text.encode(), "it").federation
+    dated = federation.model_copy(update={"tables": tables, "data": held_by({}, None, 2, tables)})
+    write_federation(dated, tmp_path / "federation.toml")
+    assert read_federation(tmp_path / "federation.toml").federation.tables == tables
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"a = ", b"x" * 300_000, b"[" * 5000])
