@@ -14,10 +14,10 @@ assert SPEC.loader is not None
 rooms = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(rooms)
 CEILINGS = {
-    "secure_fedgraph/core": 4_250,
+    "secure_fedgraph/core": 4_100,
     "secure_fedgraph/core/carriers": 2_300,
-    "all code": 52_500,
-    "lines of tests": 65_600,
+    "all code": 52_100,
+    "lines of tests": 63_900,
     "lines of benchmarks": 5_500,
     "words of pages": 59_500,
     "bytes of the changelog": 10_000,
