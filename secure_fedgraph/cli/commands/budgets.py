@@ -60,10 +60,6 @@ Examples:
 """
 
 
-PLANNED = ("node", "graph", "client", "edge", "label", "feature")
-"""Units that ``plan`` takes."""
-
-
 @click.command(epilog=PLAN_EXAMPLES)
 @options(
     *("data", "clients", "unit", "epsilon", "delta", "policy", "partition", "seed", "assignments"),
