@@ -114,7 +114,7 @@ def read_cells(out: Path, planned: PlannedRun) -> dict[str, Any] | None:
 
 
 def _is_whole(content: dict[str, Any]) -> bool:
-    """Whether it holds all parts, each a list of rows with names, and the seconds a number."""
+    """Whether no part is missing: ``seconds`` is a number, each other part a list of objects."""
     return set(content) >= PARTS and all(
         isinstance(content[part], int | float)
         if part == "seconds"

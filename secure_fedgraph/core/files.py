@@ -340,7 +340,7 @@ def _folder(path: Path, root: Path | None, make: bool = False) -> Iterator[int]:
     """The folder at a path, opened; links count up to the root only.
 
     Args:
-        make: make those below the root that are missing, and close all of them to others.
+        make: create missing folders below the root; only this user may open any of them.
     """
     root = path if root is None else root
     folder = _open_folder(root)

@@ -456,7 +456,7 @@ def held_by(
 
 def write_federation(federation: Federation, path: Path) -> Approved:
     """Writes a federation's file, with a line above each part that says what it is."""
-    values = federation.model_dump(by_alias=True, exclude_none=True)  # TOML has dates, JSON has none
+    values = federation.model_dump(by_alias=True, exclude_none=True)  # not as JSON, which has no dates
     document = tomlkit.document()
     document.add(
         tomlkit.comment("Every silo approves this file by its digest: change a byte, and all approve again.")

@@ -553,7 +553,7 @@ def readable(reply: wire.Tree, unit: Unit) -> dict[str, np.ndarray] | None:
     if not isinstance(data, np.ndarray) or not size <= data.size <= size + MOST_TALLIES:
         raise HostileMessage("an upload does not hold the values that its layout says")
     if not np.isfinite(data).all():
-        raise HostileMessage("an upload holds values that are no finite numbers")
+        raise HostileMessage("an upload holds values that are not finite")
     values = np.asarray(data, dtype=np.float64).reshape(-1)[:size]  # tallies may follow
     matrix = values.reshape(layout.rows, layout.width)
     if domain == Domain.RING.value:

@@ -67,7 +67,7 @@ class PaidAgents(GinClassifier):
 
     @property
     def update_channel(self) -> Channel:
-        """On which updates are sent: as they are, or as ciphertexts that are valued unread."""
+        """The channel of updates; ciphertexts, where they are valued without being opened."""
         return channels.VALUED_UPDATE if self.settings.valuation == "encrypted" else channels.UPDATE
 
     @property

@@ -105,7 +105,7 @@ def listed(name: str, values: Mapping[str, Tensor]) -> Tensor:
 
 
 def examined(client: ClientContext, given: Mapping[str, Any]) -> int:
-    """How many nodes the test data have: as many as the client.
+    """The client's number of nodes, after a check that the test data have as many.
 
     Raises:
         BadInput: for another number.

@@ -203,7 +203,7 @@ class Vertical(Algorithm):
         return work.running
 
     def begun(self, client: ClientContext, step: int, parties: tuple[str, ...], seed: int) -> Pass:
-        """A pass of which the batch is drawn."""
+        """A new pass, with its batch drawn."""
         work = self.work(client)
         made = Pass(
             tower=work.tower,
