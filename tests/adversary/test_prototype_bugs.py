@@ -231,7 +231,7 @@ class TestNoise:
 
     def test_a_share_of_the_noise_would_be_seen(self, monkeypatch):
         drawn = Gaussian._draw
-        monkeypatch.setattr(Gaussian, "_draw", lambda self, shape: drawn(self, shape) / 3**0.5)
+        monkeypatch.setattr(Gaussian, "_draw", lambda self, *drawn_for: drawn(self, *drawn_for) / 3**0.5)
         assert noise_of_each(local_dp(0.5, 2.0))[0] < 0.7
         assert noise_of_sum(central_dp(0.5, 2.0)) < 0.7
 

@@ -35,10 +35,11 @@ from secure_fedgraph.core.protection.fixed_point import FixedPoint
 from secure_fedgraph.core.protection.gaussian import Gaussian
 from secure_fedgraph.core.spending.ledger import OF_GRAPH_SETS
 from secure_fedgraph.experiment.config import Experiment
-from secure_fedgraph.experiment.protect import protect, split_of
+from secure_fedgraph.experiment.protect import protect
 from secure_fedgraph.policies import central_dp, distributed_dp, local_dp, plaintext
 from secure_fedgraph.privacy.spent import number, spent
 from secure_fedgraph.protocol.transcript import everything
+from secure_fedgraph.running.planned_noise import Forecast
 
 BOUNDED = {"motifs_per_graph": 2, "clip": 2.0}
 SMALL = {"hidden": 8, "layers": 2, "batch": "full", "learning_rate": 0.01, "dropout": 0.0, **BOUNDED}
@@ -320,7 +321,9 @@ class TestCountedLists:
         )
         found = protect(asked, asked.make_algorithm(), federation)
         bound = found.policy.bind(asked.make_algorithm().in_use, federation.names)
-        rows = split_of(found.budget, bound, asked.make_algorithm(), 2, federation.names)
+        channels = tuple(one.channel for one in bound.bounds.values())
+        forecast = Forecast(asked.make_algorithm(), channels, federation.names, 2, found.budget)
+        rows = forecast.split(bound)
         assert {(r["channel"], r["unit"], r["uses"]) for r in rows} == {
             ("motif_lists", "graph", 1),
             ("motif_sums", "graph", 1),

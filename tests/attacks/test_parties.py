@@ -339,7 +339,7 @@ def test_f2_a_quorum_that_leaves_nobody_beside_the_colluders_is_refused() -> Non
 class SeededGaussian(Gaussian):
     """Noise that everybody can draw again: what no policy may do."""
 
-    def _draw(self, shape: tuple[int, ...]) -> np.ndarray:
+    def _draw(self, shape: tuple[int, ...], keys: tuple[bytes, ...] = ()) -> np.ndarray:
         rng = np.random.default_rng(0)
         found: np.ndarray = np.rint(self.sigma * rng.standard_normal(shape)).astype(np.int64)
         return found
