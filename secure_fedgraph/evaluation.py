@@ -163,8 +163,8 @@ class Evaluator:
             smoothed = personal.Smoothed(inputs)
             shared = algorithm.predict(released, inputs, schema).detach()
             each, alone = [], []
-            for model in answers.values():
-                own = personal.believed(model, smoothed, own=False)
+            models = list(answers.values())
+            for model, own in zip(models, personal.each_believes(models, smoothed), strict=True):
                 each.append(self._accuracy(personal.scores(model, own, shared), everywhere))
                 if own:
                     alone.append(self._accuracy(personal.scores(model, own, None), everywhere))

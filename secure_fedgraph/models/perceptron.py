@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -44,48 +45,65 @@ def fit(records: Tensor, y: Tensor, train: Tensor, held_out: Tensor, classes: in
         Srivastava et al., Dropout, JMLR 2014.
     """
     random, coins, width = torch.Generator().manual_seed(0), np.random.default_rng(0), records.shape[1]
-
-    def uniform(rows: int, columns: int) -> Tensor:
-        return (2 * torch.rand(rows, columns, generator=random) - 1) / math.sqrt(rows)
-
-    layers = [uniform(width, HIDDEN), torch.zeros(HIDDEN), uniform(HIDDEN, classes), torch.zeros(classes)]
-    for layer in layers:
-        layer.requires_grad_()
-    steps = Adam(layers, lr=RATE, weight_decay=DECAY)
+    shapes = ((width, HIDDEN), (HIDDEN,), (HIDDEN, classes), (classes,))
+    # one vector of all weights: a step of four small ones takes longer than their gradients
+    weights, slopes = (torch.zeros(sum(map(math.prod, shapes))) for _ in range(2))
+    layers, (inner, inner_bias, outer, outer_bias) = _parts(weights, shapes), _parts(slopes, shapes)
+    for layer in layers[::2]:
+        layer.copy_((2 * torch.rand(layer.shape, generator=random) - 1) / math.sqrt(len(layer)))
+    weights.grad = slopes
+    steps = Adam([weights], lr=RATE, weight_decay=DECAY, fused=True)
     chosen, checked = train.nonzero().flatten(), held_out.nonzero().flatten()
-    best, patience, kept = math.inf, PATIENCE, layers
-    seen, answers = records[checked], y[checked]
+    best, patience, kept = math.inf, PATIENCE, weights
+    seen, answers, read = records[checked], y[checked], 2 * LENGTH * records[chosen]
+    wanted = F.one_hot(y[chosen], classes)
     for step in range(1, STEPS + 1):
-        rows = chosen[torch.randperm(len(chosen), generator=random)[:BATCH]]
-        hidden = ((LENGTH * _dropped(records[rows], coins)) @ layers[0] + layers[1]).relu()
-        loss = F.cross_entropy(_dropped(hidden, coins) @ layers[2] + layers[3], y[rows])
-        steps.zero_grad()
-        loss.backward()
+        rows = torch.randperm(len(chosen), generator=random)[:BATCH]
+        given = read[rows] * _coins(coins, len(rows), width)
+        reached = torch.addmm(layers[1], given, layers[0])
+        gates = 2 * _coins(coins, len(rows), HIDDEN) * (reached > 0)
+        hidden = reached * gates
+        errors = (torch.addmm(layers[3], hidden, layers[2]).softmax(1) - wanted[rows]) / len(rows)
+        back = errors @ layers[2].T * gates  # of the cross entropy, by hand
+        torch.mm(given.T, back, out=inner)
+        torch.sum(back, 0, out=inner_bias)
+        torch.mm(hidden.T, errors, out=outer)
+        torch.sum(errors, 0, out=outer_bias)
         steps.step()
         if step % LOOK or not len(checked):
             continue
-        now = [layer.detach().clone() for layer in layers]
-        missed = float(F.cross_entropy(scores(now, seen), answers))
+        missed = float(F.cross_entropy(scores(layers, seen), answers))
         if missed < best:
-            best, patience, kept = missed, PATIENCE, now
+            best, patience, kept = missed, PATIENCE, weights.clone()
             continue
         patience -= 1
         if not patience:
             break
-    inner, inner_bias, outer, outer_bias = (layer.detach() for layer in kept)
+    return _parts(kept, shapes)
+
+
+def _parts(weights: Tensor, shapes: Sequence[tuple[int, ...]]) -> Layers:
+    parts = weights.split([math.prod(shape) for shape in shapes])
+    inner, inner_bias, outer, outer_bias = (
+        part.view(shape) for part, shape in zip(parts, shapes, strict=True)
+    )
     return inner, inner_bias, outer, outer_bias
 
 
-def scores(layers: Layers | list[Tensor], records: Tensor) -> Tensor:
+def scores(layers: Layers, records: Tensor) -> Tensor:
     """Class scores of records, ``[n, classes]``."""
-    inner, inner_bias, outer, outer_bias = layers
-    hidden = (records @ inner.float() * LENGTH + inner_bias.float()).relu()
+    return scores_of_products(records @ layers[0].float(), *layers[1:])
+
+
+def scores_of_products(read: Tensor, inner_bias: Tensor, outer: Tensor, outer_bias: Tensor) -> Tensor:
+    """The same from records' products with the first weights, ``[n, HIDDEN]``."""
+    hidden = (read * LENGTH + inner_bias.float()).relu()
     given: Tensor = hidden @ outer.float() + outer_bias.float()
     return given
 
 
-def _dropped(values: Tensor, coins: np.random.Generator) -> Tensor:
-    """Each value doubled or dropped, by a bit: numbers that are drawn one by one take longer than a step."""
-    drawn = np.frombuffer(coins.bytes(-(-values.numel() // 8)), dtype=np.uint8)
-    bits = torch.from_numpy(np.unpackbits(drawn, count=values.numel())).reshape(values.shape)
-    return 2 * values * bits
+def _coins(coins: np.random.Generator, *shape: int) -> Tensor:
+    """Bits that drop values or keep them: numbers that are drawn one by one take longer than a step."""
+    size = math.prod(shape)
+    drawn = np.frombuffer(coins.bytes(-(-size // 8)), dtype=np.uint8)
+    return torch.from_numpy(np.unpackbits(drawn, count=size)).reshape(shape)

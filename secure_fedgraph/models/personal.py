@@ -6,12 +6,12 @@ import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import groupby
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric.data import Data
-from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from secure_fedgraph.graph.sparse_matrix import SparseMatrix
 from secure_fedgraph.models import perceptron, ridge
@@ -41,6 +41,8 @@ _CLOSE = 1.0
 """How many validation nodes' worth of belief stands behind the weights that experts have by themselves."""
 _FEW = 30
 """Validation nodes that set those weights: more of them would leave the best expert all of it."""
+TOGETHER = 2**18
+"""Rows, over all models, that models believe about together."""
 _BLOCK = 256
 """Columns that are smoothed at a time, for lengths."""
 _PARTS, _SPARED = 3, 12
@@ -84,13 +86,15 @@ class Smoothed:
         """Features ``[n, blocks * width]`` times weights, ``[n, outputs]``."""
         lengths, together = self._lengths(hops), torch.cat(weights.float().split(self.width), dim=1)
         parts = product(self._rows, together).split(weights.shape[1], dim=1)
-        blocks = zip(_travelled(parts, self._links, hops), lengths, strict=True)
-        return torch.stack([part / length for part, length in blocks]).sum(0)
+        total = torch.zeros(())
+        for part, length in zip(_travelled(parts, self.links, hops), lengths, strict=True):
+            total = total + part / length
+        return total
 
     def back(self, values: Tensor, hops: int) -> Tensor:
         """The transposed features times values ``[n, outputs]``: ``[blocks * width, outputs]``."""
         parts = [values / length for length in self._lengths(hops)]
-        moved = torch.cat(_travelled(parts, self._links.transposed, hops), dim=1)
+        moved = torch.cat(_travelled(parts, self.links.transposed, hops), dim=1)
         rows = self._rows.transposed if isinstance(self._rows, SparseMatrix) else self._rows.T
         return torch.cat(product(rows, moved).split(values.shape[1], dim=1))
 
@@ -99,7 +103,7 @@ class Smoothed:
         lengths, blocks = self._lengths(hops), _blocks(hops)
         travelled, made = self._columns(), list[Tensor]()
         for step in range(blocks[-1] + 1):
-            travelled = self._links.product(travelled) if step else travelled
+            travelled = self.links.product(travelled) if step else travelled
             if step in blocks:
                 made.append(travelled / lengths[len(made)])
         return torch.cat(made, dim=1)
@@ -111,9 +115,8 @@ class Smoothed:
         return F.pad(((x - self._scale[MEAN]) / self._scale[SPREAD]).clamp(-5, 5), (1, 0), value=1.0)
 
     @cached_property
-    def _links(self) -> SparseMatrix:
-        links, value = gcn_norm(self.graph.edge_index, None, len(self.graph.x))
-        return SparseMatrix.of_links(links, len(self.graph.x), value)
+    def links(self) -> SparseMatrix:
+        return ridge.means(self.graph.edge_index, len(self.graph.x))
 
     def _lengths(self, hops: int) -> list[Tensor]:
         """What each block of features is divided by at a node, ``[n, 1]`` each."""
@@ -124,7 +127,7 @@ class Smoothed:
             for block in columns.split(_BLOCK, dim=1):
                 travelled = block.contiguous()
                 for step in range(blocks[-1] + 1):
-                    travelled = self._links.product(travelled) if step else travelled
+                    travelled = self.links.product(travelled) if step else travelled
                     if step in blocks:
                         squares[blocks.index(step)] += travelled.square().sum(dim=1, keepdim=True)
             self._found = list(squares.sqrt().clamp(min=1e-12))
@@ -261,7 +264,8 @@ def by_parts(graph: Data, classes: int) -> Tensor:
 def at_a_glance(graph: Data, classes: int) -> Tensor:
     """What one regression on columns and means over up to two links believes, ``[n, classes]``."""
     smoothed, hops = Smoothed(graph, _scale(graph)), HOPS[1] if graph.edge_index.numel() else 0
-    return _spread(smoothed.times(next(_regressions(smoothed, hops, classes, (1.0,))), hops), graph, own=True)
+    given = smoothed.times(next(_regressions(smoothed, hops, classes, (1.0,))), hops)
+    return _spread(given, smoothed, own=True)
 
 
 def believed(model: Model, smoothed: Smoothed, own: bool) -> list[Tensor]:
@@ -275,17 +279,36 @@ def believed(model: Model, smoothed: Smoothed, own: bool) -> list[Tensor]:
     Returns:
         Logarithms, ``[n, classes]`` each.
     """
-    smoothed, beliefs = smoothed.as_read_by(model), list[Tensor]()
-    for name, weights in model.items():
-        if name.startswith(OWN):
-            given = smoothed.times(weights, int(name.removeprefix(OWN)))
-            beliefs.append(_spread(given, smoothed.graph, own))
-    layers = {name: layer for name, layer in model.items() if name.startswith(NETWORK)}
+    return [one for (one,) in _believe([model], smoothed.as_read_by(model), own)]
+
+
+def each_believes(models: Sequence[Model], smoothed: Smoothed) -> Iterator[list[Tensor]]:
+    """:func:`believed` of several models about one graph: where columns are many, some at a time."""
+    most = max(1, TOGETHER // max(1, len(smoothed.graph.x)))
+    for keys, kin in groupby(models, key=dict.keys):
+        alike, size = list(kin), 1 if MEAN in keys else most
+        for some in (alike[at : at + size] for at in range(0, len(alike), size)):
+            beliefs = list(_believe(some, smoothed.as_read_by(some[0]), own=False))
+            yield from ([expert[i] for expert in beliefs] for i in range(len(some)))
+
+
+def _believe(models: list[Model], smoothed: Smoothed, own: bool) -> Iterator[Sequence[Tensor]]:
+    """What an expert of each model believes, expert by expert."""
+
+    def products(name: str, kind: str) -> Tensor:
+        hops = int(name.removeprefix(kind).split(".")[0])
+        together = smoothed.times(torch.cat([one[name] for one in models], dim=1), hops)
+        made: Tensor = together.unflatten(1, (len(models), -1))
+        return made
+
+    for name in (one for one in models[0] if one.startswith(OWN)):
+        yield _spread(products(name, OWN), smoothed, own).unbind(1)
+    layers = [one for one in models[0] if one.startswith(NETWORK)]
     if layers:
-        inner, *rest = layers.values()
-        read = smoothed.times(inner, int(next(iter(layers)).removeprefix(NETWORK).split(".")[0]))
-        beliefs.append(_belief(perceptron.scores([torch.eye(read.shape[1]), *rest], read)))
-    return beliefs
+        inner, *rest = layers
+        read = zip(products(inner, NETWORK).unbind(1), models, strict=True)
+        made = (perceptron.scores_of_products(one, *(model[name] for name in rest)) for one, model in read)
+        yield [_belief(one) for one in made]
 
 
 def scores(model: Model, own: list[Tensor], released: Tensor | None) -> Tensor:
@@ -350,15 +373,15 @@ def _directions(smoothed: Smoothed, hops: int) -> Tensor:
 
 
 def _belief(given: Tensor) -> Tensor:
-    return F.log_softmax(torch.nan_to_num(given.float()), dim=1).clamp(min=_FLOOR)
+    return F.log_softmax(torch.nan_to_num(given.float()), dim=-1).clamp(min=_FLOOR)
 
 
-def _spread(given: Tensor, graph: Data, own: bool) -> Tensor:
-    known = None
+def _spread(given: Tensor, smoothed: Smoothed, own: bool) -> Tensor:
+    known, graph = None, smoothed.graph
     if own:
         nodes = graph.train_mask.nonzero().flatten()
         known = (nodes, graph.y[nodes])
-    return _belief(ridge.spread(given.float(), graph.edge_index, sharpness=SHARPNESS, known=known))
+    return _belief(ridge.spread(given.float(), smoothed.links, sharpness=SHARPNESS, known=known))
 
 
 def _regression(smoothed: Smoothed, hops: int, classes: int) -> Tensor:
@@ -366,7 +389,7 @@ def _regression(smoothed: Smoothed, hops: int, classes: int) -> Tensor:
     graph, best, found = smoothed.graph, math.inf, torch.zeros(0)
     held = bool(graph.val_mask.any())
     for weights in _regressions(smoothed, hops, classes, RIDGES if held else (1.0,)):
-        belief = _spread(smoothed.times(weights, hops), graph, own=True)
+        belief = _spread(smoothed.times(weights, hops), smoothed, own=True)
         loss = float(F.cross_entropy(belief[graph.val_mask], graph.y[graph.val_mask])) if held else 0.0
         if loss >= best:
             break

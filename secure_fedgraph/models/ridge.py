@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch_geometric.nn import APPNP
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
+from secure_fedgraph.graph.sparse_matrix import SparseMatrix
 from secure_fedgraph.models.sparse_rows import compact, product
 
 SIGNAL = torch.logspace(-7, 3, 101, dtype=torch.float64)
@@ -42,9 +43,15 @@ def records(x: Tensor) -> Tensor:
     return F.normalize(torch.nan_to_num(x.float()).contiguous(), dim=1)
 
 
+def means(links: Tensor, nodes: int) -> SparseMatrix:
+    """What makes each node its mean with its neighbours, weighed as GCN does: of links ``[2, E]``."""
+    both, value = gcn_norm(links, None, nodes)
+    return SparseMatrix.of_links(both, nodes, value)
+
+
 def spread(
     scores: Tensor,
-    links: Tensor,
+    links: Tensor | SparseMatrix,
     steps: int = 10,
     restart: float = 0.1,
     sharpness: float = 5.0,
@@ -53,25 +60,29 @@ def spread(
     """Scores as shares of classes that travelled over links.
 
     Args:
-        scores: ``[n, classes]``.
-        links: ``[2, E]``.
+        scores: ``[n, classes]``, or of several models, each by itself, ``[n, models, classes]``.
+        links: ``[2, E]``, or the :func:`means` over them.
         steps: how far they travel.
         restart: the share of a node's own that comes back at each step.
         sharpness: of the shares before they travel; the mean length of scores is 1 first.
         known: nodes ``[k]`` whose classes ``[k]`` are known and stand in the place of their scores.
 
     Returns:
-        Logarithms of shares, ``[n, classes]``.
+        Logarithms of shares, in the shape of the scores.
 
     References:
         Gasteiger et al., Predict then Propagate, ICLR 2019.
     """
-    length = scores.norm(dim=1).mean().clamp(min=1e-12)
-    shares = F.softmax(sharpness * scores / length, dim=1)
+    length = scores.norm(dim=-1, keepdim=True).mean(0).clamp(min=1e-12)
+    shares = F.softmax(sharpness * scores / length, dim=-1)
     if known is not None:
-        shares[known[0]] = F.one_hot(known[1], shares.shape[1]).to(shares.dtype)
-    travelled: Tensor = APPNP(steps, restart)(shares, links)
-    return travelled.clamp(min=_LEAST).log()
+        right = F.one_hot(known[1], shares.shape[-1]).to(shares.dtype)
+        shares[known[0]] = right if shares.dim() == 2 else right[:, None]
+    matrix = means(links, len(scores)) if isinstance(links, Tensor) else links
+    home, travelled = restart * shares.flatten(1), shares.flatten(1)
+    for _ in range(steps):
+        travelled = (1 - restart) * matrix.times(travelled) + home
+    return travelled.clamp(min=_LEAST).log().view_as(scores)
 
 
 def spread_numbers(numbers: Tensor, links: Tensor, steps: int = 10, restart: float = 0.1) -> Tensor:
