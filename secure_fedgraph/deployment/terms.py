@@ -74,6 +74,11 @@ class Terms:
         return bool(self.approved.federation.data.rows)
 
     @property
+    def quorum(self) -> int:
+        """The smallest cohort that silos answer on every channel."""
+        return max((one.quorum for one in self.prepared.bound.bounds.values()), default=1)
+
+    @property
     def sampler(self) -> Sampler:
         """Picks the cohort of a round."""
         size = self.approved.federation.cohort
@@ -161,7 +166,13 @@ def terms_in(approved: Approved, test_set: TestSet | None = None) -> Terms:
         raise BadInput(
             f"{experiment.algorithm} pools all data in one place, and silos keep theirs: use another"
         )
-    return Terms(approved, experiment, prepared)
+    terms, cohort = Terms(approved, experiment, prepared), approved.federation.cohort
+    if 0 < cohort < terms.quorum:
+        raise BadInput(
+            f"cohort = {cohort}: under policy {experiment.policy} silos answer {terms.quorum} of "
+            f"{len(owners.names)} together or more; give that many, 0 for all, or a smaller protection.quorum"
+        )
+    return terms
 
 
 def owners_in(approved: Approved, test_set: TestSet | None = None) -> Owners:

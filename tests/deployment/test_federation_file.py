@@ -99,6 +99,9 @@ def test_settings_that_cannot_run_are_refused_by_every_silo(text: str) -> None:
     for old, new in (('algorithm = "fedavg"', 'algorithm = "my:Own"'), ('"fedavg"', '"pooled"')):
         with pytest.raises(BadInput):
             terms_in(parsed(text.replace(old, new, 1).encode(), "it"))
+    summed = text.replace('"plaintext"', '"masked"', 1)
+    with pytest.raises(BadInput, match="cohort = 1"):
+        terms_in(parsed(summed.replace("cohort = 0", "cohort = 1", 1).encode(), "it"))
     with pytest.raises(BadInput, match="may not score silos in the clear"):
         terms_in(parsed(text.replace("rounds = 2", 'rounds = 2\nevaluation = "referee"').encode(), "it"))
 
