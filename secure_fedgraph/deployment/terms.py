@@ -10,7 +10,7 @@ from pydantic import Field
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithms.plugins import is_own
-from secure_fedgraph.core.errors import BadInput, Refused
+from secure_fedgraph.core.errors import BadInput, Refused, SecureFedGraphError
 from secure_fedgraph.core.guarantee import Reader
 from secure_fedgraph.deployment.federation_file import Approved
 from secure_fedgraph.evaluation import Evaluator
@@ -137,8 +137,16 @@ def terms_in(approved: Approved, test_set: TestSet | None = None) -> Terms:
         test_set: what the referee has, where silos hold columns of the same rows; the server alone has it.
 
     Raises:
-        BadInput, Refused: where the settings cannot run, or a protection cannot give what a channel declares.
+        BadInput, Refused: where the settings cannot run, or a protection cannot give what a channel declares,
+            naming the file.
     """
+    try:
+        return _terms_in(approved, test_set)
+    except SecureFedGraphError as error:
+        raise type(error)(f"{approved.where}: {error}" if approved.where else str(error)) from error
+
+
+def _terms_in(approved: Approved, test_set: TestSet | None) -> Terms:
     experiment = experiment_in(approved)
     owners = owners_in(approved, test_set)
     algorithm = in_form(experiment, owners)
