@@ -151,16 +151,10 @@ def _understated(result: RunResult, charges: Sequence[Charge], holders: int) -> 
     """Each epsilon of a result that is smaller than what charges come to."""
     if charges and not result.privacy:  # which is shown as epsilon 0
         yield Finding("composed", "privacy", "the result has no epsilon, and the ledger has charges")
-    claims = [
-        (f"one {unit}", unit, one.delta, ((one.against, one.epsilon), *one.readers.items()))
-        for unit, one in result.privacy.items()
-    ]
-    if (asked := result.budget) is not None:
-        claims.append(("budget.spent", asked.unit, asked.delta, ((asked.against, asked.spent),)))
-    for where, unit, delta, printed in claims:
-        costs = spent(charges, delta, holders, (unit,))[unit]
-        for reader, epsilon in printed:
+    for unit, claim in result.privacy.items():
+        costs = spent(charges, claim.delta, holders, (unit,))[unit]
+        for reader, epsilon in ((claim.against, claim.epsilon), *claim.readers.items()):
             if float(epsilon) < costs[Reader(reader)].epsilon * (1 - ROUNDING):
                 worst = number(costs[Reader(reader)].epsilon)
                 what = f"epsilon {epsilon} is printed against the {reader}; the charges come to {worst}"
-                yield Finding("composed", where, what)
+                yield Finding("composed", f"one {unit}", what)
