@@ -133,18 +133,14 @@ def check_printed(folder: Path, shared: Path | None = None) -> None:
     seeds = [folder / f"seed-{one.seed}" for one in result.seeds]
     for one in seeds:
         files.refuse_link(one)
-    for ledger in [shared] if shared else [one / manifest.LEDGER for one in seeds or [folder]]:
-        if files.size_of(ledger) is None:
-            continue
+    ledgers = [shared] if shared else [one / manifest.LEDGER for one in seeds or [folder]]
+    for ledger in filter(files.size_of, ledgers):
         charges = read_ledger(ledger)
         mine = [[c for c in charges if c.counts_for(run)] for run in {c.run for c in charges} - {TORN}]
         holders = min(result.data.partition.holders or 1, len({c.client for c in charges}))
         found = [next(_understated(result, one, holders), None) for one in mine or [charges]]
         if found[0] is not None and None not in found:
-            raise BrokenClaim(
-                f"{path}: {found[0].where}: {found[0].what} in {ledger}: do not use the claim; put copies of "
-                "both files back that are of one run"
-            )
+            raise BrokenClaim(f"{path}: {found[0].where}: {found[0].what} in {ledger}: do not use the claim")
 
 
 def _understated(result: RunResult, charges: Sequence[Charge], holders: int) -> Iterator[Finding]:

@@ -91,18 +91,17 @@ def audit_folder(
     algorithm, policy = experiment.make_algorithm(), experiment.make_policy(_planned_noise(folder, result))
     if algorithm.pools:  # as in the run, whose one party holds everybody's data
         federation = federation.pooled()
-    public, schema = transcript.public, federation.schema
-    channels: dict[str, Any] = {one["name"]: one for one in result["channels"]}
+    public, schema = {"channels": {}, **transcript.public}, federation.schema
     due: dict[str, Any] = {
         "algorithm": algorithm.name,
         "settings": experiment.training,
         "clients": list(federation.names),
         "schema": {"features": schema.features, "classes": schema.classes},
-        "channels": channels,
+        "channels": {one["name"]: one for one in result["channels"]},
     }
-    told = {name: {**channels.get(name, {}), **one} for name, one in public.get("channels", {}).items()}
+    told = {name: {**due["channels"].get(name, {}), **one} for name, one in public["channels"].items()}
     if why := _differing({**{key: public.get(key) for key in due}, "channels": told}, due, "public"):
-        raise _damaged(folder / "transcript" / INDEX, why)
+        raise _damaged(folder / "transcript" / INDEX, f"{why}, as in result.json or the data")
     who = adversaries(attacks, adversary)
     finished_run = FinishedRun(federation, algorithm, transcript, experiment.seed, result)
     audit = cells(finished_run, experiment, attacks, who, effort=effort)
@@ -234,8 +233,7 @@ def _differing(said: Any, due: Any, place: str) -> str:
     if isinstance(said, dict) and isinstance(due, dict):
         inside = (_differing(said.get(key), due.get(key), f"{place}.{key[:60]}") for key in {**due, **said})
         return next(filter(None, inside), "")
-    by = f"{place} is {short(said)}, and by result.json and the data it is {short(due)}"
-    return "" if json.dumps(said) == json.dumps(due) else by
+    return "" if json.dumps(said) == json.dumps(due) else f"{place} is {short(said)}, not {short(due)}"
 
 
 def _damaged(path: Path, why: str) -> BadInput:

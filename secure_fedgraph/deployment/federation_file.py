@@ -433,8 +433,7 @@ def held_by(
         if len(with_labels) not in (1, len(given)) or with_labels[0] != next(iter(given)):
             raise BadInput(
                 f"labels are at {' and '.join(with_labels) or 'no silo'}: they belong to the silo that "
-                "comes first by "
-                "name, or to all"
+                "comes first by name, or to all"
             )
         named = {name: declared[name] for name in with_labels}
         if len({bool(one.class_names) for one in named.values()}) > 1:

@@ -124,8 +124,7 @@ def serve(
             if losses > how.most_losses:
                 raise SecureFedGraphError(
                     f"{error}; a round was begun {losses} times and not finished: see the silos' logs, "
-                    "then start the "
-                    "server again"
+                    "then start the server again"
                 ) from None
             on_event(f"{error}: the run is taken up again at its last round")
     result = run_result(run, terms.experiment, command)

@@ -110,8 +110,8 @@ def experiment_in(approved: Approved) -> AgreedExperiment:
     if is_own(str(values.get("algorithm", ""))):
         raise BadInput(
             f"algorithm = {values['algorithm']!r}: over machines an algorithm of your own has to be "
-            "installed "
-            "at every silo as a package with an entry point (docs/recipes/add_an_algorithm.md); give its name"
+            "installed at every silo as a package with an entry point "
+            "(docs/recipes/add_an_algorithm.md); give its name"
         )
     if federation.data.rows:
         values["rows"] = federation.data.rows

@@ -10,6 +10,7 @@ from pydantic import Field, JsonValue
 from secure_fedgraph.experiment.schema.part import (
     Bytes,
     Count,
+    Delta,
     Epsilon,
     JsonTable,
     Part,
@@ -19,9 +20,6 @@ from secure_fedgraph.experiment.schema.part import (
     UnitName,
 )
 from secure_fedgraph.experiment.schema.settings import Config
-
-OpenDelta = Annotated[float, Field(gt=0, lt=1)]
-"""As charges are composed at."""
 
 
 class Accuracy(Scores):
@@ -97,7 +95,7 @@ class Claim(Part):
     """What one unit of the most exposed client has spent, against the strictest reader."""
 
     epsilon: Epsilon
-    delta: OpenDelta
+    delta: Annotated[float, Field(gt=0, lt=1)]
     against: ReaderName
     relation: str
     """One relation, or several by commas where charges differ."""
@@ -119,7 +117,7 @@ class BudgetReport(Part):
     """The budget that was asked for, and what is spent of it."""
 
     epsilon: Annotated[float, Field(ge=0)]
-    delta: OpenDelta
+    delta: Delta
     unit: UnitName
     against: ReaderName
     holders: Annotated[int, Field(ge=1)] = 1

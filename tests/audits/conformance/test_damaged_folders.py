@@ -93,7 +93,7 @@ DAMAGES: dict[str, tuple[str, Callable[[Path], object]]] = {
     ),
     "index: another schema": (
         r"index\.json is damaged \(public\.schema\.features",
-        lambda f: change(f / "transcript" / "index.json", lambda v: v["public"]["schema"].update(features=-1)),
+        lambda f: change(f / "transcript" / "index.json", lambda v: v["public"]["schema"].clear()),
     ),
     "index: no channels": (
         r"index\.json is damaged \(public\.channels\.update",
