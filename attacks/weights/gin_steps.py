@@ -29,7 +29,7 @@ class GinStep:
         before: name -> the weight that was sent, float64.
         step: name -> how far it moved, weight decay taken off.
         sizes: how many values each column of an atom can take; empty where the network reads numbers.
-        seen: whether errors are estimated from the step itself, as :func:`spans.span_of`.
+        seen: whether errors are estimated from the step itself, as :func:`relu_batch.span_of`.
     """
 
     before: Mapping[str, np.ndarray] = field(repr=False)

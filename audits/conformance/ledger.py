@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from secure_fedgraph.audits.record import Finding, Record, noise_of
+from secure_fedgraph.core import files
 from secure_fedgraph.core.accounting.events import (
     DiscreteRelease,
     OccurringGaussian,
@@ -13,13 +15,17 @@ from secure_fedgraph.core.accounting.events import (
     SamplingError,
 )
 from secure_fedgraph.core.channel import Reveal
+from secure_fedgraph.core.errors import BrokenClaim
 from secure_fedgraph.core.guarantee import Reader
 from secure_fedgraph.core.message import ANSWER, CARRIER
 from secure_fedgraph.core.protection.bound import Bound
-from secure_fedgraph.core.spending.ledger import Charge
+from secure_fedgraph.core.spending.ledger import TORN, Charge, read_ledger
 from secure_fedgraph.core.upload import Layout
+from secure_fedgraph.experiment.results import read_json
+from secure_fedgraph.experiment.schema import RunResult, read
 from secure_fedgraph.privacy.spent import number, spent
 from secure_fedgraph.protocol.transcript import SERVER
+from secure_fedgraph.storage import manifest
 
 ROUNDING = 1e-6
 """The share of an epsilon by which two compositions of the same charges may differ."""
@@ -104,12 +110,45 @@ def _wrong_steps(record: Record, charge: Charge) -> Iterator[str]:
 
 def composed(record: Record) -> Iterator[Finding]:
     """No epsilon of the result is smaller than what the run's charges come to, against any of its readers."""
-    if record.result is None:
+    if record.result is not None:
+        yield from _understated(record.result, record.run.charges, record.run.federation.holders)
+
+
+def check_printed(folder: Path, shared: Path | None = None) -> None:
+    """Before a page or a card shows a run's result: holds it to the run's ledger, where that is there.
+
+    A ledger may hold other runs besides, and a result does not name its run: it has to fit one of them.
+
+    Args:
+        shared: the ledger that the user named as the run's, where it is none of the folder's own.
+
+    Raises:
+        BrokenClaim: for an epsilon that is smaller than what the charges come to, naming both files.
+        BadInput: for a file that is damaged.
+    """
+    path = folder / manifest.COVERED[0]
+    if not path.exists():
         return
-    if record.run.charges and not record.result.privacy:  # which is shown as epsilon 0
+    result = read(RunResult, read_json(path, "run"), path)
+    seeds = [folder / f"seed-{one.seed}" for one in result.seeds]
+    for one in seeds:
+        files.refuse_link(one)
+    ledgers = [shared] if shared else [one / manifest.LEDGER for one in seeds or [folder]]
+    for ledger in filter(files.size_of, ledgers):
+        charges = read_ledger(ledger)
+        mine = [[c for c in charges if c.counts_for(run)] for run in {c.run for c in charges} - {TORN}]
+        holders = min(result.data.partition.holders or 1, len({c.client for c in charges}))
+        found = [next(_understated(result, one, holders), None) for one in mine or [charges]]
+        if found[0] is not None and None not in found:
+            raise BrokenClaim(f"{path}: {found[0].where}: {found[0].what} in {ledger}: do not use the claim")
+
+
+def _understated(result: RunResult, charges: Sequence[Charge], holders: int) -> Iterator[Finding]:
+    """Each epsilon of a result that is smaller than what charges come to."""
+    if charges and not result.privacy:  # which is shown as epsilon 0
         yield Finding("composed", "privacy", "the result has no epsilon, and the ledger has charges")
-    for unit, claim in record.result.privacy.items():
-        costs = spent(record.run.charges, claim.delta, record.run.federation.holders, (unit,))[unit]
+    for unit, claim in result.privacy.items():
+        costs = spent(charges, claim.delta, holders, (unit,))[unit]
         for reader, epsilon in ((claim.against, claim.epsilon), *claim.readers.items()):
             if float(epsilon) < costs[Reader(reader)].epsilon * (1 - ROUNDING):
                 worst = number(costs[Reader(reader)].epsilon)

@@ -6,7 +6,7 @@ projected on the direction in which the unit moves it, and their likelihood rati
 Real are a channel's bound protection at both ends: coins, clip, rounding, grid, every client's share of the
 noise, and what the server opens (:func:`~secure_fedgraph.audits.empirical_dp.mechanisms.view`). The units are
 planted far beyond the clip, each along coordinates of its own, so one sum holds a trial a unit. Not real are
-what the algorithm answers (:mod:`~secure_fedgraph.audits.empirical_dp.real_removals` has that), masks and
+what the algorithm answers (``benchmarks/real_removals.py`` has that), masks and
 ciphertexts.
 
 The claim is at a delta that no such number of trials reaches. The errors of the best test say that with less

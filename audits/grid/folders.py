@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from secure_fedgraph.algorithms.plugins import check_own_name
 from secure_fedgraph.attacks import Attack
@@ -14,11 +17,12 @@ from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid.cells import Audit, cells
 from secure_fedgraph.audits.grid.choices import AS_CONFIGURED, adversaries
 from secure_fedgraph.audits.grid.options import checked_attacks
-from secure_fedgraph.core import files
+from secure_fedgraph.core import wire
 from secure_fedgraph.core.channel import Reveal
-from secure_fedgraph.core.errors import BadInput, wrong_type
-from secure_fedgraph.core.message import Message
+from secure_fedgraph.core.errors import BadInput, HostileMessage, wrong_type
+from secure_fedgraph.core.message import Message, digest
 from secure_fedgraph.core.spending.ledger import Charge, read_ledger
+from secure_fedgraph.core.upload import all_finite
 from secure_fedgraph.experiment.config import Experiment, experiment_of
 from secure_fedgraph.experiment.kept_schema import in_folder
 from secure_fedgraph.experiment.protect import budget_of
@@ -31,10 +35,11 @@ from secure_fedgraph.experiment.results import (
     typed_silos,
 )
 from secure_fedgraph.experiment.schema import RunResult
+from secure_fedgraph.experiment.schema.settings import short
 from secure_fedgraph.privacy.planning import TRAINING
 from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.protocol import Transcript
-from secure_fedgraph.protocol.transcript import INDEX
+from secure_fedgraph.protocol.transcript import BODY, INDEX, Sent
 from secure_fedgraph.running.preparation import channels_of
 from secure_fedgraph.running.run import Run
 from secure_fedgraph.storage import manifest
@@ -86,6 +91,17 @@ def audit_folder(
     algorithm, policy = experiment.make_algorithm(), experiment.make_policy(_planned_noise(folder, result))
     if algorithm.pools:  # as in the run, whose one party holds everybody's data
         federation = federation.pooled()
+    public, schema = {"channels": {}, **transcript.public}, federation.schema
+    due: dict[str, Any] = {
+        "algorithm": algorithm.name,
+        "settings": experiment.training,
+        "clients": list(federation.names),
+        "schema": {"features": schema.features, "classes": schema.classes},
+        "channels": {one["name"]: one for one in result["channels"]},
+    }
+    told = {name: {**due["channels"].get(name, {}), **one} for name, one in public["channels"].items()}
+    if why := _differing({**{key: public.get(key) for key in due}, "channels": told}, due, "public"):
+        raise _damaged(folder / "transcript" / INDEX, f"{why}, as in result.json or the data")
     who = adversaries(attacks, adversary)
     finished_run = FinishedRun(federation, algorithm, transcript, experiment.seed, result)
     audit = cells(finished_run, experiment, attacks, who, effort=effort)
@@ -196,16 +212,28 @@ def read_folder(
 
 
 def _read_transcript(folder: Path) -> Transcript:
-    """A transcript whose index says all that an audit reads of it, with the messages that it keeps."""
+    """A transcript whose messages and values are as its notes say, and finite."""
     transcript = Transcript.load(folder)
-    schema, channels = (transcript.public.get(key) for key in ("schema", "channels"))
-    if not isinstance(schema, dict) or not isinstance(schema.get("features"), int) or channels is None:
-        raise _damaged(folder / INDEX, "it lacks the public schema or channels")
     notes: Iterable[Any] = (*transcript.sent, *transcript.opened, *transcript.made)
-    for note in notes:
-        if note.kept and files.size_of(path := folder / f"{note.number:06d}.sfg") is None:
-            raise _damaged(path, "it is missing")
+    for note in (one for one in notes if one.kept):
+        try:
+            raw = transcript.body(note.number)
+            tree = Message.from_bytes(raw).tree() if isinstance(note, Sent) else wire.decode(raw)
+            floats = (one for one in tree.values() if isinstance(one, np.ndarray) and one.dtype.kind == "f")
+            if digest(raw) != note.digest or not all(map(all_finite, floats)):
+                raise HostileMessage("it is not as notes.jsonl has it, or not finite")
+        except (OSError, HostileMessage) as error:
+            why = "it is missing" if isinstance(error, OSError) else str(error)
+            raise _damaged(folder / f"{note.number:06d}{BODY}", why) from None
     return transcript
+
+
+def _differing(said: Any, due: Any, place: str) -> str:
+    """Where two values differ first, and how; empty where they do not."""
+    if isinstance(said, dict) and isinstance(due, dict):
+        inside = (_differing(said.get(key), due.get(key), f"{place}.{key[:60]}") for key in {**due, **said})
+        return next(filter(None, inside), "")
+    return "" if json.dumps(said) == json.dumps(due) else f"{place} is {short(said)}, not {short(due)}"
 
 
 def _damaged(path: Path, why: str) -> BadInput:

@@ -12,10 +12,10 @@ import secure_fedgraph
 from secure_fedgraph import attacks, audits
 from secure_fedgraph.algorithms.plugins import algorithm_named
 from secure_fedgraph.audits.grid.choices import AS_CONFIGURED, Variant, unscored
-from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment.code_digest import of_code, of_rooms
 from secure_fedgraph.experiment.config import Experiment, load
 from secure_fedgraph.experiment.results import read_json, versions, write_json
+from secure_fedgraph.experiment.schema import AuditResult
 
 CELLS = "cells"
 SCHEMA = "secure-fedgraph/group/1"
@@ -108,16 +108,8 @@ def read_cells(out: Path, planned: PlannedRun) -> dict[str, Any] | None:
         return None
     try:
         content = read_json(path, "group", out)
-    except BadInput:  # torn: it is run again
+        kept = {part: content[part] for part in PARTS}
+        AuditResult.model_validate({"schema": "secure-fedgraph/audit/1", "config": {}, **kept})
+    except (ValueError, KeyError):  # torn, or it holds what no audit writes: it is run again
         return None
-    return {part: content[part] for part in PARTS} if _is_whole(content) else None
-
-
-def _is_whole(content: dict[str, Any]) -> bool:
-    """Whether no part is missing: ``seconds`` is a number, each other part a list of objects."""
-    return set(content) >= PARTS and all(
-        isinstance(content[part], int | float)
-        if part == "seconds"
-        else isinstance(content[part], list) and all(isinstance(row, dict) for row in content[part])
-        for part in PARTS
-    )
+    return None if None in kept.values() else kept

@@ -57,8 +57,8 @@ secure_fedgraph("silo describe bank-a/ --label late --positive yes --out schema.
 
 # %% [markdown]
 # ```text
-# late: label, task classes, classes no, yes, positive yes
-# purpose: category of 4 words: business, car, furniture, studies, and about how often each stands
+# late: label, task classes, classes 'no', 'yes', positive 'yes'
+# purpose: category of 4 words: 'business', 'car', 'furniture', 'studies', and about how often each stands
 # ```
 #
 # Each other bank holds its own tables to it, at home:

@@ -137,8 +137,8 @@ def check(folder: Path, file: Path | None, data: str | None, tables: str | None,
     if data is None:
         raise BadInput("--data is missing: give your own data, as 'silo keygen' had them")
     home, approved = SiloFolder(folder), read_federation(file)
-    name = home.name_in(approved)
-    with plain_warnings():
+    name, told = home.name_in(approved), set[str]()
+    with plain_warnings(told):
         terms = terms_in(approved)
         if not approved.federation.data.rows:
             own_part(terms, name, data)
@@ -161,7 +161,7 @@ def check(folder: Path, file: Path | None, data: str | None, tables: str | None,
         f"with {others}",
         soft_wrap=True,
     )
-    _show_fits(fits, notes, as_json=False)
+    _show_fits(fits, [note for note in notes if not any(note in one for one in told)], as_json=False)
     title = f"{experiment.algorithm} under policy {experiment.policy}, rounds: {terms.prepared.rounds}"
     costs = f"epsilon of one unit at delta {experiment.delta:g}, against each reader:"
     shown = [
@@ -182,8 +182,7 @@ def approve(folder: Path, file: Path, digest: str | None) -> None:
     if digest is not None and digest.lower() != approved.digest:
         raise BadInput(
             f"--digest {digest[:16]}…: {file} has the digest {approved.digest[:16]}…, so it is another "
-            "file than "
-            "the operator's"
+            "file than the operator's"
         )
     with plain_warnings():
         terms_in(approved)

@@ -129,8 +129,10 @@ def _owners(run: RunResult) -> str:
 
 
 def audit_lines(audit: AuditResult) -> Shown:
-    """What an audit came to, what would stop what leaks, and what was not run."""
+    """What an audit came to, what would stop what leaks, and what was not run or checked."""
+    left = dict.fromkeys(row.check for row in audit.conformance if row.reason)
     unseen = [f"Not run: {len(audit.not_run)} cells; -v says why."] if audit.not_run else []
+    unseen += [f"Not checked ({', '.join(left)}): -v says why."] if left else []
     broken = [Text(f"Broken claim: {text}", style="bold red") for text in audit.broken]
     verdict = Text(audit.verdict, style="bold")
     return [*_forms(audit.cells), *_stops(audit.cells), *map(Text, unseen), *broken, verdict]

@@ -7,9 +7,9 @@ import re
 import secrets
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import tomlkit
 from cryptography import x509
@@ -59,8 +59,11 @@ def check_belongs(experiment: Mapping[str, Any]) -> None:
         )
 
 
+_Names = Annotated[tuple[str, ...], Field(strict=False)]
+
+
 class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class _OfData(_Table):
@@ -69,12 +72,12 @@ class _OfData(_Table):
     kind: Literal["node", "graph"] = "node"
     features: int = Field(ge=0, le=10_000_000)
     classes: int = Field(ge=0, le=1_000_000)
-    feature_names: tuple[str, ...] = ()
-    class_names: tuple[str, ...] = ()
+    feature_names: _Names = ()
+    class_names: _Names = ()
     edge_weight: bool = False
     edge_attr: int = Field(default=NO_EDGE_ATTR, ge=NO_EDGE_ATTR, le=1_000_000)
     rows: str = ""
-    task: Task = Task.CLASSES
+    task: Annotated[Task, Field(strict=False)] = Task.CLASSES
     positive: int = Field(default=1, ge=NOT_SAID)
     low: float = Field(default=0.0, allow_inf_nan=False)
     high: float = Field(default=0.0, allow_inf_nan=False)
@@ -193,7 +196,7 @@ class Federation(_Table):
         tables: what the columns of every silo's tables mean, where data are in tables.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(populate_by_name=True)
 
     schema_: Literal["secure-fedgraph/federation/1"] = Field(alias="schema")
     name: str = Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$")
@@ -203,7 +206,7 @@ class Federation(_Table):
     resumptions: int = Field(100, ge=0, le=10_000)
     data: Held
     server: Place
-    silos: tuple[Member, ...] = Field(min_length=1, max_length=10_000)
+    silos: tuple[Member, ...] = Field(min_length=1, max_length=10_000, strict=False)
     tables: TableSchema | None = None
 
     @field_validator("experiment")
@@ -262,10 +265,12 @@ class Approved:
     Args:
         federation: what it says.
         content: its bytes.
+        where: its place, for messages; empty of one that is not written yet.
     """
 
     federation: Federation
     content: bytes
+    where: str = field(default="", compare=False)
 
     @property
     def digest(self) -> str:
@@ -302,13 +307,13 @@ def parsed(content: bytes, where: str) -> Approved:
     Raises:
         BadInput: as :func:`read_federation`.
     """
-    return Approved(_checked(Federation, _values(content, where), where), content)
+    return Approved(_checked(Federation, _values(content, where), where), content, where)
 
 
 def _values(content: bytes, where: str) -> dict[str, Any]:
     try:
         return tomllib.loads(content.decode())
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also of Python's limit on digits
         raise BadInput(f"{where} is no TOML ({printable(str(error), 100)}): ask for it again") from None
 
 
@@ -345,7 +350,7 @@ class Card(_OfData):
         labels: with columns of rows, whether it has labels.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(populate_by_name=True)
 
     schema_: Literal["secure-fedgraph/silo-card/1"] = Field(alias="schema")
     name: str
@@ -428,8 +433,7 @@ def held_by(
         if len(with_labels) not in (1, len(given)) or with_labels[0] != next(iter(given)):
             raise BadInput(
                 f"labels are at {' and '.join(with_labels) or 'no silo'}: they belong to the silo that "
-                "comes first by "
-                "name, or to all"
+                "comes first by name, or to all"
             )
         named = {name: declared[name] for name in with_labels}
         if len({bool(one.class_names) for one in named.values()}) > 1:

@@ -55,8 +55,7 @@ def own_part(terms: Terms, name: str, place: str, home: SiloFolder | None = None
         if data.x.shape[1] != {one.name: one.columns for one in federation.silos}[name]:
             raise BadInput(
                 f"{name}'s data have {data.x.shape[1]} columns, and the federation's file says otherwise: "
-                "give the "
-                "data that its card was made from"
+                "give the data that its card was made from"
             )
         if labels and held.class_names:
             data = data.clone()
@@ -122,8 +121,7 @@ def common_rows(home: SiloFolder, approved: Approved) -> tuple[str, ...]:
     if files.size_of(path) is None:
         raise BadInput(
             f"the rows are not aligned: run 'secure-fedgraph silo align {home.path} --data …' at every "
-            "silo while "
-            "the operator runs 'secure-fedgraph server align'"
+            "silo while the operator runs 'secure-fedgraph server align'"
         )
     kept = Alignment.load(path)
     if kept.federation != approved.digest:

@@ -181,8 +181,7 @@ class Resident:
         if run != approved.run:
             raise Refused(
                 f"{self.name} approved one run, {approved.run}, and was asked to begin {run}: for another, "
-                "make a new "
-                "file with 'federation init', which every silo approves"
+                "make a new file with 'federation init', which every silo approves"
             )
         if begun > approved.federation.resumptions:
             raise Refused(

@@ -124,8 +124,7 @@ def serve(
             if losses > how.most_losses:
                 raise SecureFedGraphError(
                     f"{error}; a round was begun {losses} times and not finished: see the silos' logs, "
-                    "then start the "
-                    "server again"
+                    "then start the server again"
                 ) from None
             on_event(f"{error}: the run is taken up again at its last round")
     result = run_result(run, terms.experiment, command)
@@ -169,19 +168,18 @@ def _owners(approved: Approved, silos: Silos) -> Any:
 
 def _least(terms: Terms, how: Serving) -> int:
     """How many silos a run needs: all, where a protection survives no drop-out."""
-    names, bounds = terms.prepared.federation.names, terms.prepared.bound.bounds.values()
+    names = terms.prepared.federation.names
     if not how.start_with:
         return len(names)
     if how.start_with > len(names):
         raise BadInput(f"--start-with {how.start_with}: there are {len(names)} silos; give at most that many")
-    quorum = max((one.quorum for one in bounds), default=1)
     if how.start_with < len(names) and not _is_tolerant(terms):
         raise BadInput(
             f"--start-with {how.start_with}: under policy {terms.experiment.policy} "
             f"{terms.experiment.algorithm} needs every silo's answer; leave it out"
         )
-    if how.start_with < quorum:
-        raise BadInput(f"--start-with {how.start_with}: the quorum is {quorum}; give that many or more")
+    if how.start_with < terms.quorum:
+        raise BadInput(f"--start-with {how.start_with}: the quorum is {terms.quorum}; give that many or more")
     return how.start_with
 
 

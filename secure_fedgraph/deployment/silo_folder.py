@@ -134,14 +134,12 @@ class SiloFolder:
         if member is None:
             raise BadInput(
                 f"no silo of this federation has the identity {public[:16]}… of {self.path}: give the "
-                "operator "
-                f"{self.path / CARD}, and ask for the new file"
+                f"operator {self.path / CARD}, and ask for the new file"
             )
         if member.node.split()[:2] != keys.public_node.split()[:2]:
             raise BadInput(
                 f"the federation's file has another node key for {member.name} than {self.path / NODE}: "
-                "give the "
-                f"operator {self.path / CARD}, and ask for the new file"
+                f"give the operator {self.path / CARD}, and ask for the new file"
             )
         return member.name
 
@@ -166,8 +164,8 @@ class SiloFolder:
         if approved.digest != digest:
             raise BadInput(
                 f"{self.path / NAME} is not the file that was approved: its digest is "
-                f"{approved.digest[:16]}… and "
-                f"{str(digest)[:16]}… was approved; look at it with 'silo check', then approve it again"
+                f"{approved.digest[:16]}… and {str(digest)[:16]}… was approved; look at it with "
+                "'silo check', then approve it again"
             )
         return approved
 
@@ -195,8 +193,7 @@ class SiloFolder:
             taken.acquire()
         except Timeout:
             raise BadInput(
-                f"a silo is running in {self.path} already: end it first, or give this one a folder of its "
-                "own"
+                f"a silo is running in {self.path} already: end it first, or give this one its own folder"
             ) from None
         return taken
 

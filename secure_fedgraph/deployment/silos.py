@@ -157,8 +157,7 @@ class Silos:
                 missing = ", ".join(name for name in self.names if name not in here)
                 raise Lost(
                     f"{missing} did not come within {until:g} s: start it with 'secure-fedgraph silo "
-                    "start', and the "
-                    "server again"
+                    "start', and the server again"
                 )
             time.sleep(AGAIN)
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithms.plugins import is_own
-from secure_fedgraph.core.errors import BadInput, Refused
+from secure_fedgraph.core.errors import BadInput, Refused, SecureFedGraphError
 from secure_fedgraph.core.guarantee import Reader
 from secure_fedgraph.deployment.federation_file import Approved
 from secure_fedgraph.evaluation import Evaluator
@@ -74,6 +74,11 @@ class Terms:
         return bool(self.approved.federation.data.rows)
 
     @property
+    def quorum(self) -> int:
+        """The smallest cohort that silos answer on every channel."""
+        return max((one.quorum for one in self.prepared.bound.bounds.values()), default=1)
+
+    @property
     def sampler(self) -> Sampler:
         """Picks the cohort of a round."""
         size = self.approved.federation.cohort
@@ -105,8 +110,8 @@ def experiment_in(approved: Approved) -> AgreedExperiment:
     if is_own(str(values.get("algorithm", ""))):
         raise BadInput(
             f"algorithm = {values['algorithm']!r}: over machines an algorithm of your own has to be "
-            "installed "
-            "at every silo as a package with an entry point (docs/recipes/add_an_algorithm.md); give its name"
+            "installed at every silo as a package with an entry point "
+            "(docs/recipes/add_an_algorithm.md); give its name"
         )
     if federation.data.rows:
         values["rows"] = federation.data.rows
@@ -132,8 +137,16 @@ def terms_in(approved: Approved, test_set: TestSet | None = None) -> Terms:
         test_set: what the referee has, where silos hold columns of the same rows; the server alone has it.
 
     Raises:
-        BadInput, Refused: where the settings cannot run, or a protection cannot give what a channel declares.
+        BadInput, Refused: where the settings cannot run, or a protection cannot give what a channel declares,
+            naming the file.
     """
+    try:
+        return _terms_in(approved, test_set)
+    except SecureFedGraphError as error:
+        raise type(error)(f"{approved.where}: {error}" if approved.where else str(error)) from error
+
+
+def _terms_in(approved: Approved, test_set: TestSet | None) -> Terms:
     experiment = experiment_in(approved)
     owners = owners_in(approved, test_set)
     algorithm = in_form(experiment, owners)
@@ -161,7 +174,13 @@ def terms_in(approved: Approved, test_set: TestSet | None = None) -> Terms:
         raise BadInput(
             f"{experiment.algorithm} pools all data in one place, and silos keep theirs: use another"
         )
-    return Terms(approved, experiment, prepared)
+    terms, cohort = Terms(approved, experiment, prepared), approved.federation.cohort
+    if 0 < cohort < terms.quorum:
+        raise BadInput(
+            f"cohort = {cohort}: under policy {experiment.policy} silos answer {terms.quorum} of "
+            f"{len(owners.names)} together or more; give that many, 0 for all, or a smaller protection.quorum"
+        )
+    return terms
 
 
 def owners_in(approved: Approved, test_set: TestSet | None = None) -> Owners:

@@ -654,6 +654,8 @@ def _sentence(error: ValidationError) -> str:
     first = error.errors()[0]
     if isinstance(cause := first.get("ctx", {}).get("error"), BadInput):
         return str(cause)  # a sentence of this package's own
+    if first["type"] == "switch":  # of keys together: it names its own
+        return first["msg"]
     key = printable(".".join(str(part) for part in first["loc"]))
     if first["type"] == "extra_forbidden":
         near = training_setting(key) or nearest(key, Experiment.model_fields)

@@ -21,7 +21,7 @@ from attacked import guessed, judged, made
 from secure_fedgraph.attacks import ATTACKS, Blind
 from secure_fedgraph.audits.finished_run import FinishedRun
 
-WHOLE, ABOVE = (1.0, 1.0), 1e9
+ABOVE = 1e9
 ONE_LABEL = {"algorithm": "glasu-one-label-holder", "split.labels": "one"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import multiprocessing
 import os
 import signal
@@ -104,7 +105,8 @@ def test_a_torn_cell_is_run_again(tmp_path: Path):
     first = grid.audit(experiment(), ["plaintext"], [VocabularySupport], [0], tmp_path)
     (file,) = (tmp_path / "cells").glob("*.json")
     whole = json.loads(file.read_text())
-    for damaged in (file.read_text()[:100], json.dumps({"schema": whole["schema"]}), ""):
+    spoilt = json.dumps({**whole, "cells": [{**whole["cells"][0], "score": math.nan}]})
+    for damaged in (file.read_text()[:100], json.dumps({"schema": whole["schema"]}), "", spoilt):
         file.write_text(damaged)
         again = grid.audit(experiment(), ["plaintext"], [VocabularySupport], [0], tmp_path)
         assert not again.not_run and len(again.cells) == len(first.cells)

@@ -53,7 +53,7 @@ def banks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def schema() -> Path:
     done = call("silo", "describe", "bank-a/", "--label", "good", "--out", "schema.toml")
     assert done.exit_code == 0, done.output
-    assert "age: number" in done.output and "category of 2 words: car, home" in done.output
+    assert "age: number" in done.output and "category of 2 words: 'car', 'home'" in done.output
     return Path("schema.toml")
 
 
@@ -152,6 +152,8 @@ def test_silos_approve_it_with_the_file_of_their_federation(schema: Path) -> Non
     assert file.federation.data.feature_names == read_schema(schema).feature_names
     done = call("silo", "check", "at-bank-b", "federation.toml", "--data", "bank-b/")
     assert done.exit_code == 0 and "use (category): fits 40" in done.stdout, done.output
+    notes = [line.removeprefix("secure-fedgraph: warning: bank-b: ") for line in done.stderr.splitlines()]
+    assert notes and not any(one in other for one in notes for other in notes if one is not other), notes
     both = call(
         "silo", "check", "at-bank-b", "federation.toml", "--data", "bank-b/", "--schema", "schema.toml"
     )

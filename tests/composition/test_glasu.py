@@ -28,7 +28,6 @@ POLICIES = {
     "strictest": sfg.policies.strictest(),
 }
 TO_SERVER = {"sealed"}  # it protects what peers read
-EACH = {"masked", "homomorphic", "sealed"}  # no single upload to the server
 VARIANTS: dict[str, tuple[str, dict[str, Any], set[str]]] = {
     "public": ("glasu", PUBLIC, TO_SERVER),
     "full": ("glasu", {**SMALL, "sampler": "full"}, TO_SERVER),

@@ -48,6 +48,9 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> str:
     [
         ('schema = "secure-fedgraph/federation/1"', 'schema = "other"', "schema"),
         ("cohort = 0", "cohort = 5", "cohort = 5: there are 2 silos"),
+        ("cohort = 0", "cohort = true", "cohort ('True')"),
+        ("holders = 1", "holders = true", "data.holders ('True')"),
+        ("cohort = 0", f"cohort = {'1' * 5000}", "is no TOML"),
         ("cohort = 0", "surprise = 0", "surprise"),
         ("port = 9092", "port = 99999", "server.port"),
         ('host = "127.0.0.1"', 'host = "a b"', "server.host"),
@@ -64,7 +67,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> str:
 )
 def test_each_key_is_checked_and_named(text: str, old: str, new: str, key: str) -> None:
     assert old in text
-    with pytest.raises(BadInput, match=r"federation\.toml: ") as refused:
+    with pytest.raises(BadInput, match=r"federation\.toml(: | is no)") as refused:
         parsed(text.replace(old, new, 1).encode(), "federation.toml")
     assert key in str(refused.value) and "\n" not in str(refused.value)
 
@@ -99,6 +102,11 @@ def test_settings_that_cannot_run_are_refused_by_every_silo(text: str) -> None:
     for old, new in (('algorithm = "fedavg"', 'algorithm = "my:Own"'), ('"fedavg"', '"pooled"')):
         with pytest.raises(BadInput):
             terms_in(parsed(text.replace(old, new, 1).encode(), "it"))
+    with pytest.raises(BadInput, match=r"^it: epsilon = true"):
+        terms_in(parsed(text.replace("rounds = 2", "epsilon = true", 1).encode(), "it"))
+    summed = text.replace('"plaintext"', '"masked"', 1)
+    with pytest.raises(BadInput, match=r"^it: cohort = 1"):
+        terms_in(parsed(summed.replace("cohort = 0", "cohort = 1", 1).encode(), "it"))
     with pytest.raises(BadInput, match="may not score silos in the clear"):
         terms_in(parsed(text.replace("rounds = 2", 'rounds = 2\nevaluation = "referee"').encode(), "it"))
 

@@ -18,8 +18,6 @@ from secure_fedgraph.experiment.results import weights
 from secure_fedgraph.protocol.transport import Lost
 
 HIDDEN = {"hidden": [4, 4]}
-INSTANTS = 24
-"""Letters at which a silo is killed, drawn from all of a run's."""
 
 
 class Restarting(Calls):

@@ -16,8 +16,8 @@ SPEC.loader.exec_module(rooms)
 CEILINGS = {
     "secure_fedgraph/core": 4_100,
     "secure_fedgraph/core/carriers": 2_300,
-    "all code": 52_100,
-    "lines of tests": 63_900,
+    "all code": 52_120,
+    "lines of tests": 63_930,
     "lines of benchmarks": 5_500,
     "words of pages": 59_500,
     "bytes of the changelog": 10_000,

@@ -41,8 +41,8 @@ class FedSgd(OfRecords):
         - nothing that is sent depends on a link.
 
     Needs:
-        - thousands of records: with a thousand, :class:`~secure_fedgraph.algorithms.fedridge.FedRidge` gets
-          more of the same budget.
+        - thousands of records: with a thousand,
+          :class:`~secure_fedgraph.algorithms.fedridge.algorithm.FedRidge` gets more of the same budget.
 
     Args:
         settings: :class:`~secure_fedgraph.algorithms.fedsgd.settings.SgdSettings`.

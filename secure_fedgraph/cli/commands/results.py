@@ -54,11 +54,13 @@ def list_names(what: str, as_json: bool) -> None:
 )
 def report(folder: Path, ledger: Path | None) -> None:
     """Rebuild report.html from the JSON in a folder."""
+    from secure_fedgraph.audits.conformance.ledger import check_printed
     from secure_fedgraph.report.page import write_report
     from secure_fedgraph.storage import manifest
 
     if what := manifest.unchecked(folder, ledger):
         warn(f"not checked: {what}")
+    check_printed(folder, ledger)
     click.echo(write_report(folder))
 
 

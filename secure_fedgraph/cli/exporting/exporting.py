@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms.plugins import algorithm_named, check_own_name
+from secure_fedgraph.audits.conformance.ledger import check_printed
 from secure_fedgraph.cli.exporting.card import card
 from secure_fedgraph.cli.screen import visible, warn
 from secure_fedgraph.core import files
@@ -144,9 +145,11 @@ def export(
     Raises:
         BadInput: where the folder holds no finished run with a model, or something stands in the
             way.
+        BrokenClaim: where its result prints less than its ledger comes to.
     """
     run, name, kept = of_run(folder, algorithm)
     unchecked = manifest.unchecked(folder, ledger)
+    check_printed(folder, ledger)
     beside = out.with_name(out.name + CARD)
     for path in (out, beside):
         check_free(path, overwrite)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,7 +101,9 @@ def _of_silo(folder: Path) -> tuple[str, Released, tuple[str, ...]]:
             f"{folder / MODEL} is of another federation's file than the one that this silo approved last "
             f"({approved.digest[:16]}…): give the folder of that run"
         )
-    terms, held = terms_in(approved), approved.federation.data
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the form and the budget, which its run said
+        terms, held = terms_in(approved), approved.federation.data
     settings = terms.prepared.algorithm.settings.model_dump(mode="json")
     name, state = terms.experiment.algorithm, saved_weights(folder / MODEL)
     kept = Released(settings, held.schema_of_data, state, name, approved.federation.tables)

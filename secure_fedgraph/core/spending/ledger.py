@@ -33,6 +33,7 @@ from secure_fedgraph.core.guarantee import LARGER, Relation, Unit
 from secure_fedgraph.core.spending.budget import Budget
 from secure_fedgraph.core.spending.keyed_digest import kept_key, keyed
 from secure_fedgraph.core.spending.ledger_line import LedgerLine
+from secure_fedgraph.core.text import printable
 
 OF_ONE_GRAPH = (Unit.CLIENT, Unit.NODE, Unit.EDGE)
 """The units of a graph that owners hold in pieces, largest first."""
@@ -587,10 +588,12 @@ def _content(path: Path, after: int = 0) -> bytes | None:
 def _charge(line: bytes, path: Path, number: int) -> Charge:
     try:
         return Charge.from_line(line)
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+        faults: list[Any] = getattr(error, "errors", list)()  # of the line's model
+        what = f"{'.'.join(map(str, faults[0]['loc']))}: {faults[0]['msg']}" if faults else str(error)
         raise BadInput(
-            f"{path}, line {number} is damaged: a ledger is never repaired; keep it as evidence and "
-            "treat the budget as spent"
+            f"{path}, line {number} is damaged ({printable(what, 160)}): a ledger is never repaired; keep it "
+            "as evidence and treat the budget as spent"
         ) from None
 
 

@@ -17,7 +17,7 @@ from secure_fedgraph.core.errors import BadInput, SecureFedGraphError
 from secure_fedgraph.deployment.flower.private import ARRIVALS, BEAT, FLEET, PULL, Link
 
 LARGEST = 2**31
-"""Bytes of a request that is read: a body is at most :data:`~secure_fedgraph.core.message.LARGEST`."""
+"""Bytes of a request that is read."""
 HOLD = 0.5
 """Seconds that a question for messages is kept while there are none: asked again and again, such questions
 would be a fifth of the server's work."""

@@ -95,7 +95,7 @@ class Claim(Part):
     """What one unit of the most exposed client has spent, against the strictest reader."""
 
     epsilon: Epsilon
-    delta: Delta
+    delta: Annotated[float, Field(gt=0, lt=1)]
     against: ReaderName
     relation: str
     """One relation, or several by commas where charges differ."""

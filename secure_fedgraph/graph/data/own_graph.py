@@ -181,8 +181,7 @@ def _each_link_once(graph: Data, name: str) -> Iterator[str]:
             ends = graph.edge_index[:, edge].tolist()
             raise BadInput(
                 f"{name}: the link {ends[0]} -> {ends[1]} stands twice with different {key} (again at edge "
-                f"{edge}): "
-                "give each link once, with the sum or the mean of its values"
+                f"{edge}): give each link once, with the sum or the mean of its values"
             )
     kept = first.sort().values
     for key in ("edge_index", *EDGE_FIELDS):

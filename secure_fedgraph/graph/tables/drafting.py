@@ -461,7 +461,7 @@ def described(schema: TableSchema) -> tuple[str, ...]:
     >>> for line in described(made):
     ...     print(line)
     id: names the rows
-    ok: label, task classes, classes no, yes
+    ok: label, task classes, classes 'no', 'yes'
     Age: number, 15 to 80
     """
     links, label = schema.links, schema.label
@@ -485,7 +485,7 @@ def _of_label(label: Label) -> str:
     if label.low is not None:
         return f", {label.low:g} to {label.high:g}"
     classes = f", classes {_shown(label.classes)}" if label.classes else ""
-    return classes + (f", positive {label.positive}" if label.positive else "")
+    return classes + (f", positive {label.positive!r}" if label.positive else "")
 
 
 def _line(column: Column) -> str:
@@ -510,4 +510,4 @@ def _line(column: Column) -> str:
 
 
 def _shown(words: Sequence[str]) -> str:
-    return ", ".join(word[:40] for word in words[:12]) + (", …" if len(words) > 12 else "")
+    return ", ".join(repr(word[:40]) for word in words[:12]) + (", …" if len(words) > 12 else "")

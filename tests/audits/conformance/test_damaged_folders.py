@@ -91,6 +91,16 @@ DAMAGES: dict[str, tuple[str, Callable[[Path], object]]] = {
         r"index\.json is damaged",
         lambda f: change(f / "transcript" / "index.json", lambda v: v.update(public={})),
     ),
+    "index: another schema": (
+        r"index\.json is damaged \(public\.schema\.features",
+        lambda f: change(f / "transcript" / "index.json", lambda v: v["public"]["schema"].clear()),
+    ),
+    "index: no channels": (
+        r"index\.json is damaged \(public\.channels\.update",
+        lambda f: change(f / "transcript" / "index.json", lambda v: v["public"].update(channels={})),
+    ),
+    "message: cut off": (r"\d{6}\.sfg is damaged", lambda f: cut(next((f / "transcript").glob("*.sfg")))),
+    "message: another": (r"\d{6}\.sfg is damaged", lambda f: flip(next((f / "transcript").glob("*.sfg")))),
     "message: missing": (
         r"\d{6}\.sfg is damaged \(it is missing",
         lambda f: next((f / "transcript").glob("*.sfg")).unlink(),

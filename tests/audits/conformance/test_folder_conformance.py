@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -115,6 +116,18 @@ def test_a_smaller_epsilon_in_the_file_breaks_a_claim(folder: Path) -> None:
     spoil(folder, SPOILT["epsilon"])
     result, found = audit(folder)
     assert result.exit_code == 4 and outcomes(found)["composed"] == "failed", result.output
+
+
+def test_no_page_or_card_is_made_of_less_than_the_ledger_comes_to(folder: Path) -> None:
+    ledger, page = folder / "ledger.jsonl", folder / "report.html"
+    *before, last = ledger.read_text().splitlines(keepends=True)
+    ledger.write_text("".join([*before, re.sub(r'"multiplier": [^,}]+', '"multiplier": 0', last)]))
+    manifest.write(folder)
+    page.unlink()
+    for command in (["report", str(folder)], ["export", str(folder), "--out", str(folder / "model.pt")]):
+        result = CliRunner().invoke(main, command)
+        assert result.exit_code == 4 and "result.json: one client" in result.stderr
+    assert not page.exists() and not (folder / "model.pt").exists()
 
 
 def test_no_page_is_made_of_a_folder_that_was_changed(folder: Path) -> None:

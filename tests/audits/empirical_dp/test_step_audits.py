@@ -9,13 +9,8 @@ import torch
 
 from secure_fedgraph.audits.empirical_dp.step_audits import audit_links, audit_steps, scores
 from secure_fedgraph.audits.empirical_dp.worst_cases import unit_in_records
-from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.privacy.input_dp.links import RandomisedLinks
-
-DELTA, NORM = 1e-5, 1.5
-NAMES = tuple(f"owner-{i}" for i in range(4))
-UPDATE = Channel("update", Reveal.SUM)
 
 ROADS: dict[str, tuple[PrivateSteps, int, float]] = {
     # what -> steps, records of a unit, the share that the fast audit reaches

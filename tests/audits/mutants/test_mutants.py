@@ -14,7 +14,6 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -59,9 +58,8 @@ from secure_fedgraph.privacy.input_dp.links import DividedLinks, RandomisedLinks
 from secure_fedgraph.privacy.input_dp.randomizer import flip_threshold
 from secure_fedgraph.protocol.transcript import everything
 
-ROOT = Path(__file__).resolve().parents[3]
 Patch = pytest.MonkeyPatch
-NORM, MULTIPLIER, DELTA = 1.5, 2.0, 1e-5
+NORM, MULTIPLIER = 1.5, 2.0
 NAMES = tuple(f"owner-{i}" for i in range(4))
 UPDATE = Channel("update", Reveal.SUM)
 SUMS = Channel("prototypes", Reveal.SUM, unit=Unit.GRAPH, unit_contribution=UnitContribution(3, 0.7))
@@ -265,7 +263,7 @@ class Mutant:
 
 
 CHARGE, DRAWN = Ledger.charge, RandomisedLinks.randomized
-DRAW, APPLY, SEAL, BIND = Gaussian._draw, Gaussian.apply, Bound.seal, Clip.bind
+DRAW, SEAL, BIND = Gaussian._draw, Bound.seal, Clip.bind
 COINS, WHOLE_STEPS, ASSIGN, EVENTS = (
     dp_sgd.secret_coins,
     dp_sgd._whole_steps,

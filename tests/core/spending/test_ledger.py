@@ -343,7 +343,13 @@ class TestDisk:
         Ledger(path).charge(CHARGE)
         good = path.read_bytes()
         path.write_bytes(good + line + b"\n" + good)
-        with pytest.raises(BadInput, match="line 2 is damaged: a ledger is never repaired"):
+        with pytest.raises(BadInput, match=r"line 2 is damaged \(.+\): a ledger is never repaired"):
+            read_ledger(path)
+
+    def test_the_damaged_key_is_named(self, tmp_path):
+        path = tmp_path / "ledger.jsonl"
+        path.write_bytes(line(round="1") + b"\n")
+        with pytest.raises(BadInput, match=r"line 1 is damaged \(round: "):
             read_ledger(path)
 
     def test_synced_before_charge_returns(self, tmp_path, monkeypatch):

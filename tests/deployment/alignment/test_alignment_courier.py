@@ -17,7 +17,6 @@ from secure_fedgraph.deployment.alignment import Hub, Letter, Member, Side, rela
 from secure_fedgraph.deployment.alignment.letter import OFFER, REQUEST, STEPS
 from secure_fedgraph.deployment.alignment.side import Side as SideOfAll
 
-SEALED = STEPS[1:]
 LETTERS = [("bank", "shop", OFFER), ("shop", "bank", OFFER)] + [
     (*(("bank", "shop") if number % 2 else ("shop", "bank")), step)
     for number, step in enumerate(STEPS)
