@@ -56,7 +56,7 @@ RULES: dict[str, Rule] = {
     "core.text":   Rule(outside=()),
     "core.spending.ledger_line": Rule(outside=("pydantic",)),
     # the transport and the record
-    "protocol":    Rule(may=("core",), outside=("torch", "numpy", "blake3", "pydantic")),
+    "protocol":    Rule(may=("core",), outside=("torch", "numpy", "blake3", "pydantic", "greenlet")),
     # computing on one party's graph: no federation
     "graph":       Rule(may=("registry", "core.files")),
     "models":      Rule(may=("graph",)),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 
 from secure_fedgraph.client import Client
 from secure_fedgraph.protocol import DirectCalls
+from secure_fedgraph.protocol.meeting import answered
 from secure_fedgraph.protocol.transport import Answer
 
 AT_ONCE = 8
@@ -34,14 +36,19 @@ class InProcess(DirectCalls):
         self._one_exchange = one_exchange
 
     def exchange(self, requests: Mapping[str, bytes]) -> dict[str, bytes]:
-        """Calls the doors one after the other."""
+        """Calls the doors, which end one after the other."""
         with self._one_exchange():
-            return super().exchange(requests)
+            return {name: reply for name, reply in self._answered(requests) if isinstance(reply, bytes)}
 
     def reach(self, requests: Mapping[str, bytes]) -> dict[str, Answer]:
         """The same, with its error in the place of the reply where a client refuses or fails."""
         with self._one_exchange():
-            return super().reach(requests)
+            return dict(self._answered(requests, (Exception,)))
+
+    def _answered(
+        self, requests: Mapping[str, bytes], tolerated: tuple[type[Exception], ...] = ()
+    ) -> Iterator[tuple[str, Answer]]:
+        return answered({name: partial(self._doors[name], one) for name, one in requests.items()}, tolerated)
 
     @property
     def roster(self) -> Mapping[str, bytes]:

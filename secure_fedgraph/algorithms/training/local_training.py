@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 from torch_geometric.data import Data
 
+from secure_fedgraph.algorithms.training.cohorts import LARGEST, OwnTraining, train_together
 from secure_fedgraph.algorithms.training.noisy_labels import cross_entropy
 from secure_fedgraph.algorithms.training.optimizers import bound_gradients, moments, optimizer_of, restore
 from secure_fedgraph.algorithms.training.private_training import Penalty, fit_privately
@@ -19,9 +21,11 @@ from secure_fedgraph.graph.placing import CPU, placed
 from secure_fedgraph.graph.sample.packing import select_graphs
 from secure_fedgraph.graph.sample.trees import MISSING, NeighbourTable, own_tree
 from secure_fedgraph.models.finite import note_divergence, take_step
+from secure_fedgraph.models.gnn import GraphSage
 from secure_fedgraph.models.parameters import on_device
 from secure_fedgraph.models.targets import Loss, class_weights, loss_of
 from secure_fedgraph.models.user_models import check_scores, scores_of, spare
+from secure_fedgraph.protocol.meeting import Work, do
 from secure_fedgraph.seams import ClientContext
 
 Trees = Callable[[torch.Tensor], Sequence[torch.Tensor]]
@@ -52,15 +56,43 @@ def fit(
     """
     if client.training is not None:
         return fit_privately(client, graph, model, settings, penalty)
+
+    def alone() -> None:
+        _fit_alone(client, graph, model, settings, penalty, device)
+
+    if penalty is not None or device != CPU or not isinstance(model, GraphSage):
+        return alone()
+    if not _is_small(client, graph, model, settings):
+        return alone()
+    batches = partial(_batches, client, graph, settings)
+    trees = _fresh_trees(client, graph, settings)
+    own = OwnTraining(client, graph, model, settings, loss_of(client.schema), batches, trees)
+    do(Work((id(settings), client.schema), alone, train_together, own))
+
+
+def _is_small(client: ClientContext, graph: Data, model: nn.Module, settings: TrainingSettings) -> bool:
+    """Whether what is trained is a GraphSAGE network on the nodes of a small graph, as they are."""
+    plain = graph.get("graph") is None and not settings.class_weight and client.true_labels >= 1
+    return plain and type(model) is GraphSage and graph.x.layout == torch.strided and len(graph.x) <= LARGEST
+
+
+def _fit_alone(
+    client: ClientContext,
+    graph: Data,
+    model: nn.Module,
+    settings: TrainingSettings,
+    penalty: Penalty | None,
+    device: torch.device,
+) -> None:
     with on_device(model, device):
         optimizer = optimizer_of(model, settings)
         restore(optimizer, client.memory.get("optimizer", {}))
-        loss_of = loss_on(client, placed(graph, device), model, settings)
+        loss_on_batch = loss_on(client, placed(graph, device), model, settings)
         model.train()
         sound = True
         for batch in _batches(client, graph, settings):
             optimizer.zero_grad()
-            loss = loss_of(batch.to(device))
+            loss = loss_on_batch(batch.to(device))
             if penalty is not None:
                 loss = loss + penalty(model)
             loss.backward()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import nn
@@ -27,7 +27,11 @@ def bound_gradients(parameters: Iterable[nn.Parameter], largest: float) -> bool:
     Returns:
         Whether all of them were finite.
     """
-    gradients = [p.grad for p in parameters if p.grad is not None]
+    return bounded([p.grad for p in parameters if p.grad is not None], largest)
+
+
+def bounded(gradients: Sequence[torch.Tensor], largest: float) -> bool:
+    """:func:`bound_gradients` of the gradients themselves."""
     norm = torch.nn.utils.get_total_norm(gradients)
     if float(norm) <= largest:  # then each value is finite and no larger, and there is nothing to cut
         return True
