@@ -34,8 +34,17 @@ def pack(value: Any, name: str = "") -> wire.Parts:
     {'adam': {'0': {'step': tensor(2.)}}, 'seen': 3}
     """
     leaves: wire.Tree = {}
-    form = json.dumps(_form(value, leaves, name))
-    return wire.pack({_FORM: form, **leaves})
+    places: dict[str, str] = {}
+    form = json.dumps(_form(value, leaves, places, name))
+    try:
+        return wire.pack({_FORM: form, **leaves})
+    except TypeError:
+        for leaf, place in places.items():  # the wire names a leaf by the number that it has here
+            try:
+                wire.pack({leaf: leaves[leaf]})
+            except TypeError as error:
+                raise TypeError(f"{_named(place)} {str(error).removeprefix(f'entry {leaf!r} ')}") from None
+        raise
 
 
 def unpack(body: bytes | memoryview) -> Any:
@@ -54,30 +63,25 @@ def unpack(body: bytes | memoryview) -> Any:
         raise HostileMessage("a body of nested values does not say how they nest") from None
 
 
-def _form(value: Any, leaves: wire.Tree, place: str) -> Any:
+def _form(value: Any, leaves: wire.Tree, places: dict[str, str], place: str) -> Any:
     if value is None:
         return ["none"]
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):
                 raise TypeError(f"{_named(place)} has the key {key!r:.60}, which is no text: use text keys")
-        return {key: _form(inner, leaves, f"{place}/{key}".lstrip("/")) for key, inner in value.items()}
+        return {
+            key: _form(inner, leaves, places, f"{place}/{key}".lstrip("/")) for key, inner in value.items()
+        }
     if isinstance(value, list | tuple):
-        inner = [_form(item, leaves, f"{place}/{number}") for number, item in enumerate(value)]
+        inner = [_form(item, leaves, places, f"{place}/{number}") for number, item in enumerate(value)]
         return [type(value).__name__ if type(value) in (list, tuple) else "tuple", inner]
-    kind = "tensor" if isinstance(value, torch.Tensor) else "array" if isinstance(value, np.ndarray) else "is"
     name = str(len(leaves))
-    leaves[name] = value
-    try:
-        wire.pack({name: value})
-    except TypeError as error:
-        # the wire names the number that the leaf has here, which nobody gave it
-        raise TypeError(f"{_named(place)} {str(error).removeprefix(f'entry {name!r} ')}") from None
-    if kind == "is":
-        return [kind, name]
+    leaves[name], places[name] = value, place
     # a number without dimensions comes back from the wire as Python's, so the type is noted beside it
-    dtype = value.detach().cpu().numpy().dtype if kind == "tensor" else value.dtype
-    return [kind, name, dtype.name]
+    if isinstance(value, torch.Tensor):
+        return ["tensor", name, str(value.dtype).removeprefix("torch.")]
+    return ["array", name, value.dtype.name] if isinstance(value, np.ndarray) else ["is", name]
 
 
 def _named(place: str) -> str:

