@@ -46,9 +46,10 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[bytes, bytes
     handle = Client.handle
 
     def spy(self: Client, raw: bytes) -> bytes:
+        at = len(passed)
         passed.append((raw, b""))
         reply = handle(self, raw)
-        passed[-1] = (raw, reply)
+        passed[at] = (raw, reply)
         return reply
 
     with monkeypatch.context() as patch:

@@ -67,6 +67,26 @@ def test_test_labels_change_nothing(graph: Data) -> None:
     assert torch.equal(*shown)
 
 
+@pytest.mark.parametrize("wide", [True, False])
+def test_several_models_believe_together_what_each_believes_alone(graph: Data, wide: bool) -> None:
+    """Few columns are read by each owner's own scale, many by none; one of the owners could train nothing."""
+    graph = graph.clone()
+    if wide:
+        graph.x = torch.cat([graph.x, torch.zeros(300, personal.WIDE)], dim=1)
+    models = []
+    for rows in (slice(0, 150), slice(100, 300), slice(0, 0)):
+        own = graph.clone()
+        own.train_mask = torch.zeros(300, dtype=torch.bool)
+        own.train_mask[rows] = graph.train_mask[rows]
+        models.append(personal.fit(own, None, CLASSES))
+    smoothed = personal.Smoothed(graph)
+    together = list(personal.each_believes(models, smoothed))
+    assert [len(one) for one in together[:2]] == [4, 4] and together[2] == []
+    for model, beliefs in zip(models, together, strict=True):
+        alone = personal.believed(model, smoothed, own=False)
+        assert all(torch.allclose(*pair, atol=1e-4) for pair in zip(beliefs, alone, strict=True))
+
+
 @pytest.mark.parametrize("missing", ["train_mask", "val_mask"])
 def test_an_owner_without_training_or_validation_nodes_still_has_a_model(graph: Data, missing: str) -> None:
     poor = graph.clone()
