@@ -74,6 +74,10 @@ class Sealed(Carrier):
         """Binds the carrier under the seal."""
         return replace(self, over=self.over.bind(context))
 
+    def fewest(self, clients: int) -> int:
+        """As the carrier's inside."""
+        return self.over.fewest(clients)
+
     def excess(self, context: BindContext, effect_words: str = "") -> tuple[str, ...]:
         """What the carrier under the seal lets the reader learn beyond the declaration."""
         return self.over.excess(context, f"{effect_words}, {SEAL}")

@@ -56,6 +56,7 @@ class Protection(Chain):
         # a peer that reads a sum does not contribute to it
         contributors = len(clients) - (channel.to == Recipient.PEER and channel.reveal is Reveal.SUM)
         quorum = least_of(self.quorum, contributors)
+        quorum = max(quorum, self.carrier.fewest(len(clients))) if quorum > 1 else quorum
         if quorum != self.quorum:
             return replace(self, quorum=quorum).bind(channel, clients, relation)
         self._check_reveal(channel)

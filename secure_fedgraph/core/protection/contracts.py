@@ -188,6 +188,10 @@ class Carrier(ABC):
         """
         return self
 
+    def fewest(self, clients: int) -> int:
+        """The fewest of so many clients whose sum may open, whatever quorum was asked for."""
+        return 1
+
     def removes_noise(self, context: BindContext) -> bool:
         """Whether clients may hand out keys of noise that a sum does not need; asked before binding."""
         return False

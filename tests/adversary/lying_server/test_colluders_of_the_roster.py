@@ -96,6 +96,12 @@ def test_the_default_quorum_is_a_majority_of_the_roster(clients: int, least: int
             assert policy.bind([ANSWERS], names)["answers"].quorum == max(2, contributors // 2 + 1)
 
 
+@pytest.mark.parametrize("policy", [P.masked(quorum=2), P.distributed_dp(1.0, 1.0, quorum=4)])
+def test_a_quorum_leaves_two_besides_the_colluders(policy: Any) -> None:
+    bound = policy.bind([SUM, ANSWERS], tuple(f"owner-{i}" for i in range(30)))
+    assert [bound[name].quorum for name in ("update", "answers")] == [5, 5]
+
+
 def test_half_of_the_clients_are_no_cohort_by_default() -> None:
     server = made(P.masked())
     assert isinstance(asked(server, TEN[:5]), Refused)

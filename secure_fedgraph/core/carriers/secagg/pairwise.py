@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from secure_fedgraph.core.carriers import key_agreement
+from secure_fedgraph.core.carriers.secagg.neighbours import least_sum
 from secure_fedgraph.core.carriers.secagg.ring_words import accumulate
 from secure_fedgraph.core.channel import Domain, Reveal
 from secure_fedgraph.core.errors import HostileMessage, Refused
@@ -28,6 +30,7 @@ from secure_fedgraph.core.wire import encode
 _WORD = np.dtype("<u4")
 
 
+@dataclass(frozen=True)
 class Pairwise(Carrier):
     """Adds one AES-CTR key stream for each peer to an upload, and subtracts it at the other end.
 
@@ -40,7 +43,8 @@ class Pairwise(Carrier):
         - the opened sum is exact in the ring;
         - a mask serves one exchange: keys are derived from the never-repeated exchange number, the
           channel, the cohort and what it was given, so no two uploads share a stream, and clients that were
-          shown different things make masks that do not cancel.
+          shown different things make masks that do not cancel;
+        - no sum of fewer than two clients more than ``colluders``, the share that may collude, is bound.
     Needs:
         - every client of the cohort to answer: there is no recovery, a drop-out refuses the exchange;
         - a roster of identity keys that the server did not hand out.
@@ -49,6 +53,8 @@ class Pairwise(Carrier):
         Bonawitz et al., Practical Secure Aggregation for Privacy-Preserving Machine Learning, CCS 2017
         (section 4.0.1, pairwise masks).
     """
+
+    colluders: float = 0.0
 
     name = "masked"
     takes = Domain.RING
@@ -60,6 +66,10 @@ class Pairwise(Carrier):
     def excess(self, context: BindContext, effect_words: str = "") -> tuple[str, ...]:
         """What sums give away by subtraction."""
         return (DIFFERENCES, SUBTRACTION) if len(context.clients) == 2 else (DIFFERENCES,)
+
+    def fewest(self, clients: int) -> int:
+        """Two more than may collude."""
+        return least_sum(clients, self.colluders)
 
     def seal(self, matrix: np.ndarray, scope: Scope, party: Party) -> np.ndarray:
         """The masked words, one for each value."""
