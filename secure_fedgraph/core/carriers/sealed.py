@@ -70,13 +70,14 @@ class Sealed(Carrier):
         """The ring of the carrier under the seal."""
         return self.over.ring
 
+    @property
+    def colluders(self) -> float:  # type: ignore[override]
+        """The carrier's inside."""
+        return self.over.colluders
+
     def bind(self, context: BindContext) -> Sealed:
         """Binds the carrier under the seal."""
         return replace(self, over=self.over.bind(context))
-
-    def fewest(self, clients: int) -> int:
-        """As the carrier's inside."""
-        return self.over.fewest(clients)
 
     def excess(self, context: BindContext, effect_words: str = "") -> tuple[str, ...]:
         """What the carrier under the seal lets the reader learn beyond the declaration."""

@@ -168,6 +168,8 @@ class Carrier(ABC):
     ring: int = 0
     longest: float = math.inf
     """The largest L2 norm of an upload that it carries; longer ones are shortened to it."""
+    colluders: float = 0.0
+    """The share of all clients that may work with the server; a sum holds two others or more."""
     agrees_on_keys: bool = False
     """Whether the clients must have agreed on pairwise keys before round 1."""
     tolerates_dropouts: bool = False
@@ -187,10 +189,6 @@ class Carrier(ABC):
             Incompatible: where it cannot serve the channel.
         """
         return self
-
-    def fewest(self, clients: int) -> int:
-        """The fewest of so many clients whose sum may open, whatever quorum was asked for."""
-        return 1
 
     def removes_noise(self, context: BindContext) -> bool:
         """Whether clients may hand out keys of noise that a sum does not need; asked before binding."""

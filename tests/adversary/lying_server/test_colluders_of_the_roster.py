@@ -10,8 +10,7 @@ from lying_server import LyingServer, citation, lying_server
 
 import secure_fedgraph as sfg
 from secure_fedgraph.core import wire
-from secure_fedgraph.core.carriers.secagg import client, neighbours
-from secure_fedgraph.core.carriers.secagg import server as masking
+from secure_fedgraph.core.carriers.secagg import neighbours
 from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput, HostileMessage, Refused
 from secure_fedgraph.protocol.transcript import everything
@@ -61,15 +60,6 @@ def test_a_victim_and_a_colluder_are_no_cohort(policy: Any) -> None:
     error = asked(made(policy), PAIR)
     assert isinstance(error, Refused)
     assert "protection.quorum" in str(error)
-
-
-def test_counted_in_the_cohort_subtraction_gives_the_upload(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The mend taken out: colluders are a share of the cohort, of which two hold none."""
-    thresholds = neighbours.thresholds
-    for module in (masking, client):
-        monkeypatch.setattr(module, "thresholds", lambda *numbers: thresholds(*numbers[:4]))
-    monkeypatch.setattr(masking, "max_colluders", lambda *_: 0)
-    assert subtracted(made(P.masked(quorum=2))) < 1e-6
 
 
 def test_who_says_that_nobody_colludes_may_have_it() -> None:

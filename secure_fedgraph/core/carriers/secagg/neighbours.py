@@ -30,8 +30,6 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from secure_fedgraph.core.errors import Refused
-
 SECURITY, GRINDING, AVAILABILITY = 40, 40, 20
 """Bits. The graph depends on a hash. A server that leaves clients out gets another: 2**GRINDING tries."""
 COMPLETE = 32
@@ -56,20 +54,6 @@ class SumThresholds:
 def max_colluders(roster: int, colluders: float) -> int:
     """How many clients of a roster may work with the server."""
     return math.floor(colluders * roster + 1e-9)
-
-
-def least_sum(roster: int, colluders: float) -> int:
-    """The fewest of a sum: whatever the colluders subtract, two others are left in it.
-
-    Raises:
-        Refused: where the roster has fewer.
-    """
-    if (least := 2 + max_colluders(roster, colluders)) > roster > 1:
-        raise Refused(
-            f"with protection.colluders = {colluders:g}, fewer than two of {roster} clients are left for a "
-            "sum to hide: add clients, or set protection.colluders lower"
-        )
-    return least
 
 
 def colluders_among(cohort: int, colluders: float, roster: int = 0) -> int:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from secure_fedgraph.core.carriers import key_agreement
-from secure_fedgraph.core.carriers.secagg.neighbours import least_sum
 from secure_fedgraph.core.carriers.secagg.ring_words import accumulate
 from secure_fedgraph.core.channel import Domain, Reveal
 from secure_fedgraph.core.errors import HostileMessage, Refused
@@ -43,8 +42,7 @@ class Pairwise(Carrier):
         - the opened sum is exact in the ring;
         - a mask serves one exchange: keys are derived from the never-repeated exchange number, the
           channel, the cohort and what it was given, so no two uploads share a stream, and clients that were
-          shown different things make masks that do not cancel;
-        - no sum of fewer than two clients more than ``colluders``, the share that may collude, is bound.
+          shown different things make masks that do not cancel.
     Needs:
         - every client of the cohort to answer: there is no recovery, a drop-out refuses the exchange;
         - a roster of identity keys that the server did not hand out.
@@ -66,10 +64,6 @@ class Pairwise(Carrier):
     def excess(self, context: BindContext, effect_words: str = "") -> tuple[str, ...]:
         """What sums give away by subtraction."""
         return (DIFFERENCES, SUBTRACTION) if len(context.clients) == 2 else (DIFFERENCES,)
-
-    def fewest(self, clients: int) -> int:
-        """Two more than may collude."""
-        return least_sum(clients, self.colluders)
 
     def seal(self, matrix: np.ndarray, scope: Scope, party: Party) -> np.ndarray:
         """The masked words, one for each value."""

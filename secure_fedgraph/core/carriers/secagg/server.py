@@ -17,7 +17,6 @@ from secure_fedgraph.core.carriers.secagg.neighbours import (
     around,
     circle,
     colluders_among,
-    least_sum,
     max_colluders,
     opens_whole,
     thresholds,
@@ -157,18 +156,13 @@ class Masked(Carrier):
         batches = tuple(tuple(names[a:b]) for a, b in pairwise(cuts)) if size > 1 else ()
         # a sum that goes back to its contributors protects nobody where they are too few, drop-outs or not
         min_clients = 1 if context.channel.accept_too_few else context.channel.min_clients
-        quorum = max(context.quorum, self.fewest(len(names)), min_clients)
         return replace(
             self,
-            quorum=quorum,
+            quorum=max(context.quorum, min_clients),
             batches=batches,
             roster=len(names),
             noise_components=context.noise_components,
         )
-
-    def fewest(self, clients: int) -> int:
-        """Two more than may collude."""
-        return least_sum(clients, self.colluders)
 
     def removes_noise(self, context: BindContext) -> bool:
         """Whether clients hand out keys where everybody answers: if not, they never do."""
