@@ -45,8 +45,18 @@ EQUAL_RUNS = 8
 """How many equal runs have to agree before a difference counts."""
 Place = tuple[int, str, str, int]
 """Exchange, channel, sender, step's place."""
-Trace = dict[Place, tuple[int, str]]
-"""Where something was sent -> bytes and layout."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Size and layout of a message, and how many bytes the server had sent to its sender before."""
+
+    bytes: int
+    layout: str
+    told: int = field(compare=False)
+
+
+Trace = dict[Place, Shown]
 
 
 class Tape:
@@ -285,24 +295,35 @@ def _changes(
             continue
         for key in sorted(usual.keys() | trace.keys()):
             _, channel, sender, _ = key
-            if channel in hidden and usual.get(key) != trace.get(key) and not differs_by_itself(key):
+            same = usual.get(key) == trace.get(key) or _as_told(key, usual, trace)
+            if channel in hidden and not same and not differs_by_itself(key):
                 instead = f"{_shown(trace.get(key))} instead of {_shown(usual.get(key))}"
                 what = f"{where} change what {sender} shows: {instead}"
                 findings.setdefault(channel, Finding(check, channel, what))
     return list(findings.values())
 
 
-def _shown(one: tuple[int, str] | None) -> str:
-    return "no answer" if one is None else f"{one[0]} bytes"
+def _as_told(key: Place, *traces: Trace) -> bool:
+    """Whether a size follows what the server gave, which it knew: of all senders alike, in either run."""
+    alike = ({t[k] for k in t if (*k[:2], k[3]) == (*key[:2], key[3])} for t in traces)
+    told = {t[key].told for t in traces if key in t}
+    return len(told) == len(traces) and all(len(one) == 1 for one in alike)
+
+
+def _shown(one: Shown | None) -> str:
+    return "no answer" if one is None else f"{one.bytes} bytes"
 
 
 def _trace(run: Run) -> Trace:
     trace: Trace = {}
     places: Counter[tuple[int, str, str]] = Counter()
+    told: Counter[str] = Counter()
     for sent in run.transcript.sent:
-        if sent.sender != SERVER and not sent.channel.startswith(CARRIER):
+        if sent.sender == SERVER:
+            told[sent.recipient] += sent.bytes
+        elif not sent.channel.startswith(CARRIER):
             place = sent.exchange, sent.channel, sent.sender
             places[place] += 1
             layout = Message.from_bytes(run.transcript.body(sent.number)).tree().get("layout", "")
-            trace[*place, places[place]] = sent.bytes, str(layout)
+            trace[*place, places[place]] = Shown(sent.bytes, str(layout), told[sent.sender])
     return trace

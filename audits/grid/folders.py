@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,10 @@ from secure_fedgraph.running.preparation import channels_of
 from secure_fedgraph.running.run import Run
 from secure_fedgraph.storage import manifest
 
+WIDTHS = {"hidden", "encoder", "generator_hidden"}
+"""Settings that a model's size follows from; with ``layers``, where one width is of all."""
+MOST_WEIGHTS, A_LAYER = 2**29, 2**16
+"""Of a model that is built because a file says so, and what a layer counts for beside its own."""
 WHOLE = "every file is as it was signed by the run's key {key}; whoever holds run.key can sign anew"
 
 
@@ -102,6 +107,7 @@ def audit_folder(
     told = {name: {**due["channels"].get(name, {}), **one} for name, one in public["channels"].items()}
     if why := _differing({**{key: public.get(key) for key in due}, "channels": told}, due, "public"):
         raise _damaged(folder / "transcript" / INDEX, f"{why}, as in result.json or the data")
+    _check_size(algorithm.settings.model_dump(), schema.features, folder / "result.json")
     who = adversaries(attacks, adversary)
     finished_run = FinishedRun(federation, algorithm, transcript, experiment.seed, result)
     audit = cells(finished_run, experiment, attacks, who, effort=effort)
@@ -209,6 +215,18 @@ def read_folder(
     if None in read:
         raise _damaged(path, "a value is missing")
     return result, experiment
+
+
+def _check_size(settings: Mapping[str, Any], features: int, path: Path) -> None:
+    """Before a model is built: a file cannot ask for one of any size."""
+    layers = settings.get("layers", 1)
+    repeated = min(layers, MOST_WEIGHTS // A_LAYER + 1) if isinstance(layers, int) else 1
+    for key in WIDTHS & settings.keys():
+        given = settings[key]
+        widths = given if isinstance(given, list | tuple) else [given] * repeated
+        numbers = [features, *(one for one in widths if isinstance(one, int))]  # an own one's may be others
+        if sum(one * other + A_LAYER for one, other in pairwise(numbers)) > MOST_WEIGHTS:
+            raise _damaged(path, f"config.training.{key} = {short(given)} is more than any model has")
 
 
 def _read_transcript(folder: Path) -> Transcript:

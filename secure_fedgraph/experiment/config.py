@@ -186,6 +186,8 @@ class Experiment(Keys):
             check_sides(kind, self.rows is not None)
         else:
             self._check_partition(kind, fits)
+        if (form := self._ran_as) is not None:
+            return form(**self.training)
         known = [f"training.{one}" for one in kind.Settings.model_fields]
         for key in self.training.keys() - kind.Settings.model_fields.keys():
             raise unknown_name(f"setting of {self.algorithm}", f"training.{key}", known)
@@ -384,9 +386,20 @@ class Experiment(Keys):
         if self.epsilon is None or by_hand or randomised:
             return None
         try:
-            return algorithm_named(self.algorithm).of_kind(self.kind)(**self.training)
+            training = {} if self._ran_as else self.training
+            return algorithm_named(self.algorithm).of_kind(self.kind)(**training)
         except SecureFedGraphError:  # making the algorithm says why
             return None
+
+    @property
+    def _ran_as(self) -> type[Algorithm] | None:
+        """The form that a budget put in the algorithm's place, where ``training`` has its settings, all of
+        them, as a finished run's has."""
+        kind = algorithm_named(self.algorithm).of_kind(self.kind)
+        if self.epsilon is None or not self.training.keys() - kind.Settings.model_fields.keys():
+            return None
+        forms = (type(kind().on_sums(self.unit)), type(kind().untouched_by(self.unit)))
+        return next((one for one in forms if self.training.keys() == one.Settings.model_fields.keys()), None)
 
     def with_policy(self, policy: str, by_default: bool = True) -> Experiment:
         """This experiment with another policy, as one row of several.

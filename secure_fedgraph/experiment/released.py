@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
 from secure_fedgraph.algorithm import Algorithm
-from secure_fedgraph.algorithms.plugins import algorithm_named
+from secure_fedgraph.algorithms.plugins import algorithm_named, is_own
 from secure_fedgraph.core import files
 from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.graph.schema import Schema
@@ -63,8 +63,10 @@ def keep(run: Run, out: Path, experiment: Experiment | None = None) -> None:
     if not all(isinstance(value, Tensor | int | float) for value in released.values()):
         return
     tables = experiment.used_schema if experiment is not None else None
+    asked = "" if experiment is None else experiment.algorithm
+    own = is_own(asked) and isinstance(algorithm, algorithm_named(asked))
     value = {
-        "algorithm": algorithm.name if experiment is None else experiment.algorithm,
+        "algorithm": asked if own else algorithm.name,  # of a form that ran in another's place, the form's
         "tables": "" if tables is None else schema_text(tables),
         "settings": json.dumps(run.algorithm.settings.model_dump(mode="json")),
         "schema": json.dumps(asdict(run.federation.schema)),

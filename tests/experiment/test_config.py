@@ -264,3 +264,20 @@ def test_a_budget_of_few_owners_is_for_one_record_unless_a_unit_is_named(
     experiment = Experiment(epsilon=4.0, **given)
     assert (experiment.unit, experiment.unit_by_default) == (unit, unit != "client")
     assert Experiment(**experiment.model_dump()).unit == unit
+
+
+FORMS = [
+    *("fedsage cora node", "fedgcn cora node", "fedego cora label", "glasu cora edge"),
+    *("fairgraphfl proteins graph", "apflgate ciao edge"),
+]
+
+
+@pytest.mark.parametrize(("algorithm", "data", "unit"), [row.split() for row in FORMS])
+def test_all_settings_of_a_form_make_it_again(algorithm: str, data: str, unit: str) -> None:
+    asked = Experiment(algorithm=algorithm, data=data, policy="masked", epsilon=8.0, unit=unit)
+    form = asked.make_algorithm()
+    result = asked.model_copy(update={"training": form.settings.model_dump(mode="json")})
+    assert type(result.make_algorithm()) is type(form)
+    assert result.make_policy().name == asked.make_policy().name
+    with pytest.raises(BadInput, match=r"training\."):
+        result.model_copy(update={"unit": "client"}).make_algorithm()

@@ -239,7 +239,8 @@ def shadow_owners(finished: FinishedRun) -> ShadowOwners | None:
 
         def ask(parameters: Mapping[str, np.ndarray]) -> np.ndarray:
             state = {name: torch.tensor(np.array(value)).float() for name, value in parameters.items()}
-            mean: np.ndarray = np.exp(logs(algorithm.predict(state, halves[1], federation.schema))).mean(0)
+            model = algorithm.released(state) or state  # a clip may travel with it
+            mean: np.ndarray = np.exp(logs(algorithm.predict(model, halves[1], federation.schema))).mean(0)
             return mean
 
         return ShadowOwners(updates, shares, ask if sends_model else None)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from secure_fedgraph.algorithm import Algorithm
-from secure_fedgraph.algorithms.plugins import algorithm_named, check_own_name
+from secure_fedgraph.algorithms.plugins import algorithm_named, check_own_name, is_own
 from secure_fedgraph.audits.conformance.ledger import check_printed
 from secure_fedgraph.cli.exporting.card import card
 from secure_fedgraph.cli.screen import visible, warn
@@ -31,7 +31,7 @@ CARD = ".card.md"
 
 
 def of_run(folder: Path, algorithm: str | None) -> tuple[RunResult, str, Released]:
-    """A finished run's result, its algorithm's name, and the model that it released.
+    """A finished run's result, the name of the algorithm or form that ran, and the model that it released.
 
     Args:
         algorithm: the own algorithm that the user named, where the run is of one.
@@ -44,7 +44,8 @@ def of_run(folder: Path, algorithm: str | None) -> tuple[RunResult, str, Release
     check_own_name(name, algorithm, folder)
     if not isinstance(name, str):
         raise BadInput(f"{folder / 'result.json'} names no algorithm: put a copy back")
-    return run, name, read(folder, name)
+    kept = read(folder, name)
+    return run, name if is_own(kept.algorithm) else kept.algorithm or name, kept
 
 
 def rebuilt(name: str, released: Released) -> nn.Module:

@@ -105,7 +105,7 @@ def _of_silo(folder: Path) -> tuple[str, Released, tuple[str, ...]]:
         warnings.simplefilter("ignore")  # of the form and the budget, which its run said
         terms, held = terms_in(approved), approved.federation.data
     settings = terms.prepared.algorithm.settings.model_dump(mode="json")
-    name, state = terms.experiment.algorithm, saved_weights(folder / MODEL)
+    name, state = terms.prepared.algorithm.name, saved_weights(folder / MODEL)
     kept = Released(settings, held.schema_of_data, state, name, approved.federation.tables)
     return name, kept, held.class_names
 

@@ -70,6 +70,11 @@ class Sealed(Carrier):
         """The ring of the carrier under the seal."""
         return self.over.ring
 
+    @property
+    def colluders(self) -> float:  # type: ignore[override]
+        """The carrier's inside."""
+        return self.over.colluders
+
     def bind(self, context: BindContext) -> Sealed:
         """Binds the carrier under the seal."""
         return replace(self, over=self.over.bind(context))

@@ -56,6 +56,8 @@ class Protection(Chain):
         # a peer that reads a sum does not contribute to it
         contributors = len(clients) - (channel.to == Recipient.PEER and channel.reveal is Reveal.SUM)
         quorum = least_of(self.quorum, contributors)
+        if quorum > 1 and self._sums_only:  # whatever the colluders subtract, two others are left in the sum
+            quorum = max(quorum, 2 + math.floor(self.carrier.colluders * len(clients) + 1e-9))
         if quorum != self.quorum:
             return replace(self, quorum=quorum).bind(channel, clients, relation)
         self._check_reveal(channel)
@@ -103,7 +105,7 @@ class Protection(Chain):
             raise Refused(
                 f"channel {channel.name!r}: {self.name} needs at least {quorum} contributors and there "
                 f"{'is' if contributors == 1 else 'are'} {contributors}, because a sum of fewer is one "
-                "client's upload: add clients or choose another policy"
+                "client's upload: add clients, lower protection.colluders or choose another policy"
             )
         if self._sums_only and clients < channel.min_clients and not channel.accept_too_few:
             raise Refused(f"channel {channel.name!r} under policy {self.name}: {channel.why_more_clients}")

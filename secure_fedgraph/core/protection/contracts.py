@@ -168,6 +168,8 @@ class Carrier(ABC):
     ring: int = 0
     longest: float = math.inf
     """The largest L2 norm of an upload that it carries; longer ones are shortened to it."""
+    colluders: float = 0.0
+    """The share of all clients that may work with the server; a sum holds two others or more."""
     agrees_on_keys: bool = False
     """Whether the clients must have agreed on pairwise keys before round 1."""
     tolerates_dropouts: bool = False

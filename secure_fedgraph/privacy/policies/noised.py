@@ -113,7 +113,7 @@ def distributed_dp(
             Gaussian(amount_of("multiplier", multiplier, channel), "shares", limit, colluders, remove_excess),
         )
         if channel.to == Recipient.PEER and channel.reveal is Reveal.SUM:
-            return Protection(Sealed(Pairwise()), stages, quorum, "distributed_dp, sealed")
+            return Protection(Sealed(Pairwise(colluders)), stages, quorum, "distributed_dp, sealed")
         masks = Masked(bits=bits, colluders=colluders, dropouts=dropouts, batch=batch, abandoned=abandoned)
         return Protection(masks, stages, quorum, "distributed_dp")
 

@@ -102,7 +102,8 @@ def homomorphic(
 def _of_sums(name: str, server: Protection) -> Policy:
     """What the server reads is protected as given; sums between peers are masked, and all of it sealed."""
     each = _sealed()
-    summed = Protection(Sealed(Pairwise()), server.stages, server.quorum, "masked, sealed")
+    masks = Pairwise(getattr(server.carrier, "colluders", 0.0))
+    summed = Protection(Sealed(masks), server.stages, server.quorum, "masked, sealed")
 
     def recipe(channel: Channel) -> Protection:
         if channel.to != Recipient.PEER:

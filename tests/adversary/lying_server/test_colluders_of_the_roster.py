@@ -10,8 +10,7 @@ from lying_server import LyingServer, citation, lying_server
 
 import secure_fedgraph as sfg
 from secure_fedgraph.core import wire
-from secure_fedgraph.core.carriers.secagg import client, neighbours
-from secure_fedgraph.core.carriers.secagg import server as masking
+from secure_fedgraph.core.carriers.secagg import neighbours
 from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput, HostileMessage, Refused
 from secure_fedgraph.protocol.transcript import everything
@@ -63,15 +62,6 @@ def test_a_victim_and_a_colluder_are_no_cohort(policy: Any) -> None:
     assert "protection.quorum" in str(error)
 
 
-def test_counted_in_the_cohort_subtraction_gives_the_upload(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The mend taken out: colluders are a share of the cohort, of which two hold none."""
-    thresholds = neighbours.thresholds
-    for module in (masking, client):
-        monkeypatch.setattr(module, "thresholds", lambda *numbers: thresholds(*numbers[:4]))
-    monkeypatch.setattr(masking, "max_colluders", lambda *_: 0)
-    assert subtracted(made(P.masked(quorum=2))) < 1e-6
-
-
 def test_who_says_that_nobody_colludes_may_have_it() -> None:
     assert subtracted(made(P.masked(quorum=2, colluders=0.0))) < 1e-6
 
@@ -94,6 +84,12 @@ def test_the_default_quorum_is_a_majority_of_the_roster(clients: int, least: int
         if clients > 2:  # the reader of a sum between peers is not in it
             contributors = clients - 1
             assert policy.bind([ANSWERS], names)["answers"].quorum == max(2, contributors // 2 + 1)
+
+
+@pytest.mark.parametrize("policy", [P.masked(quorum=2), P.distributed_dp(1.0, 1.0, quorum=4)])
+def test_a_quorum_leaves_two_besides_the_colluders(policy: Any) -> None:
+    bound = policy.bind([SUM, ANSWERS], tuple(f"owner-{i}" for i in range(30)))
+    assert [bound[name].quorum for name in ("update", "answers")] == [5, 5]
 
 
 def test_half_of_the_clients_are_no_cohort_by_default() -> None:

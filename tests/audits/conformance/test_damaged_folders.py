@@ -72,6 +72,15 @@ DAMAGES: dict[str, tuple[str, Callable[[Path], object]]] = {
         r"result\.json is damaged",
         lambda f: change(f / "result.json", lambda v: v["config"]["training"].update(hidden="wide")),
     ),
+    "both: a model of any size": (
+        r"result\.json is damaged \(config\.training\.hidden",
+        lambda f: (
+            change(f / "result.json", lambda v: v["config"]["training"].update(hidden=[10**9] * 2)),
+            change(
+                f / "transcript" / "index.json", lambda v: v["public"]["settings"].update(hidden=[10**9] * 2)
+            ),
+        ),
+    ),
     "result: no digest": (
         r"result\.json is damaged",
         lambda f: change(f / "result.json", lambda v: v["data"].pop("digest")),

@@ -362,7 +362,7 @@ def test_coins_that_fall_alike_twice_are_no_finding(
 
     def play(kind: str) -> dict[Any, Any]:
         sender = "other" if kind == "changed" else next(left)
-        return {(1, "update", sender, 1): (8, "")}
+        return {(1, "update", sender, 1): door.Shown(8, "", 0)}
 
     bound = SimpleNamespace(carrier=SimpleNamespace(gives=SimpleNamespace(readable=False)), stages=())
     rehearsal = SimpleNamespace(bound=SimpleNamespace(bounds={"update": bound}))

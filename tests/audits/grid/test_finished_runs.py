@@ -13,8 +13,9 @@ from click.testing import CliRunner
 
 from secure_fedgraph.attacks import ATTACKS
 from secure_fedgraph.audits.conformance.rows import FAILED, PASSED
-from secure_fedgraph.audits.grid.folders import audit_folder
+from secure_fedgraph.audits.grid.folders import audit_folder, read_folder
 from secure_fedgraph.cli.main import main
+from secure_fedgraph.cli.predicting.found import found
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment import released
 from secure_fedgraph.experiment.config import experiment_of
@@ -128,6 +129,8 @@ def test_of_several_seeds_one_is_audited(folder: Path) -> None:
         ("glasu", "masked", {}),
         ("fedridge", "distributed_dp", {"epsilon": 8.0, "unit": "node"}),
         ("fedgcn", "masked", {}),
+        ("fedsage", "masked", {"epsilon": 8.0, "unit": "node", "rounds": 1}),
+        ("glasu", "masked", {"epsilon": 8.0, "unit": "edge", "rounds": 1}),
         ("apflgate", "masked", {"data": "synthetic-molecules", "dataset": {"graphs": 60}}),
         ("gin-fedavg", "masked", {"data": "synthetic-molecules", "dataset": {"graphs": 60}}),
         ("fairgraphfl", "strictest", {"data": "synthetic-molecules", "dataset": {"graphs": 60}}),
@@ -136,6 +139,12 @@ def test_of_several_seeds_one_is_audited(folder: Path) -> None:
 def test_honest_folders_pass(algorithm: str, policy: str, more: dict[str, Any], tmp_path: Path) -> None:
     _, audit = audit_folder(finished(tmp_path / "run", algorithm, policy, **more), READ_BY_NONE)
     assert FAILED not in {row["outcome"] for row in audit.conformance}
+
+
+@pytest.mark.slow
+def test_the_model_of_a_form_predicts(tmp_path: Path) -> None:
+    folder = finished(tmp_path / "run", "fedsage", "masked", epsilon=8.0, unit="node", rounds=1)
+    assert type(found(folder, None, None).algorithm) is type(read_folder(folder)[1].make_algorithm())
 
 
 SMALLER = ["--set", "dataset.nodes=90", "--set", "dataset.features=24", "--set", "transcript=full"]

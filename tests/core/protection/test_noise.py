@@ -165,9 +165,10 @@ class TestShares:
             distributed_dp(1.0, 1.0).bind([EACH], NAMES)
 
     def test_nobody_is_left_beside_the_colluders(self):
-        with pytest.raises(BadInput, match=r"of a quorum of 2 nobody is left.*set protection.quorum=3"):
-            shared(1.0, 10, 2, colluders=0.2)
-        assert shared(1.0, 10, 3, colluders=0.2).honest == 1
+        alone = BindContext(SUM, many(10), "zero-out", 2**32, 2)
+        with pytest.raises(BadInput, match=r"protection\.quorum"):
+            Gaussian(1.0, "shares", colluders=0.2).bind(Sensitivity(1.0), alone)
+        assert shared(1.0, 10, 2, colluders=0.2).honest == 2  # of four: masks open no sum of fewer
 
 
 class TestGrid:

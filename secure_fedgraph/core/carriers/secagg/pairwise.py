@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from secure_fedgraph.core.wire import encode
 _WORD = np.dtype("<u4")
 
 
+@dataclass(frozen=True)
 class Pairwise(Carrier):
     """Adds one AES-CTR key stream for each peer to an upload, and subtracts it at the other end.
 
@@ -49,6 +51,8 @@ class Pairwise(Carrier):
         Bonawitz et al., Practical Secure Aggregation for Privacy-Preserving Machine Learning, CCS 2017
         (section 4.0.1, pairwise masks).
     """
+
+    colluders: float = 0.0
 
     name = "masked"
     takes = Domain.RING

@@ -25,7 +25,7 @@ from secure_fedgraph.core.carriers.secagg.unmasking import SumSession, Unmasked
 from secure_fedgraph.core.carriers.tolerant_ask import TolerantAsk, keep_valid, require
 from secure_fedgraph.core.channel import Domain, Reveal
 from secure_fedgraph.core.crypto import verify
-from secure_fedgraph.core.errors import BadInput, HostileMessage, Refused
+from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.core.protection.contracts import (
     DIFFERENCES,
     SUBTRACTION,
@@ -156,18 +156,9 @@ class Masked(Carrier):
         batches = tuple(tuple(names[a:b]) for a, b in pairwise(cuts)) if size > 1 else ()
         # a sum that goes back to its contributors protects nobody where they are too few, drop-outs or not
         min_clients = 1 if context.channel.accept_too_few else context.channel.min_clients
-        # whatever the colluders subtract, two others are left in the sum
-        pair = 2 + max_colluders(len(names), self.colluders)
-        if pair > len(names):
-            raise Refused(
-                f"channel {context.channel.name!r}: with protection.colluders = {self.colluders:g}, fewer "
-                f"than two of {len(names)} clients are left for a sum to hide: add clients, or set "
-                "protection.colluders lower"
-            )
-        quorum = max(context.quorum, pair, min_clients)
         return replace(
             self,
-            quorum=quorum,
+            quorum=max(context.quorum, min_clients),
             batches=batches,
             roster=len(names),
             noise_components=context.noise_components,
