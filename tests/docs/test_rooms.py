@@ -16,8 +16,8 @@ SPEC.loader.exec_module(rooms)
 CEILINGS = {
     "secure_fedgraph/core": 4_100,
     "secure_fedgraph/core/carriers": 2_300,
-    "all code": 52_450,
-    "lines of tests": 64_110,
+    "all code": 52_490,
+    "lines of tests": 64_160,
     "lines of benchmarks": 5_610,
     "words of pages": 59_650,
     "bytes of the changelog": 10_000,
