@@ -1,4 +1,4 @@
-"""Small owners trained at once beside one by one: processor seconds a round, on PubMed.
+"""Small owners trained at once beside one by one: processor seconds a round of FedSage on PubMed.
 
     python benchmarks/cohorts.py [--owners 50,200,1000] [--rounds 4] [--check]
 
@@ -48,17 +48,16 @@ def rounds_of(kind: type[sfg.FedAvg], seconds: list[float]) -> type[sfg.FedAvg]:
     return type(kind.__name__, (kind,), {"round": round, "__module__": kind.__module__})
 
 
-def measured(owners: int, algorithm: str, policy: str, rounds: int) -> dict[str, Any]:
+def measured(owners: int, policy: str, rounds: int) -> dict[str, Any]:
     """Seconds a round by both ways, and the score."""
-    made = {"fedavg": sfg.FedAvg, "fedsage": sfg.FedSage}[algorithm]
     partition = "louvain" if owners <= 200 else "random"
     federation = sfg.federate("pubmed", clients=owners, partition=partition, seed=0)
-    found: dict[str, Any] = {"owners": owners, "algorithm": algorithm, "policy": policy}
+    found: dict[str, Any] = {"owners": owners, "policy": policy}
     runs = {}
     for way, least in (("at once", meeting.LEAST), ("one by one", owners + 1)):
         kept, meeting.LEAST = meeting.LEAST, least
         seconds: list[float] = []
-        timed = rounds_of(made, seconds)()
+        timed = rounds_of(sfg.FedSage, seconds)()
         runs[way] = sfg.train(timed, federation, POLICIES[policy](), rounds=1 + rounds, seed=0)
         meeting.LEAST, found[way] = kept, round(statistics.median(seconds[1:]), 3)
     one, other = runs.values()
@@ -75,13 +74,12 @@ def measured(owners: int, algorithm: str, policy: str, rounds: int) -> dict[str,
 
 def lines(rows: list[dict[str, Any]]) -> Iterator[str]:
     """The table as Markdown."""
-    yield line("owners", "algorithm", "policy", "one by one, s", "at once, s", "ratio")
-    yield f"|{'---|' * 6}"
+    yield line("owners", "policy", "one by one, s", "at once, s", "ratio")
+    yield f"|{'---|' * 5}"
     for row in rows:
         seconds = row["one by one"], row["at once"]
         yield line(
             str(row["owners"]),
-            row["algorithm"],
             row["policy"],
             *map(str, seconds),
             f"{seconds[1] / seconds[0]:.2f}",
@@ -99,9 +97,8 @@ def main() -> None:
         warnings.simplefilter("ignore")
         Evaluator.personal = lambda *_: {}  # type: ignore[method-assign]  # of noise: no part of a round
         kept = [
-            measured(int(owners), algorithm, policy, given.rounds)
+            measured(int(owners), policy, given.rounds)
             for owners in given.owners.split(",")
-            for algorithm in ("fedavg", "fedsage")
             for policy in (POLICIES if int(owners) <= 200 else ("plaintext",))
         ]
         KEPT.write_text(json.dumps(kept, indent=1) + "\n")
