@@ -1,15 +1,13 @@
-"""The default: all clients in this process, one after the other."""
+"""The default: all clients in this process."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 
 from secure_fedgraph.client import Client
 from secure_fedgraph.protocol import DirectCalls
-from secure_fedgraph.protocol.meeting import answered
 from secure_fedgraph.protocol.transport import Answer
 
 AT_ONCE = 8
@@ -38,17 +36,12 @@ class InProcess(DirectCalls):
     def exchange(self, requests: Mapping[str, bytes]) -> dict[str, bytes]:
         """Calls the doors, which end one after the other."""
         with self._one_exchange():
-            return {name: reply for name, reply in self._answered(requests) if isinstance(reply, bytes)}
+            return super().exchange(requests)
 
     def reach(self, requests: Mapping[str, bytes]) -> dict[str, Answer]:
         """The same, with its error in the place of the reply where a client refuses or fails."""
         with self._one_exchange():
-            return dict(self._answered(requests, (Exception,)))
-
-    def _answered(
-        self, requests: Mapping[str, bytes], tolerated: tuple[type[Exception], ...] = ()
-    ) -> Iterator[tuple[str, Answer]]:
-        return answered({name: partial(self._doors[name], one) for name, one in requests.items()}, tolerated)
+            return super().reach(requests)
 
     @property
     def roster(self) -> Mapping[str, bytes]:

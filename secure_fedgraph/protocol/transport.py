@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Protocol, runtime_checkable
 
 from secure_fedgraph.core.errors import SecureFedGraphError
+from secure_fedgraph.protocol.meeting import answered
 
 Answer = bytes | Exception
 """A reply as received, or the error in its place."""
@@ -55,15 +57,13 @@ class DirectCalls:
         self._doors = dict(doors)
 
     def exchange(self, requests: Mapping[str, bytes]) -> dict[str, bytes]:
-        """Calls the doors one after the other."""
-        return {name: self._doors[name](request) for name, request in requests.items()}
+        """Calls the doors, which end one after the other."""
+        replies = answered(self._calls(requests))
+        return {name: reply for name, reply in replies if not isinstance(reply, Exception)}
 
     def reach(self, requests: Mapping[str, bytes]) -> dict[str, Answer]:
         """As :meth:`exchange`, with its error in the place of the reply where a client refuses or fails."""
-        answers: dict[str, Answer] = {}
-        for name, request in requests.items():
-            try:
-                answers[name] = self._doors[name](request)
-            except Exception as refusal:
-                answers[name] = refusal
-        return answers
+        return dict(answered(self._calls(requests), (Exception,)))
+
+    def _calls(self, requests: Mapping[str, bytes]) -> dict[str, Callable[[], bytes]]:
+        return {name: partial(self._doors[name], request) for name, request in requests.items()}
