@@ -322,19 +322,6 @@ def test_f1_updates_that_do_not_drift_are_exact_and_whole_batches_leave_their_su
     assert score_of(guess, case).verdict == "exact"
 
 
-def test_f2_a_quorum_that_leaves_nobody_beside_the_colluders_is_refused() -> None:
-    with pytest.raises(BadInput, match="of a quorum of 2 nobody is left beside the colluders"):
-        made(
-            GENERATED,
-            "distributed_dp",
-            "rounds=1",
-            "protection.norm=1.0",
-            "protection.multiplier=1.0",
-            "protection.quorum=2",
-            "protection.colluders=0.5",
-        )
-
-
 @dataclass(frozen=True)
 class SeededGaussian(Gaussian):
     """Noise that everybody can draw again: what no policy may do."""
