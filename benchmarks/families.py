@@ -52,8 +52,7 @@ class Row:
         measure: the score of all test data, by its name in ``result.json``.
         own: the score of what owners keep, on their own test data.
         epsilons: the budgets; with one, nothing that is sent depends on the unit, and it stands for all.
-        free: whether the run without a budget is made too: it takes minutes of most families, and stands on
-            their pages.
+        free: whether the run without a budget is made too: it takes minutes of most families.
         blind: whether the same budget without a link is run: of nodes.
         unnoised: arguments of the form with what it sends and no noise, which is attacked beside it.
     """
@@ -64,7 +63,7 @@ class Row:
     measure: str = "global"
     own: str = "personal"
     epsilons: tuple[str, ...] = EPSILONS
-    free: bool = False
+    free: bool = True
     blind: bool = False
     unnoised: str = ""
 
@@ -78,7 +77,7 @@ class Row:
             yield BLIND, f"{OF_BLIND} {self.data} --unit {self.unit}"
 
 
-def _nodes(algorithm: str, data: str, free: bool = False, unnoised: str = "") -> Row:
+def _nodes(algorithm: str, data: str, free: bool = True, unnoised: str = "") -> Row:
     return Row("node", algorithm, f"--data {data} --clients 3", free=free, blind=True, unnoised=unnoised)
 
 
@@ -89,8 +88,8 @@ def _columns(unit: str) -> Row:
 SUMS = "--data cora --clients 3 --set training.sums=sent --rounds 1"
 """Class sums and one step; attacks read sums of the first round alone."""
 ROWS = {
-    "FedSage, Cora, 3": _nodes("fedsage", "cora", True, f"--algorithm fedsage-steps {SUMS}"),
-    "FedSage, PubMed, 3": _nodes("fedsage", "pubmed", free=True),
+    "FedSage, Cora, 3": _nodes("fedsage", "cora", unnoised=f"--algorithm fedsage-steps {SUMS}"),
+    "FedSage, PubMed, 3": _nodes("fedsage", "pubmed"),
     "FedSage+, Cora, 3": Row("node", "fedsage+", "--data cora --clients 3"),
     "FedGCN, Cora, 3": Row("node", "fedgcn", "--data cora --clients 3"),
     "FedEgo, Cora, 5": Row("node", "fedego", "--data cora"),
@@ -103,28 +102,43 @@ ROWS = {
     "APFLGate, Ciao, 28 (MAE)": Row("edge", "apflgate", "--data ciao", "mae", own=""),
     "FairGraphFL, PROTEINS, 10": Row("graph", "fairgraphfl", "--data proteins", own="local"),
     "FedAvg, PROTEINS, 10": Row("graph", "fedavg", "--data proteins --clients 10", own="local"),
-    "`auto`, CiteSeer, 3": _nodes("auto", "citeseer"),
-    "`auto`, Cora_ML, 3": _nodes("auto", "cora_ml"),
-    "`auto`, DBLP, 3": _nodes("auto", "dblp"),
-    "`auto`, Coauthor CS, 3": _nodes("auto", "coauthor-cs"),
+    "`auto`, CiteSeer, 3": _nodes("auto", "citeseer", free=False),
+    "`auto`, Cora_ML, 3": _nodes("auto", "cora_ml", free=False),
+    "`auto`, DBLP, 3": _nodes("auto", "dblp", free=False),
+    "`auto`, Coauthor CS, 3": _nodes("auto", "coauthor-cs", free=False),
 }
 
 
-def made(name: str, row: Row, seeds: range, out: Path) -> dict[str, Any]:
-    """A row's scores, seed by seed, from runs that are made where they are not there."""
+def made(
+    name: str, row: Row, seeds: range, out: Path, kept: dict[str, Any], points: str = ""
+) -> dict[str, Any]:
+    """A row's scores, seed by seed, from runs that are made where they are not there.
+
+    Args:
+        kept: the row as it was; of its points those stay that are not made.
+        points: a point to make; all by default.
+    """
     code = of_rooms()
-    found: dict[str, Any] = {"seeds": list(seeds), "code": code, "commands": {}, "points": {}}
+    found: dict[str, Any] = {
+        "seeds": list(seeds), **{key: dict(kept.get(key, {})) for key in ("codes", "commands", "points")}
+    }  # fmt: skip
     for point, asked in row.asked():
+        if points not in ("", point):
+            continue
+        found["codes"][point] = code
         found["commands"][point] = f"secure-fedgraph run {asked} --seed {seeds.start} --seeds {len(seeds)}"
-        each = [
-            _run(out / "".join(c if c.isalnum() else "-" for c in name) / point, asked, s, code)
-            for s in seeds
-        ]
+        # without a budget units are alike
+        folder = out / (_word(asked) if point == FREE else _word(name)) / point
+        each = [_run(folder, asked, seed, code) for seed in seeds]
         found["points"][point] = {
             key: [score.get(key) for score in each]
             for key in sorted({key for score in each for key in score})
         }
     return found
+
+
+def _word(text: str) -> str:
+    return "".join(c if c.isalnum() else "-" for c in text)
 
 
 def _run(folder: Path, asked: str, seed: int, code: str) -> dict[str, Any]:
@@ -294,6 +308,7 @@ def main() -> None:
     asked.add_argument("--seeds", type=int, default=3)
     asked.add_argument("--first", type=int, default=20, help="the first seed")
     asked.add_argument("--only", help="rows whose names start so")
+    asked.add_argument("--point", default="", help="of each row this column only, such as 'no noise'")
     asked.add_argument("--out", type=Path, default=Path("runs/families"))
     asked.add_argument("--attacks", action="store_true", help="attack the forms in place of scoring them")
     asked.add_argument("--attack", default="all", help="with --attacks: these only, as audit takes them")
@@ -308,8 +323,9 @@ def main() -> None:
     elif not given.check:
         for name, row in ROWS.items():
             if name.startswith(given.only or ""):
-                scores = made(name, row, range(given.first, given.first + given.seeds), given.out)
                 kept = json.loads(KEPT.read_text()) if KEPT.is_file() else {}
+                seeds = range(given.first, given.first + given.seeds)
+                scores = made(name, row, seeds, given.out, kept.get(name, {}), given.point)
                 KEPT.write_text(json.dumps({**kept, name: scores}, indent=1) + "\n")
         kept = json.loads(KEPT.read_text())
         print(json.dumps({"rows": kept}) if given.json else "\n".join(lines(kept)))

@@ -51,7 +51,8 @@ _STEPS, _SMALL = 50, 1e-3
 """Steps of a regression at most, and the share of the targets below which what is left is nothing."""
 
 Model = dict[str, Tensor]
-MOST_KEPT = 64
+MOST_KEPT = 2**27
+"""Numbers of own experts that are kept: those of a thousand small owners, or of a hundred large ones."""
 _KEPT: dict[bytes, tuple[Model, list[Tensor]]] = {}
 """Digest of an owner's data -> its own experts, and what they believe about these."""
 
@@ -216,10 +217,15 @@ def experts(graph: Data, classes: int) -> tuple[Model, list[Tensor]]:
         layers = (inner if directions is None else directions @ inner, *rest)
         model |= {f"{NETWORK}{hops}.{i}": layer for i, layer in enumerate(layers)}
     made = model, believed(model, smoothed, own=True)
-    while len(_KEPT) >= MOST_KEPT:
-        del _KEPT[next(iter(_KEPT))]
     _KEPT[about] = made
+    while len(_KEPT) > 1 and sum(map(_numbers, _KEPT.values())) > MOST_KEPT:
+        del _KEPT[next(iter(_KEPT))]
     return made
+
+
+def _numbers(kept: tuple[Model, list[Tensor]]) -> int:
+    model, beliefs = kept
+    return sum(one.numel() for one in (*model.values(), *beliefs))
 
 
 def _digest(values: Sequence[Tensor], classes: int) -> bytes:
