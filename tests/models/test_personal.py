@@ -126,6 +126,13 @@ def test_own_experts_are_fitted_once_for_the_same_data(graph: Data, monkeypatch:
     assert one is again and len(asked) == 3
     mine.y = torch.where(mine.train_mask, (mine.y + 1) % CLASSES, mine.y)
     assert not torch.equal(personal.experts(mine, CLASSES)[0]["own.0"], one["own.0"])
+    assert len(personal._KEPT) == 2
+    monkeypatch.setattr(personal, "MOST_KEPT", 1)
+    personal.experts(graph, CLASSES)
+    assert len(personal._KEPT) == 2, "those of before are there, nothing was fitted"
+    graph.x = graph.x + 1
+    personal.experts(graph, CLASSES)
+    assert len(personal._KEPT) == 1, "the newest alone has room"
 
 
 def test_features_that_would_not_fit_are_left_out(graph: Data, monkeypatch: pytest.MonkeyPatch) -> None:
