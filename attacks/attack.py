@@ -136,6 +136,8 @@ class Attack(ABC):
     """What would stop it, by adversary where that differs: printed with every cell that leaks."""
     nothing_left: ClassVar[str] = "nothing of a single owner is left in a sum"
     """Why :meth:`residual` is blind, of an attack that has none."""
+    harms: ClassVar[bool] = False
+    """Whether it damages what the others train in place of learning something: ``all`` leaves it out."""
     searches: ClassVar[bool] = False
     """Whether it searches, for as long as ``effort`` or limits of its own allow."""
 

@@ -70,10 +70,11 @@ def told(values: Sequence[float | None]) -> str:
 
 
 def attack_lines(rows: Sequence[Row]) -> list[str]:
-    """Every attack of this package, with the first case that was measured where nothing protects."""
+    """Every attack of this package that reads something, with its first case where nothing protects."""
     first = {row["attack"]: row for row in rows[::-1]}
     heads = ("attack", "who", "reads", "learns", "score (trivial guess)", "what stops it")
-    return markdown(heads, (_attack(kind, first.get(kind.id)) for kind in ATTACKS.own.values()))
+    reading = (kind for kind in ATTACKS.own.values() if not kind.harms)
+    return markdown(heads, (_attack(kind, first.get(kind.id)) for kind in reading))
 
 
 def _attack(kind: type[Attack], row: Row | None) -> tuple[str, ...]:
@@ -213,8 +214,9 @@ def main() -> None:
     parser = options(__doc__, rows=False, page=True)
     parser.add_argument("--runs", type=Path, default=Path("runs/attacks"))
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--kept", action="store_true", help="write the page from the kept file alone")
     given = parser.parse_args()
-    if not given.check:
+    if not (given.check or given.kept):
         kept = gathered(given.runs, given.seeds)
         KEPT.write_text(json.dumps(kept, indent=1) + "\n")
     write_or_check(PAGE, page(json.loads(KEPT.read_text())), given.check)

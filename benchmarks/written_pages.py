@@ -22,7 +22,7 @@ def with_part(text: str, begin: str, lines: Iterable[str]) -> str:
 def write_or_check(page: Path, text: str, check: bool) -> None:
     """Writes a page, or ends with status 1 where the page has another text."""
     if check:
-        sys.exit(text != page.read_text(encoding="utf-8"))
+        sys.exit(f"{page} is out of date" if text != page.read_text(encoding="utf-8") else 0)
     page.write_text(text, encoding="utf-8")
 
 

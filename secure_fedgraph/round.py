@@ -14,7 +14,7 @@ from secure_fedgraph.core import wire
 from secure_fedgraph.core.carriers import key_agreement
 from secure_fedgraph.core.carriers.tolerant_ask import TolerantAsk
 from secure_fedgraph.core.channel import Channel, Reveal
-from secure_fedgraph.core.errors import Incompatible, Refused, wrong_type
+from secure_fedgraph.core.errors import BadInput, Incompatible, Refused, wrong_type
 from secure_fedgraph.core.message import ANSWER, CARRIER, Message
 from secure_fedgraph.core.parcel import OFFER, READ, Bundle, Parcel
 from secure_fedgraph.core.protection.bound import Bound, CutWarning, Sum, Valued
@@ -39,6 +39,11 @@ class SetUps:
         self._had: dict[str, int] = {}
         self._next: dict[str, tuple[tuple[str, ...], Carrier]] = {}
         self._single: set[str] = set()
+        self._parts: dict[tuple[str, ...], SetUps] = {}
+
+    def of(self, clients: tuple[str, ...]) -> SetUps:
+        """Those of sums over a part of the cohort."""
+        return self._parts.setdefault(clients, SetUps())
 
     def prepared(self, bound: Bound, round: int, cohort: tuple[str, ...], ask: Ask) -> Carrier:
         """The carrier as it opens the next sum of a channel."""
@@ -105,6 +110,21 @@ class Round:
     def policy(self) -> BoundPolicy:
         """Every channel of the run with its protection."""
         return self._policy
+
+    def among(self, clients: tuple[str, ...]) -> Round:
+        """The same round with a part of its cohort: what is asked is of these alone, and so is a sum.
+
+        Clients answer no sum of fewer than their quorum.
+
+        Raises:
+            BadInput: for a client that is not in the cohort, or is named twice.
+        """
+        if len(set(clients)) != len(clients) or not set(clients) <= set(self.cohort):
+            raise BadInput(
+                f"among {clients!r:.80}: name clients of the cohort {self.cohort!r:.80}, each once"
+            )
+        set_ups = self._set_ups.of(clients)
+        return Round(self.number, clients, self._policy, self._courier, self._reader, set_ups)
 
     def reduce(self, channel: Channel, given: Given | None = None) -> Sum:
         """The sum over the cohort of what the clients answer.

@@ -213,6 +213,15 @@ class RoundApi(Protocol):
     def cohort(self) -> tuple[str, ...]:
         """The names of the clients that are asked in this round."""
 
+    def among(self, clients: tuple[str, ...]) -> RoundApi:
+        """The same round with a part of its cohort: what is asked is of these alone, and so is a sum.
+
+        Clients answer no sum of fewer than their quorum.
+
+        Args:
+            clients: of the cohort, each once.
+        """
+
     def reduce(self, channel: Channel, given: Mapping[str, Any] | None = None) -> Total:
         """Asks every client of the cohort and opens the sum of what they answer.
 

@@ -26,7 +26,7 @@ MALICIOUS = "malicious-"
 
 
 def choose(names: Iterable[str]) -> list[type[Attack]]:
-    """Attacks by id, slug, family, or ``all``.
+    """Attacks by id, slug, family, or ``all`` that learn something.
 
     Raises:
         BadInput: for a name that is none of these, or that of a plugin that cannot be used, with the reason.
@@ -34,7 +34,11 @@ def choose(names: Iterable[str]) -> list[type[Attack]]:
     by_id: dict[str, type[Attack]] = {}
     for name in names:
         asked = ALIASES.get(name, name)
-        chosen = [a for a in ATTACKS.values() if asked in ("all", a.family, a.id, *a.id.split("-", 1))]
+        chosen = [
+            a
+            for a in ATTACKS.values()
+            if asked in ("" if a.harms else "all", a.family, a.id, *a.id.split("-", 1))
+        ]
         for given, why in ATTACKS.broken.items() if not chosen else ():
             if asked in (given, *given.split("-", 1)):
                 raise BadInput(why)

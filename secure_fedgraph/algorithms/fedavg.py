@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -12,6 +14,7 @@ from secure_fedgraph.algorithm import Algorithm, State
 from secure_fedgraph.algorithms.fedridge.forms import FedAvgMoments
 from secure_fedgraph.algorithms.fedsgd.graph_sage import FedSageSteps
 from secure_fedgraph.algorithms.training import adaptive_clip
+from secure_fedgraph.algorithms.training.buckets import COMBINED, BucketedSettings, buckets
 from secure_fedgraph.algorithms.training.local_training import fit
 from secure_fedgraph.algorithms.training.node_classifier import NodeClassifier
 from secure_fedgraph.algorithms.training.private_training import Penalty
@@ -24,7 +27,7 @@ from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.placing import DEVICES, copied_to
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models.parameters import difference, load, parameters_of, total
-from secure_fedgraph.seams import ClientContext, RoundApi
+from secure_fedgraph.seams import ClientContext, RoundApi, Total
 
 
 class FedAvg(NodeClassifier):
@@ -56,7 +59,7 @@ class FedAvg(NodeClassifier):
     kept_by_steps: ClassVar[tuple[str, ...]] = ("hidden",)
     """Settings by hand that what stands for it takes over."""
     UPDATE = Channel("update", Reveal.SUM, trained=True, gives_model=True)
-    Settings: ClassVar[type[TrainingSettings]] = AveragingSettings
+    Settings: ClassVar[type[TrainingSettings]] = BucketedSettings
 
     def on_sums(self, unit: str) -> Algorithm:
         """For one node ``steps_on_sums``, for one graph :class:`FedAvgMoments`.
@@ -104,16 +107,48 @@ class FedAvg(NodeClassifier):
         """What the clip became, where it follows the clients."""
         return {"clip": float(state[adaptive_clip.CLIP])} if adaptive_clip.CLIP in state else {}
 
+    def check_run(self, clients: int, split: Mapping[str, Any], evaluation: str) -> None:
+        """Enough owners for the buckets."""
+        super().check_run(clients, split, evaluation)
+        if self._bucket:
+            buckets([str(i) for i in range(clients)], self._bucket)
+
+    @property
+    def in_use(self) -> tuple[Channel, ...]:
+        """The channels; with buckets, what their sums tell."""
+        used = super().in_use
+        if not self._bucket:
+            return used
+        told = f"the sum of every bucket of at least {self._bucket} owners, round after round the same owners"
+        return tuple(
+            replace(one, without_noise=told, smallest_sum=self._bucket)
+            if one.name == self.UPDATE.name
+            else one
+            for one in used
+        )
+
+    @property
+    def _bucket(self) -> int:
+        return self.settings.bucket if isinstance(self.settings, BucketedSettings) else 0
+
     def round(self, round: RoundApi, state: State) -> State:
-        """Adds the mean update."""
-        opened = round.reduce(self.as_used(self.UPDATE), given=state)
-        s, params = self.settings, adaptive_clip.without(state)
+        """Adds the mean update, or what the means of buckets have in common."""
+        channel, s, params = self.as_used(self.UPDATE), self.settings, adaptive_clip.without(state)
+        if isinstance(s, BucketedSettings) and s.bucket:
+            parts = [round.among(one) for one in buckets(round.cohort, s.bucket)]
+            means = [self._mean(part.reduce(channel, given=state)) for part in parts]
+            return total(params, COMBINED[s.combine](means))
+        opened = round.reduce(channel, given=state)
         if self._adaptive:
             mean, clip = adaptive_clip.mean(opened.total, len(opened.contributors), state[adaptive_clip.CLIP])
             return total(params, mean) | {adaptive_clip.CLIP: clip}
+        return total(params, self._mean(opened))
+
+    def _mean(self, opened: Total) -> State:
+        s = self.settings
         if isinstance(s, AveragingSettings) and s.weighted:
-            return total(params, weighted_mean(opened.total, len(opened.contributors), s.heaviest))
-        return total(params, opened.mean)
+            return weighted_mean(opened.total, len(opened.contributors), s.heaviest)
+        return opened.mean
 
     @UPDATE.answer
     def update(self, client: ClientContext, given: State) -> Upload:
@@ -152,7 +187,7 @@ class FedProx(FedAvg):
     summary = "FedAvg with a proximal term in the local loss"
     reference = "Li et al. 2020"
 
-    class Settings(AveragingSettings):
+    class Settings(BucketedSettings):
         """As FedAvg's, and ``mu``, the weight of the proximal term."""
 
         mu: float = Field(0.01, ge=0)

@@ -235,6 +235,8 @@ class Channel:
             them into other names, so no protection with such a stage binds.
         min_clients: clients below which a sum protects nobody, because it goes back to its contributors; 1
             where it does not matter. Protections that show only sums refuse fewer clients.
+        smallest_sum: clients of the smallest sum that is asked for, where sums are not of the whole cohort. A
+            protection whose quorum is larger refuses.
         too_few_message: the message of that refusal: what would happen, and what to do.
         accept_too_few: whether fewer clients were accepted explicitly: it binds, and ``too_few_message`` is
             its excess.
@@ -286,6 +288,7 @@ class Channel:
     to: str = Recipient.SERVER
     exact: bool = False
     min_clients: int = 1
+    smallest_sum: int | None = None
     too_few_message: str = ""
     accept_too_few: bool = False
     why: str = ""
@@ -360,7 +363,7 @@ class Channel:
                 raise wrong_type(where, value, "give True or False")
             if one.type == "str" and not isinstance(value, str):
                 raise wrong_type(where, value, "give text")
-            if one.type == "int":
+            if one.type == "int" or (one.type == "int | None" and value is not None):
                 check_whole(where, value, 1)
             if one.type == "float":
                 check_number(where, value)

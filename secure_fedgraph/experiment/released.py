@@ -93,7 +93,7 @@ def read(out: Path, name: str) -> Released:
     elif algorithm_named(name).released is Algorithm.released:
         why = f"{name} releases no single model, for each owner keeps its own"
     else:
-        why = "put a plain file back, or run the experiment again"
+        why = f"{name} released no model that predicts by itself here, or the file is gone: run it again"
     raise BadInput(f"{out} holds no {NAME}: {why}")
 
 

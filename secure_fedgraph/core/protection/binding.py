@@ -101,11 +101,12 @@ class Protection(Chain):
                 f"channel {channel.name!r}: quorum {quorum} of {self.name}: a sum of one upload is that "
                 "upload; use 2 or more"
             )
-        if contributors < quorum:
+        summed = contributors if channel.smallest_sum is None else min(contributors, channel.smallest_sum)
+        if summed < quorum:
             raise Refused(
                 f"channel {channel.name!r}: {self.name} needs at least {quorum} contributors and there "
-                f"{'is' if contributors == 1 else 'are'} {contributors}, because a sum of fewer is one "
-                "client's upload: add clients, lower protection.colluders or choose another policy"
+                f"{'is' if summed == 1 else 'are'} {summed} in a sum, because a sum of fewer is one client's "
+                "upload: add clients, lower protection.colluders or .quorum, or choose another policy"
             )
         if self._sums_only and clients < channel.min_clients and not channel.accept_too_few:
             raise Refused(f"channel {channel.name!r} under policy {self.name}: {channel.why_more_clients}")
@@ -133,6 +134,11 @@ class Protection(Chain):
                 f"channel {channel.name!r}: carrier {self.carrier.name!r} takes {self.carrier.takes.value} "
                 f"numbers and gets {domain.value} ones: {'add' if domain is Domain.REAL else 'remove'} a "
                 "FixedPoint stage"
+            )
+        if self.carrier.opens.readable and any((noise := s.noise()) and noise.computational for s in stages):
+            raise Incompatible(
+                f"channel {channel.name!r}: noise in shares is whole in a sum alone, and carrier "
+                f"{self.carrier.name!r} shows every upload: use Gaussian(by='client') with it"
             )
         noised = [number for number, stage in enumerate(stages) if stage.noise() is not None]
         for number, stage in enumerate(stages):

@@ -200,7 +200,7 @@ class Carrier(ABC):
         Args:
             effect_words: what the stages have done to every upload, e.g. ``", clipped, noised"``.
         """
-        return ()
+        return (f"carrier {self.name!r} does not say what else it lets its reader learn",)
 
     @property
     def has_set_up(self) -> bool:

@@ -107,7 +107,7 @@ def test_nothing_is_replaced_unless_it_is_asked_for(finished: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "seeds", "reason"),
-    [("fedridge", 1, "put a plain file back"), ("apflgate", 1, "its own"), ("fedsage", 2, "seed-0")],
+    [("fedridge", 1, "the file is gone"), ("apflgate", 1, "its own"), ("fedsage", 2, "seed-0")],
 )
 def test_a_folder_without_a_model_says_why(finished: Path, name: str, seeds: int, reason: str) -> None:
     other = another_persons(finished, config={"algorithm": name})

@@ -19,7 +19,7 @@ from secure_fedgraph.core.accounting.events import DiscreteRelease, GaussianRele
 from secure_fedgraph.core.carriers.plain import Plain
 from secure_fedgraph.core.carriers.secagg.ring_words import centred
 from secure_fedgraph.core.carriers.secagg.server import Masked
-from secure_fedgraph.core.channel import Channel, Reveal, UnitContribution
+from secure_fedgraph.core.channel import Channel, Domain, Reveal, UnitContribution
 from secure_fedgraph.core.errors import BadInput, Incompatible, Unbound
 from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.protection.binding import Protection
@@ -163,6 +163,19 @@ class TestShares:
             stage.bind(Sensitivity(1.0), BindContext(EACH, NAMES, "zero-out", 2**32, 3))
         with pytest.raises(Incompatible, match=r"'single'.*distributed_dp"):
             distributed_dp(1.0, 1.0).bind([EACH], NAMES)
+
+    def test_noise_in_shares_is_refused_where_single_uploads_are_read(self):
+        class Words(Plain):
+            """Adds in a ring, and hides nothing."""
+
+            takes = gives = Domain.RING
+            reveals = frozenset({Reveal.SUM})
+            ring = 2**32
+
+        stages = (Clip(1.0, whole=True), Gaussian(1.0, "shares"))
+        with pytest.raises(Incompatible, match=r"shares.*by='client'"):
+            Protection(Words(), stages, 2).bind(SUM, many(10))
+        assert Protection(Masked(), stages, 3).bind(SUM, many(10)).computational
 
     def test_nobody_is_left_beside_the_colluders(self):
         alone = BindContext(SUM, many(10), "zero-out", 2**32, 2)

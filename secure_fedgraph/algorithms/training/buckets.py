@@ -1,0 +1,100 @@
+"""Sums over buckets of owners, and what the buckets have in common: one liar moves one bucket.
+
+Under masks nobody sees a single update, so no single update can be judged. The mean of a bucket can.
+
+References:
+    Karimireddy, He and Jaggi, Byzantine-Robust Learning on Heterogeneous Datasets via Bucketing, ICLR 2022.
+    There buckets are drawn anew in every step. Here they are fixed: a server that saw the sums of other
+    buckets of the same owners could subtract them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from secure_fedgraph.algorithms.training.weighting import AveragingSettings
+from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.models.parameters import Parameters
+
+FEWEST = 3
+"""Owners of a bucket, and buckets: a sum of two shows each the other's, and of two means none is outvoted."""
+
+
+class BucketedSettings(AveragingSettings):
+    """How a client trains, how much its update weighs, and with whom it is summed.
+
+    Args:
+        bucket: owners are summed in fixed buckets of at least so many, and the model moves by what the
+            buckets' means have in common: an owner that lies moves its own bucket alone. 0: one sum of all.
+        combine: the mean of the two thirds of the buckets that are ``closest`` to each other, or the
+            ``median`` of all at each coordinate.
+    """
+
+    bucket: int = Field(0, ge=0)
+    combine: Literal["closest", "median"] = "closest"
+
+    @model_validator(mode="after")
+    def _check_bucket(self) -> BucketedSettings:
+        if self.bucket and (self.bucket < FEWEST or self.clip == "adaptive"):
+            raise PydanticCustomError(
+                "bucket",
+                "the sum of fewer than three owners tells one of them the other's update, and a clip that "
+                "follows the clients counts them all: set bucket=3 or more, and clip=policy",
+            )
+        return self
+
+
+def buckets(clients: Sequence[str], size: int) -> list[tuple[str, ...]]:
+    """Owners in the order of their names, so many a bucket; who is left over goes to the last.
+
+    Raises:
+        BadInput: where they make fewer than three buckets.
+
+    >>> buckets(["d", "b", "c", "a", "e", "f", "g", "h", "i", "j"], 3)
+    [('a', 'b', 'c'), ('d', 'e', 'f'), ('g', 'h', 'i', 'j')]
+    """
+    names, count = sorted(clients), len(clients) // size
+    if count < FEWEST:
+        raise BadInput(
+            f"training.bucket = {size} makes {count} of {len(names)} owners, and it takes {FEWEST} to "
+            f"outvote one: from {FEWEST * FEWEST} owners on set a third of them or less; else 0"
+        )
+    whole = [tuple(names[i * size : (i + 1) * size]) for i in range(count - 1)]
+    return [*whole, tuple(names[(count - 1) * size :])]
+
+
+def median(means: Sequence[Parameters]) -> Parameters:
+    """The median of buckets' means at each coordinate; of an even number, between the two in the middle.
+
+    >>> median([{"w": torch.tensor([value])} for value in (1.0, 2.0, -50.0)])["w"]
+    tensor([1.])
+    """
+    found, before = {}, (len(means) - 1) // 2
+    for name in means[0]:
+        ordered = torch.stack([one[name] for one in means]).sort(dim=0).values
+        found[name] = ordered[before : len(means) - before].mean(dim=0)
+    return found
+
+
+def closest(means: Sequence[Parameters]) -> Parameters:
+    """The mean of the two thirds of the buckets whose nearest others are nearest.
+
+    References:
+        Blanchard et al., Machine Learning with Adversaries, NeurIPS 2017 (Multi-Krum).
+
+    >>> closest([{"w": torch.tensor([value])} for value in (1.0, 3.0, -50.0)])["w"]
+    tensor([2.])
+    """
+    rows = torch.stack([torch.cat([one[name].flatten().double() for name in means[0]]) for one in means])
+    kept = len(means) - max(1, len(means) // 3)
+    nearest = torch.cdist(rows, rows).sort(dim=1).values[:, 1:kept].sum(dim=1)
+    chosen = nearest.argsort(stable=True)[:kept].tolist()
+    return {name: torch.stack([means[i][name] for i in chosen]).mean(dim=0) for name in means[0]}
+
+
+COMBINED = {"closest": closest, "median": median}
