@@ -22,8 +22,7 @@ from written_pages import options, with_part, write_or_check
 
 from secure_fedgraph.algorithms.fairgraphfl.fairness import correlation
 from secure_fedgraph.experiment.reproduce import TABLES
-from secure_fedgraph.experiment.reproduce.running import folder_of
-from secure_fedgraph.experiment.reproduce.tables import Case
+from secure_fedgraph.experiment.reproduce.tables import Case, folder_of
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT, PAGE = ROOT / "benchmarks" / "results" / "readings.json", ROOT / "docs" / "reproducing.md"

@@ -42,8 +42,7 @@ from secure_fedgraph.graph.partition.subgraphs import handed_out
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS
 from secure_fedgraph.graph.schema import NO_EDGE_ATTR, OF_LINKS, Schema, Task
 from secure_fedgraph.graph.seeds import sub_seed
-from secure_fedgraph.graph.silos.by_owner import parts_by_owner
-from secure_fedgraph.graph.silos.given import OwnData, are_silos, digest_of_silos, silos_of
+from secure_fedgraph.graph.silos.given import OwnData, are_silos, digest_of_silos, parts_by_owner, silos_of
 from secure_fedgraph.graph.silos.result import Silos
 from secure_fedgraph.graph.silos.rows import no_test_set
 from secure_fedgraph.privacy.input_dp.labels import HOME

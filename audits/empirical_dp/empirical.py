@@ -16,8 +16,12 @@ from typing import Any
 
 from secure_fedgraph.audits.empirical_dp.epsilon import Lower
 from secure_fedgraph.audits.empirical_dp.mechanisms import CONFIDENCE, audit, claims, view
-from secure_fedgraph.audits.empirical_dp.randomized_inputs import audit_features, audit_labels
-from secure_fedgraph.audits.empirical_dp.step_audits import audit_links, audit_steps
+from secure_fedgraph.audits.empirical_dp.step_audits import (
+    audit_features,
+    audit_labels,
+    audit_links,
+    audit_steps,
+)
 from secure_fedgraph.audits.empirical_dp.whole_runs import audit_run, fits
 from secure_fedgraph.audits.empirical_dp.worst_cases import (
     Neighbours,

@@ -25,10 +25,9 @@ from secure_fedgraph.core.inputs import NOTHING, Entry, Expected, Numbers, like
 from secure_fedgraph.core.upload import ContributionMoments, Upload
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models.finite import Adam, finite, note_divergence, take_step
-from secure_fedgraph.models.neighgen.feedback import generator_gradient
 from secure_fedgraph.models.neighgen.mixture import PrototypeMixture
 from secure_fedgraph.models.neighgen.model import NeighGen
-from secure_fedgraph.models.neighgen.training import joint_loss, train_locally
+from secure_fedgraph.models.neighgen.training import generator_gradient, joint_loss, train_locally
 from secure_fedgraph.models.parameters import (
     difference,
     glorot,

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
-from secure_fedgraph.models.neighgen.losses import FeatLossNorm
+from secure_fedgraph.models.neighgen.training import FeatLossNorm
 
 PROTOTYPES = "prototypes"
 OF_THE_EXCHANGE = (

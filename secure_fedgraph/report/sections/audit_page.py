@@ -6,20 +6,136 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from secure_fedgraph.experiment.schema import AuditResult, RunResult
-from secure_fedgraph.experiment.schema.audit import AuditedRun
+from secure_fedgraph.experiment.schema.audit import AuditedRun, Conformance, Empirical, NotRun
 from secure_fedgraph.experiment.schema.part import JsonTable
 from secure_fedgraph.experiment.schema.run import DataFacts
 from secure_fedgraph.report import text
 from secure_fedgraph.report.first_screens.audit import audit_opening, names_of
 from secure_fedgraph.report.first_screens.readers import ReadUnder, read_under
-from secure_fedgraph.report.grouping import AS_CONFIGURED
+from secure_fedgraph.report.grouping import AS_CONFIGURED, code_of
 from secure_fedgraph.report.outcomes import leak_table
 from secure_fedgraph.report.sections import learning, trained
-from secure_fedgraph.report.sections.conformance import conformance_section, left_out
-from secure_fedgraph.report.sections.empirical import empirical
 from secure_fedgraph.report.sections.parts import Section, Story
 from secure_fedgraph.report.sections.reconstructed import reconstructed
 from secure_fedgraph.report.sections.trained import Trained
+
+# The measured epsilons on a page: claim, lower bound, power, and what the audit cannot see.
+
+MEASURES = ("broken", "not audited", "too few trials", "holds")
+
+
+def empirical(rows: Sequence[Empirical], several: bool) -> dict[str, object] | None:
+    """A row for each noise of each policy, of several seeds the one whose bound is nearest its claim.
+
+    Returns:
+        ``rows``, ``unseen`` (by kind of noise what its audit is blind to), ``reasons``, ``sentence``,
+        ``broken``; None where no noise was charged.
+    """
+    if not rows:
+        return None
+    grouped: dict[tuple[str, ...], list[Empirical]] = {}
+    for row in rows:
+        place = (row.algorithm, row.policy, row.noise, row.of, row.reader)
+        grouped.setdefault(place, []).append(row)
+    worst = [min(mine, key=_place) for mine in grouped.values()]
+    broken = sum(row.outcome == "broken" for row in worst)
+    held = sum(row.outcome == "holds" for row in worst)
+    sentence = f"{len(worst)} noise{'s' * (len(worst) > 1)} under audit: "
+    sentence += f"{broken} claim{'s' * (broken > 1)} refuted" if broken else "no claim is refuted"
+    if held + broken < len(worst):
+        sentence += f"; {len(worst) - held - broken} could not be judged"
+    return {
+        "rows": [(_label(row, several), row) for row in worst],
+        "unseen": list(dict.fromkeys((_kind(row), row.confidence, row.unseen) for row in worst)),
+        "reasons": list(dict.fromkeys(row.reason for row in worst if row.reason)),
+        "sentence": sentence + ".",
+        "broken": broken,
+    }
+
+
+def _place(row: Empirical) -> tuple[int, float]:
+    slack = 0.0 if row.claim is None or row.lower is None else row.claim - row.lower
+    return MEASURES.index(row.outcome), slack
+
+
+def _label(row: Empirical, several: bool) -> str:
+    return f"{text.named(text.ALGORITHMS, row.algorithm)}, {row.policy}" if several else row.policy
+
+
+def _kind(row: Empirical) -> str:
+    """A noise without the channel's name."""
+    return "an upload" if row.of == "one upload" else row.noise
+
+
+# What a page says of conformance, and of what was not run.
+
+ORDER = ("failed", "leak", "passed", "nothing to check")
+SHOWN = {"failed": "fails", "leak": "leak", "passed": "passed", "nothing to check": "–"}
+
+
+def conformance_section(rows: Sequence[Conformance], several: bool) -> dict[str, object] | None:
+    """Runs down by algorithm and policy, checks across; the worst of the seeds and settings of each.
+
+    Returns:
+        ``checks`` with what each says, ``rows`` with ``places``, ``findings`` and a sentence; None where
+        nothing was checked.
+    """
+    if not rows:
+        return None
+    by_head: dict[str, list[Conformance]] = {}
+    for row in rows:
+        name = text.named(text.ALGORITHMS, row.algorithm)
+        by_head.setdefault(f"{name}, {row.policy}" if several else row.policy, []).append(row)
+    checks = list(dict.fromkeys((row.check, row.says) for row in rows))
+    table: list[dict[str, object]] = []
+    findings: list[dict[str, object]] = []
+    for head, of_head in by_head.items():
+        places = []
+        for check, _ in checks:
+            mine = [row for row in of_head if row.check == check]
+            worst = min((row.outcome for row in mine), key=ORDER.index, default="nothing to check")
+            places.append({"state": worst.split(" ")[0], "text": SHOWN.get(worst, worst)})
+            findings += _findings(f"{head}: {check}", mine, worst == "leak")
+        table.append({"label": head, "places": places})
+    return {"checks": checks, "rows": table, "findings": findings, "sentence": _sentence(rows, len(checks))}
+
+
+def _findings(where: str, rows: Sequence[Conformance], leak: bool) -> list[dict[str, object]]:
+    """Why a check was not made, and what it found."""
+    unchecked = list(dict.fromkeys(row.reason for row in rows if row.reason))
+    problems = list(dict.fromkeys(finding for row in rows for finding in row.findings))
+    found: list[dict[str, object]] = []
+    if unchecked:
+        found.append({"where": f"{where} was not checked", "leak": False, "lines": unchecked})
+    if problems:
+        found.append({"where": where, "leak": leak, "lines": problems})
+    return found
+
+
+def _sentence(rows: Sequence[Conformance], checks: int) -> str:
+    failed = sum(row.outcome == "failed" for row in rows)
+    leaks = sum(row.outcome == "leak" for row in rows)
+    runs = len({(row.algorithm, row.policy, row.seed, row.variant) for row in rows})
+    sentence = f"{checks} checks of {runs} run{'s' * (runs > 1)}: "
+    sentence += "none fails" if not failed else f"{failed} fail"
+    if leaks:
+        sentence += (
+            f"; {leaks} time{'s' * (leaks > 1)} a client's data stood in a message that nothing protects"
+        )
+    return sentence + "."
+
+
+def left_out(rows: Sequence[NotRun]) -> list[list[str]]:
+    """What was not run, one row for what shares a setting and a reason."""
+    groups: dict[tuple[str, str, str, str], tuple[dict[str, None], dict[str, None]]] = {}
+    for row in rows:
+        shared = (text.named(text.ALGORITHMS, row.algorithm), row.variant, str(row.seed), row.reason)
+        policies, codes = groups.setdefault(shared, ({}, {}))
+        policies[row.policy] = codes[code_of(row)] = None
+    return [
+        [algorithm, ", ".join(policies), variant, seed, ", ".join(codes), reason]
+        for (algorithm, variant, seed, reason), (policies, codes) in groups.items()
+    ]
 
 
 def audit_story(audit: AuditResult) -> Story:
