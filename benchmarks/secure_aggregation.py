@@ -44,9 +44,8 @@ from secure_fedgraph.core.carriers.secagg.server import Masked
 from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.crypto import AgreementKey, Identity, verify
 from secure_fedgraph.core.message import ANSWER, Message
-from secure_fedgraph.core.protection.contracts import BindContext, Carrier, Scope, Sensitivity
+from secure_fedgraph.core.protection.contracts import BindContext, Carrier, Party, Scope, Sensitivity
 from secure_fedgraph.core.protection.fixed_point import FixedPoint
-from secure_fedgraph.core.protection.party import Party
 from secure_fedgraph.core.upload import Layout
 
 ROOT = Path(__file__).resolve().parent.parent

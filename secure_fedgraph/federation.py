@@ -20,7 +20,7 @@ from secure_fedgraph.client import Client
 from secure_fedgraph.core.crypto import KEY_BYTES, Identity
 from secure_fedgraph.core.door import OpenedRecorder
 from secure_fedgraph.core.errors import BadInput, check_whole, wrong_type
-from secure_fedgraph.core.protection.party import Party
+from secure_fedgraph.core.protection.contracts import Party
 from secure_fedgraph.core.spending.keyed_digest import kept_key, keyed
 from secure_fedgraph.core.spending.ledger import OF_GRAPH_SETS, OF_NODES, OF_ONE_GRAPH, Ledger
 from secure_fedgraph.evaluation import Evaluator

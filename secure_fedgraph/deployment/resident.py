@@ -21,7 +21,7 @@ from secure_fedgraph.client import Client
 from secure_fedgraph.core import files, wire
 from secure_fedgraph.core.errors import BadInput, HostileMessage, Refused, SecureFedGraphError, WrongType
 from secure_fedgraph.core.message import Message
-from secure_fedgraph.core.protection.party import Party
+from secure_fedgraph.core.protection.contracts import Party
 from secure_fedgraph.core.spending.ledger import Ledger
 from secure_fedgraph.deployment.charge_report import signed_report
 from secure_fedgraph.deployment.greeting import check_digest, greeted
