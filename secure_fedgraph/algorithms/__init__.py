@@ -8,7 +8,7 @@ from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms.apflgate.algorithm import Apfl, ApflGate, FedGate
 from secure_fedgraph.algorithms.d_fedgnn import DFedGnn
 from secure_fedgraph.algorithms.fairgraphfl.algorithm import FairGraphFL
-from secure_fedgraph.algorithms.fedavg import FedAvg, FedProx
+from secure_fedgraph.algorithms.fedavg import FedAvg, FedProx, Local
 from secure_fedgraph.algorithms.fedego.algorithm import FedEgo
 from secure_fedgraph.algorithms.fedego.released import FedEgoReleased
 from secure_fedgraph.algorithms.fedgcn.algorithm import FedGcn
@@ -23,7 +23,6 @@ from secure_fedgraph.algorithms.glasu.variants.fedbcd import FedBCD, FedBCDOneLa
 from secure_fedgraph.algorithms.glasu.variants.one_label_holder import GlasuOneLabelHolder
 from secure_fedgraph.algorithms.glasu.variants.simulated import GlasuSimulated
 from secure_fedgraph.algorithms.graphfl import GraphFL
-from secure_fedgraph.algorithms.local import Local
 from secure_fedgraph.registry import Registry, check_subclass, classes_below
 
 
