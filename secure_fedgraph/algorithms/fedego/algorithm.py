@@ -12,8 +12,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm, Form, State
 from secure_fedgraph.algorithms.fedego import clients, server
-from secure_fedgraph.algorithms.fedego.settings import FedEgoSettings
-from secure_fedgraph.algorithms.fedego.state import (
+from secure_fedgraph.algorithms.fedego.server import (
     SEED,
     SHARES,
     Mashes,
@@ -21,6 +20,7 @@ from secure_fedgraph.algorithms.fedego.state import (
     schema_of,
     upper_layers_of,
 )
+from secure_fedgraph.algorithms.fedego.settings import FedEgoSettings
 from secure_fedgraph.algorithms.fedridge.algorithm import OWNERS, FedRidge
 from secure_fedgraph.algorithms.fedridge.settings import RidgeSettings
 from secure_fedgraph.algorithms.training.node_classifier import NodeClassifier
