@@ -12,7 +12,11 @@ import numpy as np
 from secure_fedgraph.core.crypto import Identity, verify
 from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.deployment.alignment.equality import TAG_BYTES, Equality
-from secure_fedgraph.deployment.alignment.letter import (
+from secure_fedgraph.deployment.alignment.member import NOWHERE, SALT_BYTES
+from secure_fedgraph.deployment.alignment.points import Blinding
+from secure_fedgraph.deployment.alignment.rows import digest_of_rows
+from secure_fedgraph.deployment.alignment.side import PAD, SIGNATURE_BYTES, Side
+from secure_fedgraph.deployment.alignment.terms import (
     ANSWER,
     CHECK,
     MANIFEST,
@@ -23,12 +27,8 @@ from secure_fedgraph.deployment.alignment.letter import (
     RECEIPT,
     REQUEST,
     Letter,
+    Terms,
 )
-from secure_fedgraph.deployment.alignment.member import NOWHERE, SALT_BYTES
-from secure_fedgraph.deployment.alignment.points import Blinding
-from secure_fedgraph.deployment.alignment.rows import digest_of_rows
-from secure_fedgraph.deployment.alignment.side import PAD, SIGNATURE_BYTES, Side
-from secure_fedgraph.deployment.alignment.terms import Terms
 
 FROM_A_MEMBER = (OFFER, ANSWER, CHECK, RECEIPT)
 

@@ -9,7 +9,10 @@ import numpy as np
 from secure_fedgraph.core.crypto import Identity, verify
 from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.deployment.alignment.equality import TAG_BYTES, Equality
-from secure_fedgraph.deployment.alignment.letter import (
+from secure_fedgraph.deployment.alignment.points import Blinding
+from secure_fedgraph.deployment.alignment.rows import digest_of_rows
+from secure_fedgraph.deployment.alignment.side import PAD, SIGNATURE_BYTES, Side
+from secure_fedgraph.deployment.alignment.terms import (
     ANSWER,
     CHECK,
     MANIFEST,
@@ -20,11 +23,8 @@ from secure_fedgraph.deployment.alignment.letter import (
     RECEIPT,
     REQUEST,
     Letter,
+    Terms,
 )
-from secure_fedgraph.deployment.alignment.points import Blinding
-from secure_fedgraph.deployment.alignment.rows import digest_of_rows
-from secure_fedgraph.deployment.alignment.side import PAD, SIGNATURE_BYTES, Side
-from secure_fedgraph.deployment.alignment.terms import Terms
 
 SALT_BYTES = 32
 NOWHERE = 2**32 - 1
