@@ -21,27 +21,13 @@ from secure_fedgraph.cli.options import command_line
 from secure_fedgraph.cli.screen import Screen, plain_warnings
 from secure_fedgraph.core import files
 from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.deployment import federation_file
 from secure_fedgraph.deployment.certificates import (
     AUTHORITY,
     CERTIFICATE,
     KEY,
     check_certificate,
     make_certificates,
-)
-from secure_fedgraph.deployment.federation_file import (
-    SCHEMA,
-    Approved,
-    Card,
-    Federation,
-    Member,
-    Place,
-    check_belongs,
-    checked_federation,
-    fresh_nonce,
-    held_by,
-    read_card,
-    read_federation,
-    write_federation,
 )
 from secure_fedgraph.deployment.flower.grid import Address, Grid
 from secure_fedgraph.deployment.flower.releases import check_flower
@@ -65,16 +51,16 @@ _OF_THE_FILE = ("classes", "holders", "tables")
 
 def init(cards: tuple[Path, ...], out: Path, assignments: tuple[str, ...], **given: Any) -> None:
     """Write federation.toml from the silos' cards."""
-    by_name: dict[str, Card] = {}
+    by_name: dict[str, federation_file.Card] = {}
     for path in cards:
-        card = read_card(path)
+        card = federation_file.read_card(path)
         if card.name in by_name:
             raise BadInput(f"two cards are called {card.name!r}: let one silo take another name")
         by_name[card.name] = card
     if out.exists():
         raise BadInput(f"{out} is there already, and silos may have approved it: give another --out")
     experiment = experiment_values(given, assignments)
-    check_belongs(experiment)  # before certificates are made
+    federation_file.check_belongs(experiment)  # before certificates are made
     place = Path(given["authority"]) if given["authority"] else out.parent / CERTIFICATES / AUTHORITY
     if not given["authority"] and not place.exists():
         make_certificates(place.parent, given["host"])
@@ -97,12 +83,12 @@ def experiment_values(given: Mapping[str, Any], assignments: tuple[str, ...]) ->
 
 
 def make_federation(
-    cards: Mapping[str, Card],
+    cards: Mapping[str, federation_file.Card],
     experiment: dict[str, Any],
     authority: Path,
     out: Path,
     given: Mapping[str, Any],
-) -> Approved:
+) -> federation_file.Approved:
     """Writes the file, once its run is known to be possible."""
     try:
         certificate = authority.read_text()
@@ -110,15 +96,19 @@ def make_federation(
         raise BadInput(f"{authority} cannot be read ({error.strerror}): give --authority") from None
     tables = None if given.get("tables") is None else read_schema(Path(given["tables"]))
     values = {
-        "schema": SCHEMA,
+        "schema": federation_file.SCHEMA,
         "name": given["name"],
-        "nonce": fresh_nonce(),
+        "nonce": federation_file.fresh_nonce(),
         "experiment": experiment,
         "cohort": given["cohort"],
-        "data": held_by(cards, given["classes"], given["holders"], tables).model_dump(mode="json"),
-        "server": Place(host=given["host"], port=given["port"], authority=certificate).model_dump(),
+        "data": federation_file.held_by(cards, given["classes"], given["holders"], tables).model_dump(
+            mode="json"
+        ),
+        "server": federation_file.Place(
+            host=given["host"], port=given["port"], authority=certificate
+        ).model_dump(),
         "silos": [
-            Member(
+            federation_file.Member(
                 name=name,
                 identity=cards[name].identity,
                 node=cards[name].node,
@@ -128,11 +118,13 @@ def make_federation(
         ],
         **({} if tables is None else {"tables": tables.model_dump(by_alias=True)}),
     }
-    federation: Federation = checked_federation(values, "the federation")
+    federation: federation_file.Federation = federation_file.checked_federation(values, "the federation")
     with plain_warnings():
-        terms_in(Approved(federation, b""))  # what cannot run is refused before anybody approves it
+        terms_in(
+            federation_file.Approved(federation, b"")
+        )  # what cannot run is refused before anybody approves it
     out.parent.mkdir(parents=True, exist_ok=True)
-    return write_federation(federation, out)
+    return federation_file.write_federation(federation, out)
 
 
 LOG = "superlink.log"
@@ -154,7 +146,9 @@ def start(
     run(approved, out, address, Serving(start_with=start_with, wait=wait, patience=patience), flags)
 
 
-def run(approved: Approved, out: Path, address: Address, how: Serving, flags: dict[str, Any]) -> None:
+def run(
+    approved: federation_file.Approved, out: Path, address: Address, how: Serving, flags: dict[str, Any]
+) -> None:
     """Runs a federation's server until its result is written."""
     screen = Screen(flags)
     files.private_folder(out)
@@ -195,9 +189,9 @@ def align(
 
 def _listening(
     file: Path, listen: str | None, certificate: Path | None, key: Path | None
-) -> tuple[Approved, Address]:
+) -> tuple[federation_file.Approved, Address]:
     check_flower()
-    approved = read_federation(file)
+    approved = federation_file.read_federation(file)
     beside = file.parent / CERTIFICATES
     certificate, key = certificate or beside / CERTIFICATE, key or beside / KEY
     check_certificate(certificate, key, approved.federation.server.host)
@@ -220,13 +214,13 @@ def dev(
         raise BadInput(f"{out} holds something already: give another --out")
     screen = Screen(given)
     values = experiment_values(given, assignments)
-    check_belongs(values)  # before anything is written
+    federation_file.check_belongs(values)  # before anything is written
     files.private_folder(out)
     places = cut_up(data, silos, out / "data")
     for name, place in places.items():
         siloing.keygen(out / name, name, str(place), None)
     make_certificates(out / CERTIFICATES, "127.0.0.1")
-    cards = {name: read_card(out / name / CARD) for name in places}
+    cards = {name: federation_file.read_card(out / name / CARD) for name in places}
     free = port or _free_port()
     settings = {"name": "dev", "host": "127.0.0.1", "port": free, "cohort": 0, "classes": None, "holders": 1}
     settings["classes"] = max(card.classes for card in cards.values())

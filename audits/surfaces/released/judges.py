@@ -15,20 +15,10 @@ from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms.fedridge.algorithm import FedRidge
 from secure_fedgraph.algorithms.training.node_classifier import NodeClassifier
 from secure_fedgraph.algorithms.training.records import Kept, OfRecords
+from secure_fedgraph.attacks import released as attack
 from secure_fedgraph.attacks.attack import Blind, Guess
 from secure_fedgraph.attacks.class_shares import CLASS_SHARES
 from secure_fedgraph.attacks.ownership import EVIDENCE, OWN_ANSWERS, OWNERS_OF_NODES, Evidence, OwnAnswers
-from secure_fedgraph.attacks.released import (
-    ANSWERS,
-    EMBEDDED,
-    LINKS,
-    MEMBERS,
-    SERVICE,
-    WORDS,
-    Answers,
-    Embedded,
-    Service,
-)
 from secure_fedgraph.audits import intervals, scoring
 from secure_fedgraph.audits.empirical_dp.neighbourhoods import around
 from secure_fedgraph.audits.finished_run import FinishedRun, Judge, Judgement, Maker
@@ -48,13 +38,13 @@ RIDGE = 1e-3
 """Added to a sum of ``z z^T`` of rows of length 1."""
 
 
-def answers(finished: FinishedRun) -> dict[str, Answers]:
+def answers(finished: FinishedRun) -> dict[str, attack.Answers]:
     """Owner -> what the published model answers about its nodes, with its links and without."""
     models = published(finished)
     if not models:
         return {}
     return {
-        owner: Answers(models.of(owner)(graph), models.of(owner)(without_links(graph)))
+        owner: attack.Answers(models.of(owner)(graph), models.of(owner)(without_links(graph)))
         for owner, graph in finished.federation.owners.items()
     }
 
@@ -69,7 +59,7 @@ class _First(Kept):
         return self[0][1]
 
 
-def service(finished: FinishedRun) -> dict[str, Service]:
+def service(finished: FinishedRun) -> dict[str, attack.Service]:
     """Owner -> a service that answers by its links for features that are sent to it.
 
     Where weights are solved for the graph that is asked about, a service solves them once.
@@ -78,7 +68,7 @@ def service(finished: FinishedRun) -> dict[str, Service]:
     if not models:
         return {}
 
-    def of(owner: str, graph: Data) -> Service:
+    def of(owner: str, graph: Data) -> attack.Service:
         settled, asked = copy.copy(finished.algorithm), copy.copy(graph)
         if isinstance(settled, OfRecords):
             settled.kept = _First()
@@ -88,12 +78,12 @@ def service(finished: FinishedRun) -> dict[str, Service]:
             asked.x = torch.from_numpy(features)
             return answering(asked)
 
-        return Service(ask, graph.x.numpy().copy())
+        return attack.Service(ask, graph.x.numpy().copy())
 
     return {owner: of(owner, graph) for owner, graph in finished.federation.owners.items()}
 
 
-def embedded(finished: FinishedRun) -> dict[str, Embedded]:
+def embedded(finished: FinishedRun) -> dict[str, attack.Embedded]:
     """Owner -> its training nodes as the released model embeds them; ``""`` -> a shadow graph's nodes.
 
     The shadow graph has the nodes that nobody trained on, and the links between them.
@@ -107,7 +97,7 @@ def embedded(finished: FinishedRun) -> dict[str, Embedded]:
     for owner, graph in finished.federation.owners.items():
         mine, rest = graph.train_mask, ~graph.train_mask
         with torch.no_grad():
-            by_owner[owner] = Embedded(
+            by_owner[owner] = attack.Embedded(
                 scores_of(inner, graph)[mine].numpy(), logs(scores_of(model, graph))[mine.numpy()]
             )
             alone = cut(graph, rest)
@@ -118,7 +108,7 @@ def embedded(finished: FinishedRun) -> dict[str, Embedded]:
             )
         shadow.append(parts)
     joined = [np.concatenate(part) for part in zip(*shadow, strict=True)]
-    return {**by_owner, **({"": Embedded(*joined)} if len(joined[0]) else {})}
+    return {**by_owner, **({"": attack.Embedded(*joined)} if len(joined[0]) else {})}
 
 
 def _released(finished: FinishedRun) -> nn.Module | None:
@@ -202,9 +192,9 @@ def _in_row_space(algorithm: FedRidge, finished: FinishedRun, upload: Mapping[st
 
 
 MAKERS: Mapping[str, Maker] = {
-    ANSWERS: answers,
-    EMBEDDED: embedded,
-    SERVICE: service,
+    attack.ANSWERS: answers,
+    attack.EMBEDDED: embedded,
+    attack.SERVICE: service,
     EVIDENCE: evidence,
     OWN_ANSWERS: own_answers,
 }
@@ -394,9 +384,9 @@ def owners_of_nodes(guess: Guess, finished: FinishedRun) -> Judgement:
 
 
 JUDGES: Mapping[str, Judge] = {
-    LINKS: links,
-    WORDS: words,
-    MEMBERS: members,
+    attack.LINKS: links,
+    attack.WORDS: words,
+    attack.MEMBERS: members,
     CLASS_SHARES: class_shares,
     OWNERS_OF_NODES: owners_of_nodes,
 }

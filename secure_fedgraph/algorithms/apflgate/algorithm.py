@@ -10,13 +10,8 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm, Settings, State, in_band_score
+from secure_fedgraph.algorithms.apflgate import settings as how
 from secure_fedgraph.algorithms.apflgate.ratings import ApflGateRatings
-from secure_fedgraph.algorithms.apflgate.settings import (
-    ApflGateSettings,
-    PersonalSettings,
-    SharedSettings,
-    TrackingSettings,
-)
 from secure_fedgraph.algorithms.fedridge.forms import ApflGateMoments
 from secure_fedgraph.algorithms.training.graph_classifier import (
     GraphTask,
@@ -53,7 +48,7 @@ class Personal:
     """
 
     def __init__(
-        self, settings: PersonalSettings, client: ClientContext, task: Task, shared: nn.Module
+        self, settings: how.PersonalSettings, client: ClientContext, task: Task, shared: nn.Module
     ) -> None:
         s = settings
         self.client, self.task = client, task
@@ -141,8 +136,8 @@ class ApflGate(Algorithm):
     moments_on_sums: ClassVar[bool] = True
     """Whether :class:`ApflGateMoments` stands for it under a graph's budget, :class:`ApflGateRatings` under a
     rating's; a subclass says so itself."""
-    Settings: ClassVar[type[Settings]] = ApflGateSettings
-    settings: ApflGateSettings
+    Settings: ClassVar[type[Settings]] = how.ApflGateSettings
+    settings: how.ApflGateSettings
 
     UPDATE = Channel("update", Reveal.SUM, gives_model=True)
     MEAN = Channel("mean_update", Reveal.NOTHING, once=True)
@@ -326,7 +321,7 @@ class Apfl(ApflGate):
     reference = "Deng et al. 2020"
     tracks = False
     moments_on_sums: ClassVar[bool] = True
-    Settings: ClassVar[type[Settings]] = PersonalSettings
+    Settings: ClassVar[type[Settings]] = how.PersonalSettings
 
 
 class FedGate(ApflGate):
@@ -341,10 +336,10 @@ class FedGate(ApflGate):
     summary = "a shared model whose clients track the mean gradient"
     reference = "Haddadpour et al. 2021"
     personalises = False
-    Settings: ClassVar[type[Settings]] = TrackingSettings
+    Settings: ClassVar[type[Settings]] = how.TrackingSettings
 
 
-def _step(model: nn.Module, loss: Tensor, settings: SharedSettings, delta: State) -> bool:
+def _step(model: nn.Module, loss: Tensor, settings: how.SharedSettings, delta: State) -> bool:
     """``w - eta (g - delta)``; what is the client's own has no delta. Whether all gradients were finite."""
     model.zero_grad()
     loss.backward()

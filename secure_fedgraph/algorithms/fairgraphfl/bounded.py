@@ -11,6 +11,7 @@ from torch import Tensor
 
 from secure_fedgraph.algorithm import Settings, State
 from secure_fedgraph.algorithms.fairgraphfl import fairness, motifs
+from secure_fedgraph.algorithms.fairgraphfl import state as kept
 from secure_fedgraph.algorithms.fairgraphfl.algorithm import FairGraphFL
 from secure_fedgraph.algorithms.fairgraphfl.channels import (
     FINGERPRINTS,
@@ -25,16 +26,6 @@ from secure_fedgraph.algorithms.fairgraphfl.channels import (
 from secure_fedgraph.algorithms.fairgraphfl.motif_lists import NoLists
 from secure_fedgraph.algorithms.fairgraphfl.prototypes import NoPrototypes, distance_to
 from secure_fedgraph.algorithms.fairgraphfl.settings import FairGraphFLBoundedSettings
-from secure_fedgraph.algorithms.fairgraphfl.state import (
-    DIVERSITY,
-    KNOWN,
-    OWN,
-    PRESENT,
-    PROTOTYPES,
-    SEED,
-    VOCABULARY,
-    numbers_in,
-)
 from secure_fedgraph.algorithms.training.gin_classifier import Distance
 from secure_fedgraph.core.channel import Channel, Reveal, UnitContribution
 from secure_fedgraph.core.errors import HostileMessage
@@ -107,7 +98,7 @@ def count_of(total: Mapping[str, Tensor], length: int) -> Tensor:
     Raises:
         HostileMessage: for a total that is none.
     """
-    shares = numbers_in(total, "count", (length, 1), "the agents' counts")
+    shares = kept.numbers_in(total, "count", (length, 1), "the agents' counts")
     return shares.flatten().double() / SHARE
 
 
@@ -133,14 +124,14 @@ def prototypes(
     Raises:
         HostileMessage: for a total that is none.
     """
-    shares = numbers_in(total, "rows", (len(count), settings.hidden), "the agents' sums")
+    shares = kept.numbers_in(total, "rows", (len(count), settings.hidden), "the agents' sums")
     known = count >= settings.least_count
     mean = shares.double() / SHARE / count.clamp(min=settings.least_count)[:, None]
     mean = mean / mean.norm(dim=1, keepdim=True).clamp(min=1)  # no mean of clipped embeddings is longer
     return torch.where(known[:, None], settings.clip * mean, 0.0).float(), known.to(torch.uint8)
 
 
-COUNTS = f"{OWN}counts"
+COUNTS = f"{kept.OWN}counts"
 """``[motifs]`` in how many graphs of all agents each motif is, noise and all."""
 
 
@@ -183,7 +174,7 @@ class FairGraphFLBounded(FairGraphFL):
     def motif_sums(self, client: ClientContext, given: State) -> ContributionRows:
         """Each of the agent's graphs' embeddings, for each of its motifs."""
         model = self.model(client.schema)
-        load(model, self.start(client.schema, int(given[SEED])))
+        load(model, self.start(client.schema, int(given[kept.SEED])))
         return sums(client, model, self.settings)
 
     @property
@@ -203,7 +194,7 @@ class FairGraphFLBounded(FairGraphFL):
     def takes(self, channel: str, schema: Schema) -> Expected | None:
         """The public seed, for embeddings by the model that all start from."""
         if channel == self.MOTIF_SUMS.name:
-            return ({SEED: Whole()},)
+            return ({kept.SEED: Whole()},)
         if channel in (self.MOTIF_LISTS.name, self.MOTIF_COUNTS.name):
             return NOTHING
         return super().takes(channel, schema)
@@ -232,8 +223,8 @@ class CountedLists(NoLists):
     def exchange(self, round: RoundApi, state: State) -> State:
         """Asks for counts, once; prototypes divide by their sum."""
         (channel,) = self.channels
-        counts, present = counts_of(round.gather(channel), len(state[VOCABULARY]), self.settings)
-        return {COUNTS: counts, PRESENT: present, DIVERSITY: fairness.diversity(present)}
+        counts, present = counts_of(round.gather(channel), len(state[kept.VOCABULARY]), self.settings)
+        return {COUNTS: counts, kept.PRESENT: present, kept.DIVERSITY: fairness.diversity(present)}
 
 
 class BoundedPrototypes(NoPrototypes):
@@ -254,19 +245,19 @@ class BoundedPrototypes(NoPrototypes):
 
     def learn(self, round: RoundApi, state: State) -> State:
         """Sums over counts (Eq. 12, by graphs instead of values), asked for once."""
-        if PROTOTYPES in state:
+        if kept.PROTOTYPES in state:
             return {}
         counts = state.get(COUNTS)
         if counts is None:
-            counts = count_of(round.reduce(self._counts).total, len(state[VOCABULARY]))
-        total = round.reduce(self._sums, given={SEED: int(state[SEED])}).total
+            counts = count_of(round.reduce(self._counts).total, len(state[kept.VOCABULARY]))
+        total = round.reduce(self._sums, given={kept.SEED: int(state[kept.SEED])}).total
         made, known = prototypes(total, counts, self.settings)
-        return {PROTOTYPES: made, KNOWN: known, COUNTS: counts}
+        return {kept.PROTOTYPES: made, kept.KNOWN: known, COUNTS: counts}
 
     def distance(self, client: ClientContext, given: Mapping[str, Any]) -> Distance | None:
         """Of every motif that a graph holds, chosen or not; embeddings are clipped as in the prototypes."""
         s = self.settings
-        if PROTOTYPES not in given or not s.regularisation:
+        if kept.PROTOTYPES not in given or not s.regularisation:
             return None
         held = motifs.holds(client, s)
         motif_count = held.shape[1]

@@ -12,14 +12,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm, Form, State
 from secure_fedgraph.algorithms.fedego import clients, server
-from secure_fedgraph.algorithms.fedego.server import (
-    SEED,
-    SHARES,
-    Mashes,
-    reduction_of,
-    schema_of,
-    upper_layers_of,
-)
+from secure_fedgraph.algorithms.fedego import server as served
 from secure_fedgraph.algorithms.fedego.settings import FedEgoSettings
 from secure_fedgraph.algorithms.fedridge.algorithm import OWNERS, FedRidge
 from secure_fedgraph.algorithms.fedridge.settings import RidgeSettings
@@ -177,28 +170,28 @@ class FedEgo(NodeClassifier):
 
     def init(self, schema: Schema, seed: int) -> State:
         """First weights, which follow from a public seed: clients start from the same."""
-        return {**parameters_of(self.start(schema, seed)), SEED: torch.tensor(seed)}
+        return {**parameters_of(self.start(schema, seed)), served.SEED: torch.tensor(seed)}
 
     def round(self, round: RoundApi, state: State) -> State:
         """Clients train; the server averages the reduction, trains the upper layers, hands both out."""
         cohort, shares = round.cohort, {}
         if self.averages:
-            before = reduction_of(state)
-            change = round.reduce(self.REDUCTION, given={SEED: int(state[SEED]), **before})
+            before = served.reduction_of(state)
+            change = round.reduce(self.REDUCTION, given={served.SEED: int(state[served.SEED]), **before})
             state, cohort = state | total(before, change.mean), change.contributors
         if self.mixes:
             mashes, senders = self.mashes(round, state)
             cohort = tuple(name for name in cohort if name in senders)
             state = self.train_upper_layers(round.number, state, mashes)
-            shares = {SHARES: state[SHARES]}
+            shares = {served.SHARES: state[served.SHARES]}
         round.scatter(self.MIX, dict.fromkeys(cohort, self.handed_out(state) | shares))
         return state
 
     @REDUCTION.answer
     def reduction(self, client: ClientContext, given: State) -> Upload:
         """Trains from the averaged reduction, and returns how it moved."""
-        model = self.model_of(client, int(given[SEED]))
-        averaged = {k: v for k, v in given.items() if k != SEED}
+        model = self.model_of(client, int(given[served.SEED]))
+        averaged = {k: v for k, v in given.items() if k != served.SEED}
         load(model, parameters_of(model) | averaged)
         self.train(client, model)
         return Upload(difference(client.memory[clients.MODEL], averaged))
@@ -206,12 +199,12 @@ class FedEgo(NodeClassifier):
     @EGOS.answer
     def egos(self, client: ClientContext, given: State) -> Upload:
         """This client's mashes."""
-        return self.mash(client, self.model_of(client, int(given[SEED])))
+        return self.mash(client, self.model_of(client, int(given[served.SEED])))
 
     @EGOS_ACROSS.answer
     def egos_across(self, client: ClientContext, given: State) -> Upload:
         """As many mashes as everybody makes, to be added up."""
-        return self.mash(client, self.model_of(client, int(given[SEED])))
+        return self.mash(client, self.model_of(client, int(given[served.SEED])))
 
     def mash(self, client: ClientContext, model: EgoSage) -> Upload:
         """Mixes ego-graphs, ``n`` at a time (Eq. 8)."""
@@ -228,8 +221,10 @@ class FedEgo(NodeClassifier):
         if not self.averages and not clients.has_trained(client):  # nothing was asked of it this round
             self.train(client, self.model_of(client))
         own: State = client.memory[clients.MODEL]
-        layers = {k: v for k, v in given.items() if k != SHARES}
-        share = clients.share_of_global_layers(client, given[SHARES], self.settings) if self.mixes else 0.0
+        layers = {k: v for k, v in given.items() if k != served.SHARES}
+        share = (
+            clients.share_of_global_layers(client, given[served.SHARES], self.settings) if self.mixes else 0.0
+        )
         client.memory[clients.MODEL] = clients.mixed(own, layers, share)
 
     @PERSONAL.answer
@@ -262,13 +257,13 @@ class FedEgo(NodeClassifier):
     def handed_out(self, model: State) -> State:
         """What of the server's model, or of a client's own, clients take over."""
         return {
-            **(upper_layers_of(model) if self.mixes else {}),
-            **(reduction_of(model) if self.hands_reduction_out else {}),
+            **(served.upper_layers_of(model) if self.mixes else {}),
+            **(served.reduction_of(model) if self.hands_reduction_out else {}),
         }
 
-    def mashes(self, round: RoundApi, state: State) -> tuple[Mashes, Collection[str]]:
+    def mashes(self, round: RoundApi, state: State) -> tuple[served.Mashes, Collection[str]]:
         """All mashes of the round in one pile, and whose ego-graphs are in it."""
-        given = {SEED: int(state[SEED])}
+        given = {served.SEED: int(state[served.SEED])}
         uploads: Mapping[str, Mapping[str, Tensor]]
         senders: Collection[str]
         if self.settings.mash == "across":
@@ -286,11 +281,11 @@ class FedEgo(NodeClassifier):
         """An upload as the server reads it: rows and labels of mashes."""
         return upload
 
-    def train_upper_layers(self, number: int, state: State, mashes: Mashes) -> State:
+    def train_upper_layers(self, number: int, state: State, mashes: served.Mashes) -> State:
         """The server's training in a round, on the mashes' centres."""
-        generator = torch.Generator().manual_seed(sub_seed(int(state[SEED]), f"server/{number}"))
+        generator = torch.Generator().manual_seed(sub_seed(int(state[served.SEED]), f"server/{number}"))
         return server.train_upper_layers(
-            self.model(schema_of(state)), state, mashes, self.settings, generator
+            self.model(served.schema_of(state)), state, mashes, self.settings, generator
         )
 
     def train(self, client: ClientContext, model: EgoSage) -> None:
@@ -352,15 +347,15 @@ class FedEgo(NodeClassifier):
         """The public seed, and what of the model is shared."""
         if channel == self.PERSONAL.name:
             return NOTHING
-        seed: Entries = {SEED: Whole()}
+        seed: Entries = {served.SEED: Whole()}
         if channel in (self.EGOS.name, self.EGOS_ACROSS.name):
             return (seed,)
         if channel not in (self.REDUCTION.name, self.MIX.name):
             return super().takes(channel, schema)
         state = self.init(schema, 0)
         if channel == self.REDUCTION.name:
-            return ({**like(reduction_of(state)), **seed},)
-        shares: Entries = {SHARES: Numbers((schema.classes,))} if self.mixes else {}
+            return ({**like(served.reduction_of(state)), **seed},)
+        shares: Entries = {served.SHARES: Numbers((schema.classes,))} if self.mixes else {}
         return ({**like(self.handed_out(state)), **shares},)
 
     def released(self, state: State) -> None:

@@ -11,19 +11,9 @@ from pydantic import Field
 from torch import Tensor
 
 from secure_fedgraph.algorithm import Settings, State
+from secure_fedgraph.algorithms.fairgraphfl import state as kept
 from secure_fedgraph.algorithms.fairgraphfl.agents import are_known, ask_sizes
 from secure_fedgraph.algorithms.fairgraphfl.channels import SIZE
-from secure_fedgraph.algorithms.fairgraphfl.state import (
-    AGENTS,
-    SEED,
-    SIZES,
-    add_vector,
-    convolutions_of,
-    flatten,
-    names_from_tensor,
-    names_to_tensor,
-    vector_of,
-)
 from secure_fedgraph.algorithms.training.gin_classifier import GinClassifier, GinSettings
 from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import HostileMessage
@@ -184,9 +174,9 @@ class Gcfl(GinClassifier):
     def round(self, round: RoundApi, state: State) -> State:
         """Updates in, each cluster's mean out, and clusters that are split for the rounds after."""
         state = self._with_agents(round, state)
-        like = convolutions_of(self._public(state))
-        uploads = round.gather(self.UPDATE, given={SEED: int(state[SEED])})
-        updates = torch.stack([vector_of(uploads[name], like, name) for name in round.cohort])
+        like = kept.convolutions_of(self._public(state))
+        uploads = round.gather(self.UPDATE, given={kept.SEED: int(state[kept.SEED])})
+        updates = torch.stack([kept.vector_of(uploads[name], like, name) for name in round.cohort])
         of = state[CLUSTERS]
         steps = {}
         for i, name in enumerate(round.cohort):
@@ -223,7 +213,11 @@ class Gcfl(GinClassifier):
         return {CLUSTERS: of, LAST_SPLIT: last}
 
     def _mean(self, updates: Tensor, members: Tensor, state: State) -> Tensor:
-        weights = state[SIZES][members] if SIZES in state else torch.ones(len(members), dtype=torch.float64)
+        weights = (
+            state[kept.SIZES][members]
+            if kept.SIZES in state
+            else torch.ones(len(members), dtype=torch.float64)
+        )
         return ((weights / weights.sum()) @ updates[members].double()).float()
 
     def _with_agents(self, round: RoundApi, state: State) -> State:
@@ -231,12 +225,12 @@ class Gcfl(GinClassifier):
             return dict(state)
         agents = len(round.cohort)
         met = {
-            AGENTS: names_to_tensor(round.cohort),
+            kept.AGENTS: kept.names_to_tensor(round.cohort),
             CLUSTERS: torch.zeros(agents, dtype=torch.long),
             LAST_SPLIT: torch.zeros(agents, dtype=torch.long),
             NORMS: torch.zeros(0, agents),
         }
-        return {**state, **met, **({SIZES: ask_sizes(round)} if self.settings.weighted else {})}
+        return {**state, **met, **({kept.SIZES: ask_sizes(round)} if self.settings.weighted else {})}
 
     @staticmethod
     def _public(state: State) -> State:
@@ -252,9 +246,9 @@ class Gcfl(GinClassifier):
     @UPDATE.answer
     def update(self, client: ClientContext, given: State) -> Upload:
         """Trains its own model and returns how its convolutions moved."""
-        start = client.memory.get("model") or self.start(client.schema, int(given[SEED]))
+        start = client.memory.get("model") or self.start(client.schema, int(given[kept.SEED]))
         client.memory["model"] = self.fit(client, start)
-        client.memory["before"] = before = convolutions_of(start)
+        client.memory["before"] = before = kept.convolutions_of(start)
         return Upload({k: client.memory["model"][k] - v for k, v in before.items()})
 
     @MEAN.answer
@@ -263,7 +257,7 @@ class Gcfl(GinClassifier):
         before = client.memory.pop("before", None)
         if before is None:
             raise HostileMessage(f"{client.name} was given a mean before it sent an update")
-        client.memory["model"] = client.memory["model"] | all_finite(add_vector(before, given[STEP]))
+        client.memory["model"] = client.memory["model"] | all_finite(kept.add_vector(before, given[STEP]))
 
     @PERSONAL.answer
     def personal_model(self, client: ClientContext, given: State) -> Upload:
@@ -284,15 +278,15 @@ class Gcfl(GinClassifier):
     def takes(self, channel: str, schema: Schema) -> Expected | None:
         """The public seed, and means."""
         if channel == self.UPDATE.name:
-            return ({SEED: Whole()},)
+            return ({kept.SEED: Whole()},)
         if channel == self.MEAN.name:
-            length = len(flatten(convolutions_of(self.start(schema, 0))))
+            length = len(kept.flatten(kept.convolutions_of(self.start(schema, 0))))
             return ({STEP: Numbers((length,))},)
         return NOTHING if channel in (SIZE.name, self.PERSONAL.name) else super().takes(channel, schema)
 
     def init(self, schema: Schema, seed: int) -> State:
         """First convolutions, which follow from a public seed."""
-        return {SEED: torch.tensor(seed), **convolutions_of(self.start(schema, seed))}
+        return {kept.SEED: torch.tensor(seed), **kept.convolutions_of(self.start(schema, seed))}
 
     def released(self, state: State) -> None:
         """No model is released: nobody has a head for all."""
@@ -300,9 +294,9 @@ class Gcfl(GinClassifier):
 
     def notes(self, state: State) -> dict[str, Any]:
         """Who is in which cluster."""
-        if AGENTS not in state:
+        if kept.AGENTS not in state:
             return {}
-        agents = names_from_tensor(state[AGENTS])
+        agents = kept.names_from_tensor(state[kept.AGENTS])
         return {"agents": agents, "clusters": dict(zip(agents, state[CLUSTERS].tolist(), strict=True))}
 
 

@@ -9,25 +9,10 @@ from pydantic import Field
 from torch import Tensor
 
 from secure_fedgraph.algorithm import Form, Settings, State
-from secure_fedgraph.algorithms.fairgraphfl import channels, fairness
-from secure_fedgraph.algorithms.fairgraphfl.agents import (
-    AgentsValuedUnread,
-    AgentsWithSizes,
-    PaidAgents,
-    Updates,
-    rewards_of,
-)
+from secure_fedgraph.algorithms.fairgraphfl import agents, channels, fairness
+from secure_fedgraph.algorithms.fairgraphfl import state as kept
 from secure_fedgraph.algorithms.fairgraphfl.fairness import SMALL
 from secure_fedgraph.algorithms.fairgraphfl.settings import RewardSettings
-from secure_fedgraph.algorithms.fairgraphfl.state import (
-    ALIGNMENT,
-    PAYOFFS,
-    SEED,
-    SIZES,
-    VALUES,
-    add_vector,
-    parameters_in,
-)
 from secure_fedgraph.core.channel import Channel
 from secure_fedgraph.core.inputs import Expected
 from secure_fedgraph.graph.schema import Schema
@@ -169,7 +154,7 @@ class CfflSettings(RewardSettings):
     stays: int = Field(10, ge=0)
 
 
-class RewardedAgents(PaidAgents):
+class RewardedAgents(agents.PaidAgents):
     """What the four have in common.
 
     Every agent trains its own GIN and uploads its update. The server takes their weighted mean, says what
@@ -181,7 +166,7 @@ class RewardedAgents(PaidAgents):
         - payoffs of a round add up to the budget.
     """
 
-    def worth(self, state: State, updates: Updates, number: int) -> Tensor:
+    def worth(self, state: State, updates: agents.Updates, number: int) -> Tensor:
         """``[agents]`` what each is worth after a round: not negative, of sum 1.
 
         Args:
@@ -193,7 +178,7 @@ class RewardedAgents(PaidAgents):
 
     def weights(self, state: State) -> Tensor:
         """``[agents]`` of the mean, of sum 1: what each was worth before."""
-        return state[VALUES][-1]
+        return state[kept.VALUES][-1]
 
     def fractions(self, values: Tensor) -> Tensor:
         """``[agents]`` in [0, 1]: which part of the mean's components each is given."""
@@ -202,19 +187,19 @@ class RewardedAgents(PaidAgents):
     def round(self, round: RoundApi, state: State) -> State:
         """Updates in, values and payoffs; out go rewards."""
         state = self.meet(round, state)
-        parameters = parameters_in(state)
-        updates = self.updates(round, self.weights(state), {SEED: int(state[SEED])}, parameters)
+        parameters = kept.parameters_in(state)
+        updates = self.updates(round, self.weights(state), {kept.SEED: int(state[kept.SEED])}, parameters)
         values = self.worth(state, updates, round.number)
         payoffs = self.settings.budget * fairness.shares(values)
         step = self.settings.server_rate * updates.aggregate
         sizes = [p.numel() for p in parameters.values()]
-        rewards = rewards_of(round.cohort, step, self.fractions(values), values, payoffs, sizes)
+        rewards = agents.rewards_of(round.cohort, step, self.fractions(values), values, payoffs, sizes)
         round.scatter(channels.REWARD, rewards)
         return state | {
-            **add_vector(parameters, step),
-            VALUES: torch.cat([state[VALUES], values[None]]),
-            PAYOFFS: torch.cat([state[PAYOFFS], payoffs[None]]),
-            ALIGNMENT: updates.alignment,
+            **kept.add_vector(parameters, step),
+            kept.VALUES: torch.cat([state[kept.VALUES], values[None]]),
+            kept.PAYOFFS: torch.cat([state[kept.PAYOFFS], payoffs[None]]),
+            kept.ALIGNMENT: updates.alignment,
         }
 
     def takes(self, channel: str, schema: Schema) -> Expected | None:
@@ -227,7 +212,7 @@ class RewardedAgents(PaidAgents):
         return (*((channels.SIZE,) if self.asks_sizes else ()), self.update_channel, channels.REWARD)
 
 
-class Dw(RewardedAgents, AgentsWithSizes):
+class Dw(RewardedAgents, agents.AgentsWithSizes):
     """Rewards by data volume: an agent is worth its share of all training graphs.
 
     Agents of equal size are given everything, and with ``reading="fill"`` that is FedAvg with optimisers that
@@ -249,14 +234,14 @@ class Dw(RewardedAgents, AgentsWithSizes):
 
     def weights(self, state: State) -> Tensor:
         """By number of graphs."""
-        return state[SIZES] / state[SIZES].sum()
+        return state[kept.SIZES] / state[kept.SIZES].sum()
 
-    def worth(self, state: State, updates: Updates, number: int) -> Tensor:
+    def worth(self, state: State, updates: agents.Updates, number: int) -> Tensor:
         """By number of graphs."""
         return self.weights(state)
 
 
-class Eu(RewardedAgents, AgentsValuedUnread):
+class Eu(RewardedAgents, agents.AgentsValuedUnread):
     """Rewards by nearness: an agent is worth the more, the nearer its update is to the mean.
 
     The score is ``1 / (1 + ||u_i - u||)`` of the round alone; FairGraphFL leaves the map open.
@@ -270,12 +255,12 @@ class Eu(RewardedAgents, AgentsValuedUnread):
     reference = "baseline of FairGraphFL"
     forms = (ENCRYPTED,)
 
-    def worth(self, state: State, updates: Updates, number: int) -> Tensor:
+    def worth(self, state: State, updates: agents.Updates, number: int) -> Tensor:
         """By distance from the mean."""
         return nearness(updates.distances)
 
 
-class Cffl(RewardedAgents, AgentsValuedUnread):
+class Cffl(RewardedAgents, agents.AgentsValuedUnread):
     """Robust and fair federated learning: reputations that agents can lose for good.
 
     Updates longer than ``length`` are shortened. A reputation is a moving mean of cosines with the mean
@@ -301,14 +286,14 @@ class Cffl(RewardedAgents, AgentsValuedUnread):
         """At most ``length`` long."""
         return at_most_of_length(update, self.settings.length)
 
-    def worth(self, state: State, updates: Updates, number: int) -> Tensor:
+    def worth(self, state: State, updates: agents.Updates, number: int) -> Tensor:
         """A moving mean of cosines."""
         s = self.settings
         removes = number > s.stays
-        return surviving_reputations(state[VALUES][-1], updates.alignment, s.rate, removes)
+        return surviving_reputations(state[kept.VALUES][-1], updates.alignment, s.rate, removes)
 
 
-class Cgsv(RewardedAgents, AgentsWithSizes, AgentsValuedUnread):
+class Cgsv(RewardedAgents, agents.AgentsWithSizes, agents.AgentsValuedUnread):
     """Rewards by the cosine gradient Shapley value.
 
     Updates are brought to one length. A reputation is a moving mean of cosines with the mean update. Agents
@@ -342,13 +327,13 @@ class Cgsv(RewardedAgents, AgentsWithSizes, AgentsValuedUnread):
 
     def weights(self, state: State) -> Tensor:
         """By number of graphs in the first round where agents tell it, then by reputation."""
-        if len(state[VALUES]) == 1 and SIZES in state:
-            return state[SIZES] / state[SIZES].sum()
-        return state[VALUES][-1]
+        if len(state[kept.VALUES]) == 1 and kept.SIZES in state:
+            return state[kept.SIZES] / state[kept.SIZES].sum()
+        return state[kept.VALUES][-1]
 
-    def worth(self, state: State, updates: Updates, number: int) -> Tensor:
+    def worth(self, state: State, updates: agents.Updates, number: int) -> Tensor:
         """A moving mean of cosines, from nothing."""
-        values = state[VALUES]
+        values = state[kept.VALUES]
         before = torch.zeros_like(values[-1]) if len(values) == 1 else values[-1]
         return moving_reputations(before, updates.alignment, self.settings.rate)
 
