@@ -450,8 +450,7 @@ def _binary_rows(rows: np.ndarray) -> np.ndarray:
     near = np.abs(rows - rows.round().clip(0, 1))
     if not len(rows) or (near < 0.25).mean() < 0.9 or (rows > 0.75).any(1).mean() < 0.5:
         return rows
-    words: np.ndarray = rows[(near < 0.25).all(1)].round().clip(0, 1) + 0.0
-    return words
+    return np.asarray(rows[(near < 0.25).all(1)].round().clip(0, 1) + 0.0)
 
 
 class _Offers(Attack):
@@ -519,8 +518,7 @@ class EmbeddingLinks(_Offers):
     def _read(self, view: View, offer: Mapping[str, np.ndarray]) -> np.ndarray:
         z = np.asarray(offer["z"], dtype=np.float64)
         unit = z / np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-12)
-        similarity: np.ndarray = unit @ unit.T
-        return similarity
+        return np.asarray(unit @ unit.T)
 
 
 class EmbeddingCounts(_Offers):
@@ -532,5 +530,4 @@ class EmbeddingCounts(_Offers):
     about = MISSING
 
     def _read(self, view: View, offer: Mapping[str, np.ndarray]) -> np.ndarray:
-        counts: np.ndarray = np.asarray(offer["counts"]).round().astype(int)
-        return counts
+        return np.asarray(offer["counts"]).round().astype(int)

@@ -232,8 +232,7 @@ def _single_row_features(point: np.ndarray, pulled: np.ndarray) -> np.ndarray:
     length along ``c`` counts the rows.
     """
     rows = (pulled * point).sum(1) / np.square(point).sum(1)
-    features: np.ndarray = (point - pulled)[(rows > 0.5) & (rows < 1.5)].astype(np.float32)
-    return features
+    return np.asarray((point - pulled)[(rows > 0.5) & (rows < 1.5)].astype(np.float32))
 
 
 COVERED = "nodes found by an oracle"
@@ -287,10 +286,7 @@ class GeneratorOracle(Attack):
     channel = "feedback"
     also_reads = ("generator",)
     controls = (_messages(1), _messages(20, width=64), _messages(1, ALL_QUERIES, 512))
-    depends_on = (
-        "training.federated_epochs",
-        "training.exchange_batch",
-    )
+    depends_on = ("training.federated_epochs", "training.exchange_batch")
     stops = "noise in the answers (local_dp), which ends training too; seals, masks, clips do not"
 
     @classmethod

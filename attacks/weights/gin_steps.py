@@ -32,12 +32,7 @@ NEAR = 4.0
 LEAST = 1e-6
 """Share of a vector's length that single precision explains."""
 
-_STEP = {
-    "rounds": 1,
-    "training.optimizer": "sgd",
-    "training.learning_rate": 1.0,
-    "training.epochs": 1,
-}
+_STEP = {"rounds": 1, "training.optimizer": "sgd", "training.learning_rate": 1.0, "training.epochs": 1}
 
 
 def _nodes(share: float, width: int) -> Control:
@@ -215,8 +210,7 @@ def _forward(layer: FirstLayer, rows: np.ndarray, gradients: np.ndarray) -> np.n
     active = rows @ layer.weight.T + layer.bias > 0
     moved = np.abs(gradients) > 1e-3 * np.abs(gradients).max(1, keepdims=True)
     live = layer.step.any(1)
-    share: np.ndarray = (active == moved)[:, live].mean(1)
-    return share
+    return np.asarray((active == moved)[:, live].mean(1))
 
 
 def _from_columns(
@@ -301,8 +295,7 @@ class Span:
         # a vector is a combination of rows, each with its errors: as long as it takes
         errors = self.noise * np.linalg.norm(inside / self.values, axis=1)
         free = (len(self.basis) - self.rank) ** 0.5
-        ratio: np.ndarray = off / (errors * free + LEAST * length)
-        return ratio
+        return np.asarray(off / (errors * free + LEAST * length))
 
     def holds(self, vectors: np.ndarray, share: float = 0.0) -> np.ndarray:
         """Which vectors ``[n, columns]`` are in the space, or off by this share of their length at most."""
@@ -392,8 +385,7 @@ class GinStep:
         if by_span:
             return span_of(self.step[TABLE].T, self.before[TABLE].T, seen=self.seen).holds(entries)
         moved = np.abs(self.step[TABLE]).max(1)
-        occurred: np.ndarray = np.logical_not((entries[:, moved <= 1e-4 * moved.max()] > 0).any(1))
-        return occurred
+        return np.logical_not((entries[:, moved <= 1e-4 * moved.max()] > 0).any(1))
 
     def entries(self, atoms: np.ndarray) -> np.ndarray:
         """One column for each value of each column: 1 where an atom has it."""
@@ -405,16 +397,13 @@ class GinStep:
     def entered(self, atoms: np.ndarray) -> np.ndarray:
         """What the first layer makes of atoms, ``[n, width]``."""
         if TABLE in self.before:
-            made: np.ndarray = self.entries(atoms) @ self.before[TABLE]
-            return made
-        made = atoms @ self.before[MATRIX].T + self.before[MATRIX_BIAS]
-        return made
+            return np.asarray(self.entries(atoms) @ self.before[TABLE])
+        return np.asarray(atoms @ self.before[MATRIX].T + self.before[MATRIX_BIAS])
 
     def linear(self, layer: int, which: int, x: np.ndarray) -> np.ndarray:
         """What stands behind a linear layer of a convolution, 0 or 2, and its ReLU, ``[n, width]``."""
         name = f"convolutions.{layer}.nn.{which}"
-        made: np.ndarray = np.maximum(x @ self.before[f"{name}.weight"].T + self.before[f"{name}.bias"], 0)
-        return made
+        return np.asarray(np.maximum(x @ self.before[f"{name}.weight"].T + self.before[f"{name}.bias"], 0))
 
 
 def read_step(
@@ -513,8 +502,7 @@ def _differences(rows: np.ndarray, shares: np.ndarray) -> tuple[np.ndarray, np.n
 def _in(basis: np.ndarray, masks: np.ndarray) -> np.ndarray:
     vectors = masks.astype(np.float64)
     off = np.linalg.norm(vectors - vectors @ basis @ basis.T, axis=1)
-    near: np.ndarray = off <= 0.05
-    return near
+    return np.asarray(off <= 0.05)
 
 
 def _apart(z: np.ndarray, weights: np.ndarray, graphs: int) -> np.ndarray:

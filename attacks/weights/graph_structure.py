@@ -372,8 +372,7 @@ def atoms_of(levels: Sequence[Level], nodes: np.ndarray) -> np.ndarray:
     """Which kind of atom each node is, as a number in the list that the search started from."""
     for level in reversed(levels[1:]):
         nodes = level.parents[nodes]
-    kinds: np.ndarray = levels[0].parents[nodes]
-    return kinds
+    return np.asarray(levels[0].parents[nodes])
 
 
 TRAINED_GRAPHS = "graphs trained on"

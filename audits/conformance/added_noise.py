@@ -130,12 +130,7 @@ def _known_sum(
     return ContributionRows(in_tensors(torch.from_numpy(parts.astype(np.float32)), shapes), places), known
 
 
-def noises(
-    bound: Bound,
-    examples: Mapping[str, AnyUpload],
-    rounds: int,
-    units: int = 0,
-) -> Iterator[Noise]:
+def noises(bound: Bound, examples: Mapping[str, AnyUpload], rounds: int, units: int = 0) -> Iterator[Noise]:
     """What a protection adds to known uploads, round by round: two within the clip, two beyond it, and so on.
 
     Args:

@@ -56,12 +56,7 @@ def noise(record: Record) -> Iterator[Finding]:
 
 
 def _noised(
-    record: Record,
-    before: LastSeen,
-    channel: str,
-    who: str,
-    steps: np.ndarray,
-    sigma: float,
+    record: Record, before: LastSeen, channel: str, who: str, steps: np.ndarray, sigma: float
 ) -> Iterator[Finding]:
     """Args: values and the claimed deviation of their noise, both in steps of the grid."""
     width = steps.size

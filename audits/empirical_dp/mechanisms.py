@@ -90,8 +90,7 @@ def centred(values: Any, ring: int) -> np.ndarray:
     [7, -8, 7]
     """
     values = np.asarray(values)
-    signed: np.ndarray = (values.astype(np.int64) + ring // 2) % ring - ring // 2 if ring else values
-    return signed
+    return np.asarray((values.astype(np.int64) + ring // 2) % ring - ring // 2 if ring else values)
 
 
 def claims(bound: Bound, delta: float) -> dict[str, float]:

@@ -226,8 +226,7 @@ def _largest(guess: Guess) -> tuple[str, np.ndarray]:
 
 
 def _apart(rows: np.ndarray, true: np.ndarray) -> np.ndarray:
-    largest: np.ndarray = np.abs(rows - true).max(1) / np.maximum(np.abs(true).max(1), 1e-12)
-    return largest
+    return np.asarray(np.abs(rows - true).max(1) / np.maximum(np.abs(true).max(1), 1e-12))
 
 
 def pool(finished: FinishedRun) -> dict[str, payoffs.Candidates]:

@@ -47,8 +47,7 @@ def candidates(finished: FinishedRun) -> np.ndarray:
         everybody = np.concatenate([*parts, *([] if asked is None else [asked.numpy()])])
     rows = np.unique(everybody, axis=0)
     order = np.random.default_rng(sub_seed(finished.seed, "candidates")).permutation(len(rows))
-    shuffled: np.ndarray = rows[order]
-    return shuffled
+    return rows[order]
 
 
 def drawn(finished: FinishedRun, owner: str, round: int) -> np.ndarray:
@@ -79,8 +78,7 @@ def mixing(finished: FinishedRun) -> dict[str, dict[int, tuple[np.ndarray, int]]
 def training_rows(finished: FinishedRun, owner: str) -> np.ndarray:
     """``[training nodes, features]``, in the order that numbers count in."""
     graph = finished.federation.owners[owner]
-    rows: np.ndarray = graph.x[graph.train_mask].numpy()
-    return rows
+    return np.asarray(graph.x[graph.train_mask].numpy())
 
 
 def _secret(finished: FinishedRun) -> bool:
@@ -188,8 +186,7 @@ def _centres(finished: FinishedRun, owner: str, frozen: bool) -> np.ndarray:
         reduced = F.relu(graph.x @ start["reduction.weight"] + start["reduction.bias"])
         rows = torch.cat([reduced, rows], dim=1)
     shares = from_pool.shares_of(drawn(finished, owner, 1), int(graph.train_mask.sum()))
-    centres: np.ndarray = shares @ rows[graph.train_mask].double().numpy()
-    return centres
+    return np.asarray(shares @ rows[graph.train_mask].double().numpy())
 
 
 def members(guess: Guess, finished: FinishedRun) -> Judgement:

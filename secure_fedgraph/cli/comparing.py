@@ -62,15 +62,7 @@ def compare(
         runs = len(chosen) + len(comparison.added(chosen, beside))
         total = runs * len(seeds) + len(chosen) * (leaks is not None)
         with screen.bar("comparing", total) as advance:
-            rows = comparison.compare(
-                chosen,
-                seeds,
-                out,
-                pool,
-                advance,
-                leaks,
-                beside,
-            )
+            rows = comparison.compare(chosen, seeds, out, pool, advance, leaks, beside)
     attacks = [] if leaks is None else list(leaks.attacks)
     seconds = time.perf_counter() - started
     result = comparison.compare_result(base, rows, seeds, seconds, options.command_line(), attacks)

@@ -168,12 +168,7 @@ def run(
 
 
 def align(
-    file: Path,
-    out: Path,
-    listen: str | None,
-    certificate: Path | None,
-    key: Path | None,
-    wait: float,
+    file: Path, out: Path, listen: str | None, certificate: Path | None, key: Path | None, wait: float
 ) -> None:
     """Carry the letters of 'silo align' between the silos."""
     approved, address = _listening(file, listen, certificate, key)
@@ -200,14 +195,7 @@ def _listening(
     return approved, Address(listen or place.host, place.port, certificate, key)
 
 
-def dev(
-    silos: int,
-    data: str,
-    port: int,
-    out: Path,
-    assignments: tuple[str, ...],
-    **given: Any,
-) -> None:
+def dev(silos: int, data: str, port: int, out: Path, assignments: tuple[str, ...], **given: Any) -> None:
     """Bring a whole federation up on this machine, certificates and all."""
     check_flower()
     if out.exists() and any(out.iterdir()):

@@ -43,12 +43,7 @@ from secure_fedgraph.privacy.spent import number
 
 
 def describe(
-    place: str,
-    out: Path,
-    label: str | None,
-    task: str | None,
-    positive: str | None,
-    ident: str | None,
+    place: str, out: Path, label: str | None, task: str | None, positive: str | None, ident: str | None
 ) -> None:
     """Draft schema.toml from one owner's tables, and print what it gives away."""
     if os.path.lexists(out):

@@ -225,8 +225,7 @@ def alike(sums: Tensor, norm: float) -> Tensor:
     _, count, _, _ = _less_their_mean(sums, norm, 0.0)
     mean = sums[:, 1] / (_COUNT * norm * count)
     left = max(1 - float(mean.square().sum()), _LEAST) / len(mean)
-    made: Tensor = count * (left * torch.eye(len(mean), dtype=torch.float64) + torch.outer(mean, mean))
-    return made
+    return count * (left * torch.eye(len(mean), dtype=torch.float64) + torch.outer(mean, mean))
 
 
 def own_number_weights(sums: Tensor, records: Tensor, norm: float, noise: float = 0) -> Tensor:

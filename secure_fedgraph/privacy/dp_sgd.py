@@ -289,8 +289,7 @@ def factors(norms: np.ndarray, clip: float) -> np.ndarray:
     >>> factors(np.array([0.5, 2.0]), 1.0).round(3).tolist()
     [1.0, 0.5]
     """
-    short: np.ndarray = np.where(norms > clip, clip * (1 - 2.0**-20) / np.maximum(norms, 1e-300), 1.0)
-    return short
+    return np.where(norms > clip, clip * (1 - 2.0**-20) / np.maximum(norms, 1e-300), 1.0)
 
 
 def _assign(parameters: Mapping[str, torch.nn.Parameter], flat: np.ndarray) -> None:

@@ -250,14 +250,7 @@ class Session:
         seed = sub_seed(options.seed, "clients")
         witness = self.transcript.record_opened
         clients = prepared.federation.make_clients(
-            prepared.algorithm,
-            prepared.bound,
-            self._run,
-            self._ledger,
-            seed,
-            witness,
-            kept,
-            self._after,
+            prepared.algorithm, prepared.bound, self._run, self._ledger, seed, witness, kept, self._after
         )
         return InProcess(clients, self._ledger.exchange)
 
@@ -274,10 +267,7 @@ class Session:
 
 
 def train(
-    algorithm: Algorithm,
-    federation: Federation,
-    policy: Policy | str | None = None,
-    **options: Any,
+    algorithm: Algorithm, federation: Federation, policy: Policy | str | None = None, **options: Any
 ) -> Run:
     """Runs an algorithm over a federation under a policy.
 

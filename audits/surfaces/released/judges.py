@@ -153,8 +153,7 @@ def own_answers(finished: FinishedRun) -> OwnAnswers | None:
 def training_labels(finished: FinishedRun) -> np.ndarray:
     """The labels of all owners' training nodes."""
     owners = finished.federation.owners.values()
-    labels: np.ndarray = np.concatenate([g.y.numpy()[g.train_mask.numpy()] for g in owners])
-    return labels
+    return np.concatenate([g.y.numpy()[g.train_mask.numpy()] for g in owners])
 
 
 def _answers(finished: FinishedRun, answering: Answering) -> np.ndarray:
@@ -166,13 +165,11 @@ def _answers(finished: FinishedRun, answering: Answering) -> np.ndarray:
 def _sure(finished: FinishedRun, answering: Answering) -> np.ndarray:
     """The log-probability of each one's label."""
     y = training_labels(finished)
-    own: np.ndarray = _answers(finished, answering)[np.arange(len(y)), y]
-    return own
+    return np.asarray(_answers(finished, answering)[np.arange(len(y)), y])
 
 
 def _right(finished: FinishedRun, answering: Answering) -> np.ndarray:
-    right: np.ndarray = _answers(finished, answering).argmax(1) == training_labels(finished)
-    return right
+    return np.asarray(_answers(finished, answering).argmax(1) == training_labels(finished))
 
 
 def _in_row_space(algorithm: FedRidge, finished: FinishedRun, upload: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -184,11 +181,9 @@ def _in_row_space(algorithm: FedRidge, finished: FinishedRun, upload: Mapping[st
     second, classes = moments_of(total, contribution)  # type: ignore[arg-type]
     if second is None:
         y = torch.cat([g.y[g.train_mask] for g in owners])
-        products: np.ndarray = (z * classes.T[y]).sum(1).numpy()
-        return products
+        return (z * classes.T[y]).sum(1).numpy()
     solved = torch.linalg.solve(second + RIDGE * torch.eye(len(second), dtype=torch.float64), z.T)
-    fits: np.ndarray = -(z.T * solved).sum(0).numpy()
-    return fits
+    return np.asarray(-(z.T * solved).sum(0).numpy())
 
 
 MAKERS: Mapping[str, Maker] = {
@@ -335,8 +330,7 @@ def members(guess: Guess, finished: FinishedRun) -> Judgement:
 
 
 def _unit(rows: np.ndarray) -> np.ndarray:
-    unit: np.ndarray = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
-    return unit
+    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12))
 
 
 def class_shares(guess: Guess, finished: FinishedRun) -> Judgement:

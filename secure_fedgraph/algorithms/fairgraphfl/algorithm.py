@@ -259,6 +259,4 @@ class FairGraphFL(AgentsWithSizes, AgentsValuedUnread):
         found = super().notes(state)
         if not found:
             return {}
-        return found | {
-            "diversity": dict(zip(found["agents"], state[names.DIVERSITY].tolist(), strict=True)),
-        }
+        return found | {"diversity": dict(zip(found["agents"], state[names.DIVERSITY].tolist(), strict=True))}

@@ -122,11 +122,7 @@ def check_mashes(upload: Mapping[str, Tensor], positions: int, width: int, class
 
 
 def train_upper_layers(
-    model: EgoSage,
-    state: State,
-    mashes: Mashes,
-    settings: FedEgoSettings,
-    generator: torch.Generator,
+    model: EgoSage, state: State, mashes: Mashes, settings: FedEgoSettings, generator: torch.Generator
 ) -> State:
     """The state after training on the mashes' centres, against their soft labels; the reduction stays.
 

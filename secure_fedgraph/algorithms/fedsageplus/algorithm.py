@@ -240,10 +240,7 @@ class FedSagePlus(Generates, FedSage):
         return ({name: Numbers(shape) for name, shape in self._generator_shapes(schema).items()},)
 
     def _offers(self, schema: Schema) -> tuple[dict[str, Entry], ...]:
-        asked: dict[str, Entry] = {
-            "z": Numbers((None, self.settings.encoder[1])),
-            "counts": Numbers((None,)),
-        }
+        asked: dict[str, Entry] = {"z": Numbers((None, self.settings.encoder[1])), "counts": Numbers((None,))}
         shapes = self._generator_shapes(schema)
         return ({**{_FGEN + name: Numbers(shape) for name, shape in shapes.items()}, **asked},)
 

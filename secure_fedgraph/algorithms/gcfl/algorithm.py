@@ -52,8 +52,7 @@ def sequence_similarity(norms: Tensor) -> np.ndarray:
 
     sequences = np.ascontiguousarray(norms.double().T.numpy())
     distances = np.asarray(dtw.distance_matrix_fast(sequences))
-    found: np.ndarray = distances.max() - distances
-    return found
+    return np.asarray(distances.max() - distances)
 
 
 def is_settled(updates: Tensor, mean_below: float, one_above: float) -> bool:

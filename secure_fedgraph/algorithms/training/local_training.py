@@ -132,10 +132,7 @@ def _fit_alone(
 
 
 def loss_on(
-    client: ClientContext,
-    graph: Data,
-    model: nn.Module,
-    settings: TrainingSettings,
+    client: ClientContext, graph: Data, model: nn.Module, settings: TrainingSettings
 ) -> Callable[[torch.Tensor], torch.Tensor]:
     """The mean loss of a batch of the client's own nodes or graphs, as a function of the batch.
 

@@ -208,12 +208,7 @@ def _depth(setting: tuple[str, object]) -> int:
 
 
 def export(
-    folder: Path,
-    out: Path,
-    algorithm: str | None,
-    ledger: Path | None,
-    overwrite: bool,
-    as_json: bool,
+    folder: Path, out: Path, algorithm: str | None, ledger: Path | None, overwrite: bool, as_json: bool
 ) -> None:
     """Writes the released model of a finished run, and its card beside it.
 

@@ -330,12 +330,7 @@ class Carrier(ABC):
         return self.open_sum(sealed, layout, scope, ask), {}
 
     def open_values(
-        self,
-        sealed: Mapping[str, Any],
-        weights: Mapping[str, float],
-        layout: Layout,
-        scope: Scope,
-        ask: Ask,
+        self, sealed: Mapping[str, Any], weights: Mapping[str, float], layout: Layout, scope: Scope, ask: Ask
     ) -> tuple[np.ndarray, dict[str, float], dict[str, float]]:
         """The weighted mean ``[rows, width]``, and by client its upload's cosine with it and its length."""
         raise Incompatible(f"carrier {self.name!r} values no uploads")

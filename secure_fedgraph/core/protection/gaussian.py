@@ -203,8 +203,7 @@ class Gaussian(Stage):
             np.trunc(steps * (ROUNDING_MARGIN / self.step), out=steps)
         if self.by != "server":
             steps += self._draw(steps.shape, keys)
-        noisy: np.ndarray = steps.astype(np.int64) if self.by == "shares" else steps * self.step
-        return noisy
+        return steps.astype(np.int64) if self.by == "shares" else steps * self.step
 
     def take_off(self, matrix: np.ndarray, keys: Sequence[bytes]) -> np.ndarray:
         """What was opened less the last parts of one client's share."""
@@ -217,14 +216,12 @@ class Gaussian(Stage):
     def undo(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
         """The server's noise on what it opened, or the sum's real numbers."""
         if self.by == "shares":
-            values: np.ndarray = np.multiply(matrix, self.step, dtype=np.float64)
-            return values
+            return np.asarray(np.multiply(matrix, self.step, dtype=np.float64))
         if self.by == "client":
             return matrix
         # uploads are whole steps, and so are their sums
         steps = np.rint(np.asarray(matrix, dtype=np.float64) / self.step)
-        noised: np.ndarray = (steps + self._draw(steps.shape)) * self.step
-        return noised
+        return np.asarray((steps + self._draw(steps.shape)) * self.step)
 
     @property
     def effect_words(self) -> str:  # type: ignore[override]

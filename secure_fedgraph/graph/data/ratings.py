@@ -75,5 +75,4 @@ def _renumbered(table: NDArray[np.int64], given: NDArray[np.int64]) -> NDArray[n
     place = np.minimum(np.searchsorted(known, given), len(known) - 1)
     if not np.array_equal(known[place], given):
         raise ValueError(f"graph.txt names {int(given[known[place] != given][0])}, which no .dict file knows")
-    chosen: np.ndarray = table[order[place], 1]
-    return chosen
+    return np.asarray(table[order[place], 1])

@@ -117,8 +117,7 @@ def _known_labels(graph: Data) -> Nodes:
     if not has_classes(graph):
         return np.full(int(graph.num_nodes or 0), -1, dtype=np.int64)
     masked = graph.get("train_mask") is not None
-    labels: Nodes = (answers_of(graph.y, graph.train_mask) if masked else graph.y).numpy()
-    return labels
+    return (answers_of(graph.y, graph.train_mask) if masked else graph.y).numpy()
 
 
 def _by_networkx(links: Nodes, nodes: int, runs: int, rng: np.random.Generator) -> Iterator[list[Nodes]]:

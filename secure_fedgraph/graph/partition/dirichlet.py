@@ -21,12 +21,7 @@ SPLIT = (0.8, 0.1, 0.1)
 
 
 def dirichlet(
-    dataset: GraphSetDataset,
-    clients: int,
-    seed: int,
-    *,
-    concentration: float = 0.5,
-    least: int = 8,
+    dataset: GraphSetDataset, clients: int, seed: int, *, concentration: float = 0.5, least: int = 8
 ) -> Partition:
     """Training, validation and test graphs drawn over all graphs, each dealt in the same uneven shares.
 

@@ -75,7 +75,7 @@ OF_GRAPH_SETS: dict[str, Partitioning] = {
     "dirichlet": Partitioning(dirichlet, "disjoint sets of graphs of uneven sizes (FedGraphNN)"),
 }
 OF_RATINGS: dict[str, Partitioning] = {
-    "by_category": Partitioning(by_category, "ratings, one owner a category of products (FedGraphNN)"),
+    "by_category": Partitioning(by_category, "ratings, one owner a category of products (FedGraphNN)")
 }
 
 BY_KIND: dict[str, dict[str, Partitioning]] = {

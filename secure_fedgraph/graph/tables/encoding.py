@@ -179,8 +179,7 @@ def _from_usual(values: np.ndarray, share: np.ndarray | float, least: float = LE
     [-1.0, 1.0]
     """
     spread = np.sqrt(np.asarray(share) * (1 - np.asarray(share)))
-    made: np.ndarray = ((values - share) / np.maximum(spread, least)).clip(-REACH, REACH)
-    return made
+    return np.asarray(((values - share) / np.maximum(spread, least)).clip(-REACH, REACH))
 
 
 def scale(
@@ -210,8 +209,7 @@ def scale(
 
 
 def _signed_log(values: np.ndarray) -> np.ndarray:
-    made: np.ndarray = np.sign(values) * np.log1p(np.abs(values))
-    return made
+    return np.asarray(np.sign(values) * np.log1p(np.abs(values)))
 
 
 def _category(table: Table, column: schema.CategoryColumn, part: np.ndarray) -> Fit:

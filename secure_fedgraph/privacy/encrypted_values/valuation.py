@@ -161,12 +161,7 @@ class EncryptedValues(Carrier):
         raise Refused(f"channel {scope.channel!r}: encrypted values open no plain sum")
 
     def open_values(
-        self,
-        sealed: Mapping[str, Any],
-        weights: Mapping[str, float],
-        layout: Layout,
-        scope: Scope,
-        ask: Ask,
+        self, sealed: Mapping[str, Any], weights: Mapping[str, float], layout: Layout, scope: Scope, ask: Ask
     ) -> tuple[np.ndarray, dict[str, float], dict[str, float]]:
         """The weighted mean, each upload's cosine with it, and each one's length.
 

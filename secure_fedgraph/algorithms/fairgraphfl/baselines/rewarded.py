@@ -33,8 +33,7 @@ def of_equal_length(gradients: Tensor, length: float) -> Tensor:
     tensor([[0.3000, 0.4000],
             [0.0000, 0.0000]])
     """
-    scaled: Tensor = gradients * _ratio(gradients, length)
-    return scaled
+    return gradients * _ratio(gradients, length)
 
 
 def at_most_of_length(gradients: Tensor, length: float) -> Tensor:
@@ -44,8 +43,7 @@ def at_most_of_length(gradients: Tensor, length: float) -> Tensor:
         gradients: ``[agents, D]``.
         length: the L2 norm.
     """
-    scaled: Tensor = gradients * _ratio(gradients, length).clamp(max=1)
-    return scaled
+    return gradients * _ratio(gradients, length).clamp(max=1)
 
 
 def moving_reputations(values: Tensor, alignment: Tensor, rate: float) -> Tensor:
