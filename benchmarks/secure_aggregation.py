@@ -172,20 +172,16 @@ def drawn(size: int) -> Callable[[int], np.ndarray]:
 
 def cases() -> list[tuple[str, Callable[[], Carrier], int, bool]]:
     """Name, carrier, drop-outs, and whether the neighbour graph is forced on a cohort this small."""
-    masked: list[tuple[str, Callable[[], Carrier], int, bool]] = [
-        (
-            f"masked, {bits} bits, {graph}, {left} drop-outs",
-            partial(Masked, bits=bits),
-            left,
-            graph != "complete",
-        )
-        for bits, graph in ((32, "complete"), (32, "k-regular"), (16, "complete"), (20, "complete"))
-        for left in (0, 2)
+    found: list[tuple[str, Callable[[], Carrier], int, bool]] = []
+    for bits, graph in ((32, "complete"), (32, "k-regular"), (16, "complete"), (20, "complete")):
+        for left in (0, 2):
+            name = f"masked, {bits} bits, {graph}, {left} drop-outs"
+            found.append((name, partial(Masked, bits=bits), left, graph != "complete"))
+    schemes = ("bfv", "ckks")
+    return [
+        *found,
+        *((f"homomorphic, {s.upper()}", partial(Homomorphic, scheme=s), 0, False) for s in schemes),
     ]
-    schemes = [
-        (f"homomorphic, {s.upper()}", partial(Homomorphic, scheme=s), 0, False) for s in ("bfv", "ckks")
-    ]
-    return [*masked, *schemes]
 
 
 def table(args: argparse.Namespace) -> list[dict[str, Any]]:
