@@ -79,7 +79,7 @@ class Control:
 Judge = Callable[[Guess, Any], Any]
 """Compares a guess with an ``audits.finished_run.FinishedRun``: the run and the truth about it.
 
-It returns a ``secure_fedgraph.audits.finished_run.Judgement``. No attack imports either, as none may see the
+It returns a ``secure_fedgraph.audits.judgement.Judgement``. No attack imports either, as none may see the
 truth.
 """
 Maker = Callable[[Any], Any]

@@ -6,12 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-import numpy as np
-
 from secure_fedgraph.algorithm import Algorithm, State
 from secure_fedgraph.arguments import unknown_name
-from secure_fedgraph.attacks.attack import CLIENT, COALITION, LAST, OUTSIDER, SERVER, Guess
-from secure_fedgraph.audits import scoring
+from secure_fedgraph.attacks.attack import CLIENT, COALITION, LAST, OUTSIDER, SERVER
 from secure_fedgraph.federation import Federation
 from secure_fedgraph.privacy.policy import BoundPolicy
 from secure_fedgraph.protocol import Transcript
@@ -72,36 +69,3 @@ def once(key: tuple[Any, ...], finished: FinishedRun, make: Callable[[], Made]) 
         _MADE[key] = (make(), finished)  # the run is kept, so that no other gets its id
     made: Made = _MADE[key][0]
     return made
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """A score, and true against guessed values of some targets, where a report draws them.
-
-    Args:
-        graphs: of guesses about links, what ``neighbourhoods.around`` says of each target.
-    """
-
-    score: scoring.Score
-    true: Mapping[str, np.ndarray] = field(default_factory=dict)
-    guessed: Mapping[str, np.ndarray] = field(default_factory=dict)
-    graphs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-
-    def targets(self) -> list[dict[str, Any]]:
-        """As ``audit.json`` keeps them."""
-        none = np.zeros(0)
-        return [
-            {
-                "owner": target,
-                "true": self.true.get(target, none).tolist(),
-                "guess": self.guessed.get(target, none).tolist(),
-                **({"graph": dict(self.graphs[target])} if self.graphs.get(target) else {}),
-            }
-            for target in {**self.true, **self.graphs}
-        ]
-
-
-Judge = Callable[[Guess, FinishedRun], Judgement]
-"""Compares a guess with what was true."""
-Maker = Callable[[FinishedRun], Any]
-"""Makes one fact that an attacker is granted."""

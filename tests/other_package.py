@@ -40,7 +40,7 @@ class ClassSizes(Attack):
     @classmethod
     def judge(cls):
         from secure_fedgraph.audits import truth
-        from secure_fedgraph.audits.finished_run import Judgement
+        from secure_fedgraph.audits.judgement import Judgement
         from secure_fedgraph.audits.scoring import Score, ScoreKind
 
         def right(guess, case):

@@ -9,8 +9,9 @@ from typing import Any
 
 from secure_fedgraph.attacks import Attack, Blind, Guess
 from secure_fedgraph.audits.dp_bounds import Claims
-from secure_fedgraph.audits.finished_run import FinishedRun, Judgement
+from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid.choices import AS_CONFIGURED, Variant, at, unscored
+from secure_fedgraph.audits.judgement import Judgement
 from secure_fedgraph.audits.surfaces import rounds
 from secure_fedgraph.audits.surfaces.registry import judge_of, knowledge
 from secure_fedgraph.experiment.config import Experiment

@@ -17,7 +17,8 @@ from secure_fedgraph.attacks import payoffs
 from secure_fedgraph.attacks.attack import CLIENT, Guess
 from secure_fedgraph.attacks.prototypes import CHANGE, EARLIER, GRAPHS, INCIDENCE, SINGLETONS
 from secure_fedgraph.audits import intervals
-from secure_fedgraph.audits.finished_run import FinishedRun, Judge, Judgement, Maker, once
+from secure_fedgraph.audits.finished_run import FinishedRun, once
+from secure_fedgraph.audits.judgement import Judge, Judgement, Maker
 from secure_fedgraph.audits.rerun import train_again
 from secure_fedgraph.audits.scoring import Score, ScoreKind, share_right
 from secure_fedgraph.core.errors import BadInput

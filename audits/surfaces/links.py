@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.audits import intervals
 from secure_fedgraph.audits.empirical_dp.neighbourhoods import around, best
-from secure_fedgraph.audits.finished_run import Judgement
+from secure_fedgraph.audits.judgement import Judgement
 from secure_fedgraph.audits.scoring import Score, ScoreKind
 
 

@@ -19,7 +19,8 @@ from secure_fedgraph.attacks.feature_sums import SummedMembers
 from secure_fedgraph.attacks.mashes import pool as from_pool
 from secure_fedgraph.attacks.mashes.labels import BATCH_LABELS, NOISED, prefixes
 from secure_fedgraph.audits import intervals, scoring, truth
-from secure_fedgraph.audits.finished_run import FinishedRun, Judge, Judgement, Maker
+from secure_fedgraph.audits.finished_run import FinishedRun
+from secure_fedgraph.audits.judgement import Judge, Judgement, Maker
 from secure_fedgraph.client import seeded
 from secure_fedgraph.core.errors import Refused
 from secure_fedgraph.graph.seeds import sub_seed

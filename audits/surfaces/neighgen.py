@@ -14,7 +14,8 @@ from secure_fedgraph.attacks.active.oracle import COVERED
 from secure_fedgraph.attacks.attack import FEATURES, Guess
 from secure_fedgraph.attacks.neighgen import EMBEDDED_LINKS, MISSING, NEIGHBOURS
 from secure_fedgraph.audits import intervals, scoring, truth
-from secure_fedgraph.audits.finished_run import FinishedRun, Judge, Judgement, once
+from secure_fedgraph.audits.finished_run import FinishedRun, once
+from secure_fedgraph.audits.judgement import Judge, Judgement
 from secure_fedgraph.audits.scoring import Score, ScoreKind, cosine
 from secure_fedgraph.audits.surfaces.links import Pairs, auc, linked_nodes
 from secure_fedgraph.core.upload import Upload

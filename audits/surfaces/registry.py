@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from secure_fedgraph.attacks.attack import Attack, Guess, Knowledge
 from secure_fedgraph.audits import surfaces
-from secure_fedgraph.audits.finished_run import FinishedRun, Judge, Maker
+from secure_fedgraph.audits.finished_run import FinishedRun
+from secure_fedgraph.audits.judgement import Judge, Maker
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.registry import modules_below
 

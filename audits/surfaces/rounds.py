@@ -10,7 +10,8 @@ from scipy.stats import norm
 from secure_fedgraph.attacks.attack import Guess
 from secure_fedgraph.attacks.rounds import DENOISED, FIRST_UPDATE, MEAN_UPDATE, NOISE, vector
 from secure_fedgraph.audits import intervals, scoring
-from secure_fedgraph.audits.finished_run import FinishedRun, Judge, Judgement, Maker
+from secure_fedgraph.audits.finished_run import FinishedRun
+from secure_fedgraph.audits.judgement import Judge, Judgement, Maker
 from secure_fedgraph.core.protection.contracts import Scope
 from secure_fedgraph.core.protection.gaussian import Gaussian
 from secure_fedgraph.core.wire import decode

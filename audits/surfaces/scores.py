@@ -10,7 +10,8 @@ import numpy as np
 from secure_fedgraph.attacks.attack import Guess
 from secure_fedgraph.attacks.scores import COUNTED_SHARES, TEST_SHARES, TEST_SIZES
 from secure_fedgraph.audits import intervals, scoring
-from secure_fedgraph.audits.finished_run import FinishedRun, Judge, Judgement
+from secure_fedgraph.audits.finished_run import FinishedRun
+from secure_fedgraph.audits.judgement import Judge, Judgement
 
 
 def sizes(guess: Guess, finished: FinishedRun) -> Judgement:

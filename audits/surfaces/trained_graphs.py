@@ -13,7 +13,8 @@ import numpy as np
 from secure_fedgraph.attacks.attack import Guess
 from secure_fedgraph.attacks.weights.graph_structure import KINDS, TRAINED_GRAPHS
 from secure_fedgraph.audits import intervals, scoring
-from secure_fedgraph.audits.finished_run import FinishedRun, Judge, Judgement, Maker
+from secure_fedgraph.audits.finished_run import FinishedRun
+from secure_fedgraph.audits.judgement import Judge, Judgement, Maker
 from secure_fedgraph.graph.kinds import GraphSetDataset
 
 DRAWS = 200

@@ -32,7 +32,8 @@ from secure_fedgraph.attacks.vertical.links import (
     TAKE,
     TRAINING,
 )
-from secure_fedgraph.audits.finished_run import FinishedRun, Judge, Judgement, Maker, once
+from secure_fedgraph.audits.finished_run import FinishedRun, once
+from secure_fedgraph.audits.judgement import Judge, Judgement, Maker
 from secure_fedgraph.audits.scoring import ScoreKind, share_right
 from secure_fedgraph.audits.surfaces.links import Pairs, auc, f1_at_links, linked_nodes
 from secure_fedgraph.graph.seeds import sub_seed

@@ -11,7 +11,8 @@ from scipy.optimize import nnls
 from secure_fedgraph.attacks.attack import Guess
 from secure_fedgraph.attacks.weights.updates import LABEL_SHARES, SINGLE, VOCABULARY
 from secure_fedgraph.audits import scoring, truth
-from secure_fedgraph.audits.finished_run import FinishedRun, Judge, Judgement
+from secure_fedgraph.audits.finished_run import FinishedRun
+from secure_fedgraph.audits.judgement import Judge, Judgement
 
 EXACT = 1e-6
 """How far an exact row may be from the node's, in any word."""

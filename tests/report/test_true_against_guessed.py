@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from result_parts import guesses
 
 from secure_fedgraph.audits.empirical_dp.neighbourhoods import MOST, around, best
-from secure_fedgraph.audits.finished_run import Judgement
+from secure_fedgraph.audits.judgement import Judgement
 from secure_fedgraph.audits.scoring import Score, ScoreKind
 from secure_fedgraph.report.figures import ego_graphs
 from secure_fedgraph.report.sections.audit_page import reconstructed

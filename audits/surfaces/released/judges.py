@@ -21,7 +21,8 @@ from secure_fedgraph.attacks.class_shares import CLASS_SHARES
 from secure_fedgraph.attacks.ownership import EVIDENCE, OWN_ANSWERS, OWNERS_OF_NODES, Evidence, OwnAnswers
 from secure_fedgraph.audits import intervals, scoring
 from secure_fedgraph.audits.empirical_dp.neighbourhoods import around
-from secure_fedgraph.audits.finished_run import FinishedRun, Judge, Judgement, Maker
+from secure_fedgraph.audits.finished_run import FinishedRun
+from secure_fedgraph.audits.judgement import Judge, Judgement, Maker
 from secure_fedgraph.audits.surfaces.links import linked_nodes
 from secure_fedgraph.audits.surfaces.released.models import Answering, cut, logs, published, without_links
 from secure_fedgraph.audits.surfaces.released.shadows import coins

@@ -15,7 +15,8 @@ from secure_fedgraph.algorithms.fedsgd.algorithm import FedSgd
 from secure_fedgraph.algorithms.training.node_classifier import NodeClassifier
 from secure_fedgraph.attacks.class_shares import MEAN_ANSWERS, SHADOW_OWNERS, MeanAnswers, ShadowOwners
 from secure_fedgraph.attacks.released import CANDIDATES, Candidates
-from secure_fedgraph.audits.finished_run import FinishedRun, Maker, once
+from secure_fedgraph.audits.finished_run import FinishedRun, once
+from secure_fedgraph.audits.judgement import Maker
 from secure_fedgraph.audits.rerun import in_the_open
 from secure_fedgraph.audits.surfaces.released.models import (
     Answering,

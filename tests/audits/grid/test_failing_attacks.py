@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from secure_fedgraph.attacks import Guess, LabelCounts, LinkTeller, VocabularySupport
-from secure_fedgraph.audits.finished_run import Judgement
 from secure_fedgraph.audits.grid import grid
 from secure_fedgraph.audits.grid.cells import Audit
 from secure_fedgraph.audits.grid.folders import audit_folder
+from secure_fedgraph.audits.judgement import Judgement
 from secure_fedgraph.audits.scoring import Score, ScoreKind
 from secure_fedgraph.core.errors import BadInput, HostileMessage, Refused
 from secure_fedgraph.experiment.config import load
