@@ -123,8 +123,7 @@ def traits(update: Mapping[str, Any], classes: int) -> np.ndarray:
 def as_shares(row: np.ndarray) -> np.ndarray:
     """An estimate with what is below zero cut off, and a sum of 1."""
     positive = np.clip(row, 0, None)
-    shares: np.ndarray = positive / max(float(positive.sum()), 1e-12)
-    return shares
+    return np.asarray(positive / max(float(positive.sum()), 1e-12))
 
 
 @dataclass(frozen=True)

@@ -134,8 +134,7 @@ def likelihoods(holds: np.ndarray, listed: np.ndarray, others: np.ndarray) -> np
     kept = np.clip(usual / held, *KEPT)
     member = usual + (1 - usual) * kept
     ratio = np.where(listed, np.log(member / usual), np.log((1 - member) / (1 - usual)))
-    scores: np.ndarray = holds @ ratio
-    return scores
+    return np.asarray(holds @ ratio)
 
 
 def _lists(view: View, pool: Mapping[str, Candidates]) -> dict[str, dict[str, np.ndarray]]:

@@ -168,8 +168,7 @@ class SubsetAlgebra(_Prototypes):
         at = places(mine.codes, np.asarray(codes))
         mine_holds = np.zeros((len(holds), len(mine.codes)))
         mine_holds[:, at[at >= 0]] = np.asarray(holds, dtype=np.float64)[:, at >= 0]
-        shares: np.ndarray = mine_holds / np.maximum(mine_holds.sum(0), 1)
-        return shares
+        return np.asarray(mine_holds / np.maximum(mine_holds.sum(0), 1))
 
 
 class RoundDifferencing(Attack):
@@ -188,12 +187,7 @@ class RoundDifferencing(Attack):
     first_rounds = 1
     grants = ("its own view of an earlier run over the same data with one training graph less, and one seed",)
     needs = (EARLIER,)
-    controls = (
-        Control(
-            "bounded sums of a frozen model",
-            {"rounds": 1, "training.use_diversity": False},
-        ),
-    )
+    controls = (Control("bounded sums of a frozen model", {"rounds": 1, "training.use_diversity": False}),)
     stops = "fairgraphfl-bounded under local_dp (noise for a graph)"
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
@@ -222,8 +216,7 @@ class RoundDifferencing(Attack):
         lengths = np.linalg.norm(apart, axis=1)
         # what was added in another order, or rounded to a grid, is far below one graph's part
         same = lengths <= 1e-3 * max(lengths.max(initial=0.0), 1e-12)
-        differences: np.ndarray = np.where(same[:, None], np.nan, apart * (SCALE * settings["clip"]))
-        return differences
+        return np.where(same[:, None], np.nan, apart * (SCALE * settings["clip"]))
 
 
 def _rows(values: Mapping[str, Any]) -> np.ndarray:

@@ -238,8 +238,7 @@ def _scores(service: Service, told: Callable[[np.ndarray], np.ndarray], times: f
         influence[node] = np.abs(told(service.ask(changed)) - usual).sum(1)
         changed[node] = service.features[node]
     both = np.minimum(influence, influence.T) + 1e-3 * np.maximum(influence, influence.T)
-    scores: np.ndarray = both[np.triu_indices(nodes, 1)]
-    return scores
+    return both[np.triu_indices(nodes, 1)]
 
 
 @dataclass(frozen=True)
@@ -381,11 +380,9 @@ def likelihood_ratio(target: np.ndarray, shadows: np.ndarray, inside: np.ndarray
     slope = (spread * (target - target.mean(0))).sum(0) / np.maximum(np.square(spread).sum(0), LEAST)
     slope = np.maximum(slope, FLATTEST)
     off = (target - target.mean(0)) / slope - spread
-    scores: np.ndarray = (off * np.linalg.solve(covariance, gap.T).T).sum(1)
-    return scores
+    return np.asarray((off * np.linalg.solve(covariance, gap.T).T).sum(1))
 
 
 def _confidence(probability: np.ndarray) -> np.ndarray:
     p = np.clip(probability, LEAST, 1 - LEAST)
-    confidence: np.ndarray = np.log(p) - np.log1p(-p)
-    return confidence
+    return np.asarray(np.log(p) - np.log1p(-p))

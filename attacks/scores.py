@@ -98,8 +98,7 @@ class CountedScores(Attack):
         counts = by_class(np.asarray(seen.values["test"], dtype=np.float64).ravel(), view)
         if counts is None:
             raise Blind(f"{self.id}: what is counted is of no single class")
-        shares: np.ndarray = counts / max(counts.sum(), 1e-12)
-        return shares
+        return np.asarray(counts / max(counts.sum(), 1e-12))
 
 
 def by_class(cells: np.ndarray, view: View) -> np.ndarray | None:
@@ -112,6 +111,5 @@ def by_class(cells: np.ndarray, view: View) -> np.ndarray | None:
             counts = cells[: classes**2].reshape(classes, classes).sum(axis=1)
         else:
             continue
-        seen: np.ndarray = np.maximum(counts, 0.0)
-        return seen
+        return np.asarray(np.maximum(counts, 0.0))
     return None

@@ -345,18 +345,15 @@ def words_only(public: np.ndarray) -> bool:
 
 def drawn_rows(public: np.ndarray, rows: int, rng: np.random.Generator) -> np.ndarray:
     """``[rows, features]``: each feature is drawn from its column by itself."""
-    permuted: np.ndarray = rng.permuted(public[rng.integers(0, len(public), rows)], axis=0)
-    return permuted
+    return rng.permuted(public[rng.integers(0, len(public), rows)], axis=0)
 
 
 def cosine(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """The cosine of each row of one with the same row of the other; 0 where either is zero."""
     size = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
-    cosines: np.ndarray = (one * other).sum(1) / np.maximum(size, 1e-12)
-    return cosines
+    return np.asarray((one * other).sum(1) / np.maximum(size, 1e-12))
 
 
 def _f1(guess: np.ndarray, truth: np.ndarray) -> np.ndarray:
     hits = (guess & truth).sum(-1)
-    dice: np.ndarray = 2 * hits / np.maximum(guess.sum(-1) + truth.sum(-1), 1)
-    return dice
+    return np.asarray(2 * hits / np.maximum(guess.sum(-1) + truth.sum(-1), 1))

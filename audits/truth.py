@@ -50,5 +50,4 @@ def _touched(graph: Data, hops: int) -> np.ndarray:
     nodes, *_ = k_hop_subgraph(
         graph.train_mask.nonzero().flatten(), hops, graph.edge_index, num_nodes=graph.num_nodes
     )
-    words: np.ndarray = (graph.x[nodes] != 0).any(0).numpy()
-    return words
+    return np.asarray((graph.x[nodes] != 0).any(0).numpy())

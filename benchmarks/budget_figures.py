@@ -19,7 +19,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from budgets import BUDGETS, CURVES, finished, points
-from written_pages import line, options, short, with_part, write_or_check
+from written_pages import keep, line, options, short, write_part
 
 from secure_fedgraph.experiment.code_digest import of_rooms
 from secure_fedgraph.experiment.results import versions
@@ -90,14 +90,6 @@ def _point(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def page() -> str:
-    """The page as the file makes it."""
-    text = PAGE.read_text(encoding="utf-8")
-    if not KEPT.is_file() or BEGIN not in text:
-        return text
-    return with_part(text, BEGIN, lines(json.loads(KEPT.read_text())))
-
-
 def lines(curves: dict[str, Any]) -> Iterator[str]:
     """The table as Markdown."""
     budgets = " | ".join(f"{epsilon:g}" for epsilon in BUDGETS)
@@ -147,9 +139,8 @@ def main() -> None:
     given = asked.parse_args()
     if given.keep:
         before = json.loads(KEPT.read_text()) if KEPT.is_file() else {}
-        KEPT.parent.mkdir(parents=True, exist_ok=True)
-        KEPT.write_text(json.dumps(before | figures(given.keep, given.first), indent=1) + "\n")
-    write_or_check(PAGE, page(), given.check)
+        keep(KEPT, before | figures(given.keep, given.first))
+    write_part(PAGE, BEGIN, lines(json.loads(KEPT.read_text())), given.check)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, stdev
@@ -149,13 +149,9 @@ def _scores(seeds: Mapping[int, Mapping[str, Any]], which: str, measure: str) ->
     return known if len(known) == len(found) else []
 
 
-def _together(values: Any) -> str:
-    found = list(values)
-    return (
-        ""
-        if all(one is None for one in found)
-        else " / ".join("-" if one is None else f"{one:.3f}" for one in found)
-    )
+def _together(values: Iterable[float | None]) -> str:
+    told = ["-" if one is None else f"{one:.3f}" for one in values]
+    return " / ".join(told) if set(told) != {"-"} else ""
 
 
 def _named(seeds: Sequence[int]) -> str:
@@ -174,16 +170,10 @@ def _difference(
     for measure in measures:
         if measure not in methods[mine].paper:
             continue
-        gaps = [
-            one - another
-            for one, another in zip(
-                *(
-                    _scores({seed: runs_of[seed] for seed in both}, "best_on_test", measure)
-                    for runs_of in (ours, theirs)
-                ),
-                strict=True,
-            )
-        ]
+        scores = (
+            _scores({seed: of[seed] for seed in both}, "best_on_test", measure) for of in (ours, theirs)
+        )
+        gaps = [one - another for one, another in zip(*scores, strict=True)]
         half = float(student.ppf(0.975, len(gaps) - 1)) * stdev(gaps) / len(gaps) ** 0.5
         found.append(f"{measure} {fmean(gaps):+.3f} [{fmean(gaps) - half:+.3f}, {fmean(gaps) + half:+.3f}]")
     yield f"- {mine} less {other.split(', ', 1)[1]}: {', '.join(found)} ({len(both)} seeds)"

@@ -1,6 +1,6 @@
 """Training and scoring on a GPU beside the same on one processor thread and on all of them.
 
-    python benchmarks/devices.py [--only pubmed] [--out runs/devices.json] [--table | --keep | --check]
+    python benchmarks/devices.py [--only pubmed] [--out runs/devices.json] [--keep | --check]
 
 FedSage under masks with three owners. Every cell is a process of its own and trains the same rounds from the
 same seed; its seconds are wall time, for a GPU's own work is on no process's account. "First round" has the
@@ -23,11 +23,12 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from written_pages import options, with_part, write_or_check
+from written_pages import keep, options, write_part
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT, PAGE = ROOT / "benchmarks" / "results" / "devices.json", ROOT / "docs" / "large_graphs.md"
@@ -88,15 +89,12 @@ def measure(case: Case, way: str) -> dict[str, Any]:
     device = "cuda" if way == GPU else "cpu"
     federation = case.federation()
     algorithm = sfg.FedSage(**case.training)
-    seconds: list[float] = []
     ends = [time.perf_counter()]
-
-    def ended(_: Mapping[str, Any]) -> None:
-        ends.append(time.perf_counter())
-        seconds.append(ends[-1] - ends[-2])
-
-    given = {"rounds": case.rounds, "evaluate_every": case.rounds, "device": device, "on_round": ended}
-    run = sfg.train(algorithm, federation, "masked", seed=0, **given)
+    given = {"rounds": case.rounds, "evaluate_every": case.rounds, "device": device}
+    run = sfg.train(
+        algorithm, federation, "masked", seed=0, on_round=lambda _: ends.append(time.perf_counter()), **given
+    )
+    seconds = [after - before for before, after in pairwise(ends)]
     row: dict[str, Any] = {"case": case.name, "way": way, "first_round": seconds[0]}
     row["round"] = median(seconds[1:-1])  # the last one is scored
     row["accuracy"] = run.accuracy["global"]
@@ -127,18 +125,15 @@ def run(out: Path, only: str) -> None:
     """Measures the cells that are not there, and writes each once it is finished."""
     kept = json.loads(out.read_text()) if out.exists() else {"machine": machine(), "cells": []}
     there = {(cell["case"], cell["way"]) for cell in kept["cells"]}
-    out.parent.mkdir(parents=True, exist_ok=True)
     for number, case in enumerate(CASES):
         for way in WAYS:
             if only not in case.name or (case.name, way) in there:
                 continue
             asked = ["--one", str(number), "--way", way]
-            done = subprocess.run(
-                [sys.executable, __file__, *asked], stdout=subprocess.PIPE, text=True, check=True
-            )
-            row = json.loads(done.stdout.splitlines()[-1])
+            said = subprocess.check_output([sys.executable, __file__, *asked], text=True)
+            row = json.loads(said.splitlines()[-1])
             kept["cells"].append(row)
-            out.write_text(json.dumps(kept, indent=1) + "\n")
+            keep(out, kept)
             print(f"{case.name}, {way}: {row['round']:.2f} s a round", file=sys.stderr, flush=True)
 
 
@@ -164,32 +159,26 @@ def table(kept: Mapping[str, Any]) -> list[str]:
     return [*lines, ""]
 
 
-def page(kept: Mapping[str, Any]) -> str:
-    """The page with the table of what is kept."""
-    return with_part(PAGE.read_text(encoding="utf-8"), BEGIN, table(kept))
-
-
 def main() -> None:
     """Measures what is not there yet, and prints the table."""
     parser = options(__doc__, rows=False, page=True)
     parser.add_argument("--only", default="", help="a part of a case's name")
     parser.add_argument("--out", type=Path, default=Path("runs/devices.json"))
-    parser.add_argument("--table", action="store_true", help="run nothing")
     parser.add_argument("--keep", action="store_true", help="run nothing, write the kept file and the page")
     for hidden, kind in (("--one", int), ("--way", str)):
         parser.add_argument(hidden, type=kind, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.check:
-        write_or_check(PAGE, page(json.loads(KEPT.read_text())), check=True)
+        write_part(PAGE, BEGIN, table(json.loads(KEPT.read_text())), check=True)
     if args.one is not None:
         print(json.dumps(measure(CASES[args.one], args.way)))
         return
-    if not (args.table or args.keep):
+    if not args.keep:
         run(args.out, args.only)
     kept = json.loads(args.out.read_text())
     if args.keep:
-        KEPT.write_text(json.dumps(kept, indent=1) + "\n")
-        write_or_check(PAGE, page(kept), check=False)
+        keep(KEPT, kept)
+        write_part(PAGE, BEGIN, table(kept), check=False)
     print("\n".join(table(kept)))
 
 

@@ -229,17 +229,8 @@ def _audited(asked: str, out: Path) -> dict[str, Any]:
     print(f"{out.name}: {seconds} s", file=sys.stderr)
     cells = json.loads((out / "audit.json").read_text())["cells"]
     keys = (
-        "attack",
-        "adversary",
-        "subject",
-        "metric",
-        "score",
-        "low",
-        "high",
-        "baseline",
-        "leaks",
-        "accuracy",
-    )
+        "attack", "adversary", "subject", "metric", "score", "low", "high", "baseline", "leaks", "accuracy"
+    )  # fmt: skip
     scored = [c for c in cells if c["outcome"] == "score"]
     return {
         "command": " ".join(["secure-fedgraph", *typed]),
@@ -251,10 +242,8 @@ def _audited(asked: str, out: Path) -> dict[str, Any]:
 
 def attack_lines(rows: dict[str, Any]) -> Iterator[str]:
     """What attacks reach against each form, one row a family, as Markdown."""
-    yield line(
-        "family, data, owners", "budget for", "accuracy", "told apart (guessing)", "not told apart (guessing)"
-    )
-    yield f"|{'---|' * 5}"
+    reached = ("told apart (guessing)", "not told apart (guessing)")
+    yield from (line("family, data, owners", "budget for", "accuracy", *reached), f"|{'---|' * 5}")
     open_rows = json.loads(UNDEFENDED.read_text())["attacks"]
     for name, row in ROWS.items():
         form = rows.get(name, {}).get("form", {})
@@ -275,7 +264,8 @@ def attack_lines(rows: dict[str, Any]) -> Iterator[str]:
 def _attack(cell: dict[str, Any], row: Row, bare: Iterable[dict[str, Any]], open_rows: Any) -> str:
     """What one attack reaches, what guessing does, and what it reaches without noise or a budget."""
     beside = [short(cell["baseline"])]
-    unnoised = _same(bare, cell)
+    keys = ("attack", "adversary", "aim")
+    unnoised = next((c for c in bare if all(c[key] == cell[key] for key in keys)), None)
     if unnoised:
         beside.append(f"without noise {short(unnoised['score'])}")
     undefended = [
@@ -289,11 +279,6 @@ def _attack(cell: dict[str, Any], row: Row, bare: Iterable[dict[str, Any]], open
     code = cell["attack"].split("-")[0].upper()
     left = "" if cell["aim"] == "each owner" else "\\*"
     return f"{code}{left} {short(cell['score'])} ({'; '.join(beside)})"
-
-
-def _same(cells: Iterable[dict[str, Any]], cell: dict[str, Any]) -> dict[str, Any] | None:
-    keys = ("attack", "adversary", "aim")
-    return next((c for c in cells if all(c[key] == cell[key] for key in keys)), None)
 
 
 def page() -> str:

@@ -34,8 +34,7 @@ from real_removals import Removed
 from written_pages import options, with_part, write_or_check
 
 from secure_fedgraph.algorithm import Form as AlgorithmForm
-from secure_fedgraph.algorithms.fedridge.algorithm import FedRidge
-from secure_fedgraph.algorithms.fedridge.graphs import GraphFedRidge
+from secure_fedgraph.algorithms.fedridge.algorithm import FedRidge, GraphFedRidge
 from secure_fedgraph.algorithms.glasu import at_home
 from secure_fedgraph.algorithms.glasu.at_home import GlasuAtHome
 from secure_fedgraph.algorithms.plugins import algorithm_named

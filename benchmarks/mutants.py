@@ -50,27 +50,6 @@ EVEN = 2
 # --- scenes: small runs, each with what a mutant needs
 
 
-class RawMeans(sfg.FedSage):
-    """FedSage with a second channel that says that noisy steps made it."""
-
-    name = "raw-means"
-    MEANS = Channel("means", Reveal.SUM, trained=True)
-
-    def round(self, round: RoundApi, state: Any) -> Any:
-        """As FedSage, and the means."""
-        round.reduce(self.MEANS)
-        return super().round(round, state)
-
-    @MEANS.answer
-    def means(self, client: ClientContext, given: Any) -> Upload:
-        """Nothing that a step made: the mean of the client's features."""
-        return Upload({"mean": self.mean(client)})
-
-    def mean(self, client: ClientContext) -> torch.Tensor:
-        """What is right: nothing of the data."""
-        return torch.zeros(client.schema.features)
-
-
 class TwoChannels(sfg.FedSage):
     """FedSage with class means on a channel of their own."""
 
@@ -86,6 +65,22 @@ class TwoChannels(sfg.FedSage):
     def means(self, client: ClientContext, given: Any) -> Upload:
         """The mean of each class's features."""
         return Upload({"means": _means(client)})
+
+
+class RawMeans(TwoChannels):
+    """FedSage with a second channel that says that noisy steps made it."""
+
+    name = "raw-means"
+    MEANS = Channel("means", Reveal.SUM, trained=True)
+
+    @MEANS.answer
+    def means(self, client: ClientContext, given: Any) -> Upload:
+        """Nothing that a step made: the mean of the client's features."""
+        return Upload({"mean": self.mean(client)})
+
+    def mean(self, client: ClientContext) -> torch.Tensor:
+        """What is right: nothing of the data."""
+        return torch.zeros(client.schema.features)
 
 
 class EachMeans(sfg.FedSage):
@@ -160,10 +155,8 @@ class Scene:
         """The run, with every message kept."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            made = self.algorithm(**self.settings)
-            return sfg.train(
-                made, _federation(self.nodes), self.policy(), rounds=self.rounds, keep=everything
-            )
+            made, federation = self.algorithm(**self.settings), _federation(self.nodes)
+            return sfg.train(made, federation, self.policy(), rounds=self.rounds, keep=everything)
 
 
 STEPS = PrivateSteps(4.0, rate=0.3, steps=3)
@@ -195,19 +188,9 @@ def complaints(scene: str) -> list[str]:
 # --- mutants
 
 Set = Callable[[Any, str, Any], None]
-DRAW, APPLY, COINS, RUN, SEAL = (
-    Gaussian._draw,
-    Gaussian.apply,
-    dp_sgd.secret_coins,
-    Training.run,
-    Bound.seal,
-)
-NOISE_OF_STEPS, CLIPPED, DOOR_DRAWS, UPLOAD = (
-    dp_sgd.rounded_gaussian,
-    pooling.clipped,
-    Client._draw_inputs,
-    Client._upload,
-)
+DRAW, APPLY, SEAL, CLIPPED = Gaussian._draw, Gaussian.apply, Bound.seal, pooling.clipped
+RUN, COINS, NOISE_OF_STEPS = Training.run, dp_sgd.secret_coins, dp_sgd.rounded_gaussian
+DOOR_DRAWS, UPLOAD = Client._draw_inputs, Client._upload
 
 
 def with_scopes(set_: Set, change: Callable[[Gaussian, np.ndarray, np.ndarray, Any], np.ndarray]) -> None:
@@ -222,13 +205,46 @@ def with_scopes(set_: Set, change: Callable[[Gaussian, np.ndarray, np.ndarray, A
     set_(Gaussian, "_draw", lambda self, shape, keys=(): change(self, DRAW(self, shape, keys), *now))
 
 
+@dataclass(frozen=True)
+class Mutant:
+    """One bug.
+
+    Args:
+        breaks: what is wrong, in a line.
+        wrong: puts it into the code.
+        scene: whose audit has to complain.
+        check: by this name.
+    """
+
+    breaks: str
+    wrong: Callable[[Set], None]
+    scene: str
+    check: str = ""
+
+
+MUTANTS: dict[str, Mutant] = {}
+"""First eight that an independent check put in, and no audit saw; then ten written down before any audit."""
+
+
+def mutant(scene: str, check: str) -> Callable[[Callable[[Set], None]], Callable[[Set], None]]:
+    """Puts a bug into the table under its function's name, which its docstring describes."""
+
+    def put(wrong: Callable[[Set], None]) -> Callable[[Set], None]:
+        name = wrong.__name__.replace("_", " ")
+        MUTANTS[name] = Mutant(wrong.__doc__ or "", wrong, scene, check)
+        return wrong
+
+    return put
+
+
+@mutant("noisy steps", "steps")
 def bias_without_noise(set_: Set) -> None:
+    """In noisy steps, parameters named *bias get no noise."""
     quiet: list[np.ndarray] = []
 
     def run(self: Training, optimizer: Any, parameters: Any, *more: Any, **named: Any) -> None:
-        quiet[:] = [
-            np.concatenate([np.full(p.numel(), name.endswith("bias")) for name, p in parameters.items()])
-        ]
+        whole = [np.full(p.numel(), name.endswith("bias")) for name, p in parameters.items()]
+        quiet[:] = [np.concatenate(whole)]
         RUN(self, optimizer, parameters, *more, **named)
 
     class Sampler:
@@ -243,7 +259,10 @@ def bias_without_noise(set_: Set) -> None:
     set_(dp_sgd, "rounded_gaussian", Sampler)
 
 
+@mutant("noised updates", "width")
 def last_three_without_noise(set_: Set) -> None:
+    """The last 3 of more than 50 coordinates of an upload get no noise."""
+
     def draw(self: Gaussian, shape: Any, keys: Any = ()) -> np.ndarray:
         noise = DRAW(self, shape, keys)
         if noise.size > 50:
@@ -253,7 +272,9 @@ def last_three_without_noise(set_: Set) -> None:
     set_(Gaussian, "_draw", draw)
 
 
+@mutant("noised updates", "correlation")
 def noise_taken_back(set_: Set) -> None:
+    """The noise of an even round is minus that of the round before."""
     before: dict[Any, list[np.ndarray]] = {}
 
     def change(stage: Gaussian, noise: np.ndarray, upload: np.ndarray, scope: Any) -> np.ndarray:
@@ -266,7 +287,9 @@ def noise_taken_back(set_: Set) -> None:
     with_scopes(set_, change)
 
 
+@mutant("noisy steps", "predictable")
 def counted_coins(set_: Set) -> None:
+    """Sampling coins come from a public generator whose seed is a counter."""
     counter = itertools.count()
 
     def coins(records: int, rate: float) -> torch.Tensor:
@@ -276,11 +299,16 @@ def counted_coins(set_: Set) -> None:
     set_(dp_sgd, "secret_coins", coins)
 
 
+@mutant("randomised labels", "randomised data")
 def true_labels(set_: Set) -> None:
+    """Randomised response is charged and the true labels are used."""
     set_(RandomisedLabels, "randomize", lambda self, graph, classes: graph.y.clone())
 
 
+@mutant("randomised labels", "randomised data")
 def labels_drawn_again(set_: Set) -> None:
+    """Labels are drawn again before every upload and charged once."""
+
     def draw(self: Client, *given: Any) -> None:
         DOOR_DRAWS(self, *given)
         for one in self._policy.randomizers:
@@ -290,7 +318,10 @@ def labels_drawn_again(set_: Set) -> None:
     set_(Client, "_draw_inputs", draw)
 
 
+@mutant("noisy steps", "steps")
 def gradient_in_the_rate(set_: Set) -> None:
+    """The learning rate is divided by the norm of the gradient before noise."""
+
     def run(
         self: Training,
         optimizer: Any,
@@ -313,35 +344,46 @@ def gradient_in_the_rate(set_: Set) -> None:
     set_(Training, "run", run)
 
 
+@mutant("noisy steps and means", "trained")
 def raw_mean(set_: Set) -> None:
+    """A channel that says trained=True carries a mean of raw features."""
     set_(RawMeans, "mean", lambda self, client: client.graph.x.mean(0))
 
 
+@mutant("noised updates", "width")
 def cut_noise(set_: Set) -> None:
-    set_(
-        Gaussian,
-        "_draw",
-        lambda self, shape, keys=(): np.clip(DRAW(self, shape, keys), -2 * self.sigma, 2 * self.sigma),
-    )
+    """Noise beyond two standard deviations is cut off."""
+
+    def draw(self: Gaussian, shape: Any, keys: Any = ()) -> np.ndarray:
+        return np.clip(DRAW(self, shape, keys), -2 * self.sigma, 2 * self.sigma)
+
+    set_(Gaussian, "_draw", draw)
 
 
+@mutant("noised updates", "width")
 def noise_of_its_own_length(set_: Set) -> None:
+    """Noise is scaled to the upload's own length where that is below the clip."""
+
     def change(stage: Gaussian, noise: np.ndarray, upload: np.ndarray, scope: Any) -> np.ndarray:
-        return np.rint(noise * min(1.0, float(np.linalg.norm(upload)) / stage.l2_sensitivity)).astype(
-            noise.dtype
-        )
+        share = min(1.0, float(np.linalg.norm(upload)) / stage.l2_sensitivity)
+        return np.rint(noise * share).astype(noise.dtype)
 
     with_scopes(set_, change)
 
 
+@mutant("noised updates", "width")
 def later_rounds(set_: Set) -> None:
+    """From round 3 on noise has half its width."""
+
     def change(stage: Gaussian, noise: np.ndarray, upload: np.ndarray, scope: Any) -> np.ndarray:
         return np.rint(noise / 2).astype(noise.dtype) if scope.round > 2 else noise
 
     with_scopes(set_, change)
 
 
+@mutant("two noised channels", "correlation")
 def shared_channels(set_: Set) -> None:
+    """Two channels of one round get the same draw of noise."""
     drawn: dict[Any, dict[str, list[np.ndarray]]] = {}
 
     def change(stage: Gaussian, noise: np.ndarray, upload: np.ndarray, scope: Any) -> np.ndarray:
@@ -354,15 +396,19 @@ def shared_channels(set_: Set) -> None:
     with_scopes(set_, change)
 
 
+@mutant("sums over nodes", "clip")
 def first_chunk(set_: Set) -> None:
-    set_(
-        pooling,
-        "clipped",
-        lambda matrix, norm: np.concatenate([CLIPPED(matrix[:256], norm), matrix[256:].astype(np.float32)]),
-    )
+    """Only the first 256 units' parts of a sum are clipped."""
+
+    def clipped(matrix: np.ndarray, norm: float) -> np.ndarray:
+        return np.concatenate([CLIPPED(matrix[:256], norm), matrix[256:].astype(np.float32)])
+
+    set_(pooling, "clipped", clipped)
 
 
+@mutant("noised updates", "answer alone")
 def previous_upload(set_: Set) -> None:
+    """A tenth of the client's previous upload, before noise, is added after the noise."""
     before: dict[Any, np.ndarray] = {}
     whose: list[Any] = []
 
@@ -380,7 +426,9 @@ def previous_upload(set_: Set) -> None:
     set_(Gaussian, "apply", apply)
 
 
+@mutant("noisy steps", "steps")
 def last_step(set_: Set) -> None:
+    """The last noisy step of a round takes every record and is charged as sampled."""
     step = [0, 0]
 
     def run(self: Training, *arguments: Any, **named: Any) -> None:
@@ -395,7 +443,9 @@ def last_step(set_: Set) -> None:
     set_(dp_sgd, "secret_coins", coins)
 
 
+@mutant("noised updates", "answer alone")
 def lowest_bits(set_: Set) -> None:
+    """Training labels replace the lowest bits of the noised numbers."""
     labels: list[np.ndarray] = []
 
     def upload(self: Client, *arguments: Any) -> Any:
@@ -414,11 +464,16 @@ def lowest_bits(set_: Set) -> None:
     set_(Gaussian, "apply", apply)
 
 
+@mutant("single class means", "behaviour")
 def length_by_data(set_: Set) -> None:
+    """An upload holds only the entries of the classes that the client has."""
     set_(EachMeans, "sends", lambda self, client, label: bool((client.graph.y == label).any()))
 
 
+@mutant("updates within a wide clip", "any answer")
 def refusal_by_data(set_: Set) -> None:
+    """After the charge, a client refuses to answer where its upload is longer than the clip."""
+
     def seal(self: Bound, upload: Any, scope: Any, party: Any) -> Any:
         norm = next((stage.norm for stage in self.stages if hasattr(stage, "norm")), None)
         length = float(sum(value.square().sum() for value in upload.values.values())) ** 0.5
@@ -427,125 +482,6 @@ def refusal_by_data(set_: Set) -> None:
         return SEAL(self, upload, scope, party)
 
     set_(Bound, "seal", seal)
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """One bug.
-
-    Args:
-        breaks: what is wrong, in a line.
-        wrong: puts it into the code.
-        scene: whose audit has to complain.
-        check: by this name.
-    """
-
-    breaks: str
-    wrong: Callable[[Set], None]
-    scene: str
-    check: str = ""
-
-
-MUTANTS: dict[str, Mutant] = {
-    # eight that an independent check put in, and no audit saw
-    "bias without noise": Mutant(
-        "in noisy steps, parameters named *bias get no noise", bias_without_noise, "noisy steps", "steps"
-    ),
-    "last three without noise": Mutant(
-        "the last 3 of more than 50 coordinates of an upload get no noise",
-        last_three_without_noise,
-        "noised updates",
-        "width",
-    ),
-    "noise taken back": Mutant(
-        "the noise of an even round is minus that of the round before",
-        noise_taken_back,
-        "noised updates",
-        "correlation",
-    ),
-    "counted coins": Mutant(
-        "sampling coins come from a public generator whose seed is a counter",
-        counted_coins,
-        "noisy steps",
-        "predictable",
-    ),
-    "true labels": Mutant(
-        "randomised response is charged and the true labels are used",
-        true_labels,
-        "randomised labels",
-        "randomised data",
-    ),
-    "labels drawn again": Mutant(
-        "labels are drawn again before every upload and charged once",
-        labels_drawn_again,
-        "randomised labels",
-        "randomised data",
-    ),
-    "gradient in the rate": Mutant(
-        "the learning rate is divided by the norm of the gradient before noise",
-        gradient_in_the_rate,
-        "noisy steps",
-        "steps",
-    ),
-    "raw mean": Mutant(
-        "a channel that says trained=True carries a mean of raw features",
-        raw_mean,
-        "noisy steps and means",
-        "trained",
-    ),
-    # ten that were written down before any audit was run on them
-    "cut noise": Mutant(
-        "noise beyond two standard deviations is cut off", cut_noise, "noised updates", "width"
-    ),
-    "noise of its own length": Mutant(
-        "noise is scaled to the upload's own length where that is below the clip",
-        noise_of_its_own_length,
-        "noised updates",
-        "width",
-    ),
-    "later rounds": Mutant(
-        "from round 3 on noise has half its width", later_rounds, "noised updates", "width"
-    ),
-    "shared channels": Mutant(
-        "two channels of one round get the same draw of noise",
-        shared_channels,
-        "two noised channels",
-        "correlation",
-    ),
-    "first chunk": Mutant(
-        "only the first 256 units' parts of a sum are clipped", first_chunk, "sums over nodes", "clip"
-    ),
-    "previous upload": Mutant(
-        "a tenth of the client's previous upload, before noise, is added after the noise",
-        previous_upload,
-        "noised updates",
-        "answer alone",
-    ),
-    "last step": Mutant(
-        "the last noisy step of a round takes every record and is charged as sampled",
-        last_step,
-        "noisy steps",
-        "steps",
-    ),
-    "lowest bits": Mutant(
-        "training labels replace the lowest bits of the noised numbers",
-        lowest_bits,
-        "noised updates",
-        "answer alone",
-    ),
-    "length by data": Mutant(
-        "an upload holds only the entries of the classes that the client has",
-        length_by_data,
-        "single class means",
-        "behaviour",
-    ),
-    "refusal by data": Mutant(
-        "after the charge, a client refuses to answer where its upload is longer than the clip",
-        refusal_by_data,
-        "updates within a wide clip",
-        "any answer",
-    ),
-}
 
 
 @contextmanager

@@ -18,12 +18,11 @@ from statistics import fmean
 from typing import TypedDict
 
 import numpy as np
-from written_pages import options, with_part, write_or_check
+from written_pages import keep, options, write_part
 
 from secure_fedgraph.algorithms.fairgraphfl.fairness import correlation
 from secure_fedgraph.experiment.reproduce import TABLES
-from secure_fedgraph.experiment.reproduce.running import folder_of
-from secure_fedgraph.experiment.reproduce.tables import Case
+from secure_fedgraph.experiment.reproduce.tables import Case, folder_of
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT, PAGE = ROOT / "benchmarks" / "results" / "readings.json", ROOT / "docs" / "reproducing.md"
@@ -63,27 +62,26 @@ def measured(runs: Path) -> Iterator[Row]:
         pairs = [(mine, alone) for mine, alone in both if mine is not None and alone is not None]
         if not pairs:
             continue
+        of_it = {other.column: other.paper for other in table.cells if other.row == method}
         paper = {
-            word: other.paper
-            for other in table.cells
+            word: score
             for word in ("fairness", "personal")
-            if other.row == method and other.column == f"{data}, {word}" and other.paper is not None
+            if (score := of_it.get(f"{data}, {word}")) is not None
         }
         yield {
             "method": method,
             "data": data,
             "seeds": len(pairs),
-            "fairness": {
-                name: float(
-                    np.nanmean([correlation(list(of(alone)), list(of(mine))) for mine, alone in pairs])
-                )
-                for name, of in READINGS.items()
-            },
+            "fairness": {name: _fairness(pairs, of) for name, of in READINGS.items()},
             "personal": {
                 name: fmean(float(of(mine).mean()) for mine, _ in pairs) for name, of in READINGS.items()
             },
             "paper": paper,
         }
+
+
+def _fairness(pairs: list[tuple[np.ndarray, np.ndarray]], of: Callable[[np.ndarray], np.ndarray]) -> float:
+    return float(np.nanmean([correlation(list(of(alone)), list(of(mine))) for mine, alone in pairs]))
 
 
 def _scores(case: Case, seed: int, runs: Path) -> np.ndarray | None:
@@ -100,9 +98,9 @@ def lines(rows: list[Row]) -> Iterator[str]:
     shown = ("last round", "mean of all rounds")
     yield f"| fairness | {' | '.join(shown)} | the paper |"
     yield "|---|---|---|---|"
-    for row in (
-        row for row in rows if abs(row["fairness"]["last round"] - row["paper"]["fairness"]) > MISSED
-    ):
+    for row in rows:
+        if abs(row["fairness"]["last round"] - row["paper"]["fairness"]) <= MISSED:
+            continue
         cells = " | ".join(f"{row['fairness'][name]:.3f}" for name in shown)
         yield f"| {row['method']}, {row['data']} | {cells} | {row['paper']['fairness']:.3f} |"
     yield ""
@@ -114,10 +112,9 @@ def main() -> None:
     asked.add_argument("--runs", type=Path)
     given = asked.parse_args()
     if given.runs:
-        KEPT.write_text(json.dumps({"rows": list(measured(given.runs))}, indent=1) + "\n")
+        keep(KEPT, {"rows": list(measured(given.runs))})
     kept: list[Row] = json.loads(KEPT.read_text())["rows"]
-    text = PAGE.read_text(encoding="utf-8")
-    write_or_check(PAGE, with_part(text, BEGIN, lines(kept)), given.check)
+    write_part(PAGE, BEGIN, lines(kept), given.check)
 
 
 if __name__ == "__main__":

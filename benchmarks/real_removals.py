@@ -26,8 +26,8 @@ from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.protection import bound as doors
 from secure_fedgraph.core.protection.bound import Bound
 from secure_fedgraph.core.protection.gaussian import Gaussian
+from secure_fedgraph.running.loop import Session
 from secure_fedgraph.running.preparation import Prepared
-from secure_fedgraph.running.session import Session
 
 RANDOM, HUBS = 20, 5
 """How many units are drawn, and how many have the most links."""

@@ -44,9 +44,8 @@ from secure_fedgraph.core.carriers.secagg.server import Masked
 from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.crypto import AgreementKey, Identity, verify
 from secure_fedgraph.core.message import ANSWER, Message
-from secure_fedgraph.core.protection.contracts import BindContext, Carrier, Scope, Sensitivity
+from secure_fedgraph.core.protection.contracts import BindContext, Carrier, Party, Scope, Sensitivity
 from secure_fedgraph.core.protection.fixed_point import FixedPoint
-from secure_fedgraph.core.protection.party import Party
 from secure_fedgraph.core.upload import Layout
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -173,20 +172,16 @@ def drawn(size: int) -> Callable[[int], np.ndarray]:
 
 def cases() -> list[tuple[str, Callable[[], Carrier], int, bool]]:
     """Name, carrier, drop-outs, and whether the neighbour graph is forced on a cohort this small."""
-    masked: list[tuple[str, Callable[[], Carrier], int, bool]] = [
-        (
-            f"masked, {bits} bits, {graph}, {left} drop-outs",
-            partial(Masked, bits=bits),
-            left,
-            graph != "complete",
-        )
-        for bits, graph in ((32, "complete"), (32, "k-regular"), (16, "complete"), (20, "complete"))
-        for left in (0, 2)
+    found: list[tuple[str, Callable[[], Carrier], int, bool]] = []
+    for bits, graph in ((32, "complete"), (32, "k-regular"), (16, "complete"), (20, "complete")):
+        for left in (0, 2):
+            name = f"masked, {bits} bits, {graph}, {left} drop-outs"
+            found.append((name, partial(Masked, bits=bits), left, graph != "complete"))
+    schemes = ("bfv", "ckks")
+    return [
+        *found,
+        *((f"homomorphic, {s.upper()}", partial(Homomorphic, scheme=s), 0, False) for s in schemes),
     ]
-    schemes = [
-        (f"homomorphic, {s.upper()}", partial(Homomorphic, scheme=s), 0, False) for s in ("bfv", "ckks")
-    ]
-    return [*masked, *schemes]
 
 
 def table(args: argparse.Namespace) -> list[dict[str, Any]]:

@@ -26,6 +26,17 @@ def write_or_check(page: Path, text: str, check: bool) -> None:
     page.write_text(text, encoding="utf-8")
 
 
+def write_part(page: Path, begin: str, lines: Iterable[str], check: bool) -> None:
+    """The same of one part of a page."""
+    write_or_check(page, with_part(page.read_text(encoding="utf-8"), begin, lines), check)
+
+
+def keep(path: Path, kept: Any) -> None:
+    """Writes kept results."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+
+
 def options(doc: str | None, rows: bool = True, page: bool = False) -> argparse.ArgumentParser:
     """A parser of a script's options: ``--json`` where it prints rows, ``--check`` where it writes a page."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)

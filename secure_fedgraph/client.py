@@ -20,7 +20,7 @@ from secure_fedgraph.core.door import Door, Draw, OpenedRecorder
 from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.protection.bound import Bound
-from secure_fedgraph.core.protection.party import Party
+from secure_fedgraph.core.protection.contracts import Party
 from secure_fedgraph.core.spending.ledger import Ledger
 from secure_fedgraph.privacy.broadcasts import Beginning, BroadcastCheck
 from secure_fedgraph.privacy.dp_sgd import Training

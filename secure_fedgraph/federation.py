@@ -20,7 +20,7 @@ from secure_fedgraph.client import Client
 from secure_fedgraph.core.crypto import KEY_BYTES, Identity
 from secure_fedgraph.core.door import OpenedRecorder
 from secure_fedgraph.core.errors import BadInput, check_whole, wrong_type
-from secure_fedgraph.core.protection.party import Party
+from secure_fedgraph.core.protection.contracts import Party
 from secure_fedgraph.core.spending.keyed_digest import kept_key, keyed
 from secure_fedgraph.core.spending.ledger import OF_GRAPH_SETS, OF_NODES, OF_ONE_GRAPH, Ledger
 from secure_fedgraph.evaluation import Evaluator
@@ -29,9 +29,8 @@ from secure_fedgraph.graph.data.checks import check_owner
 from secure_fedgraph.graph.data.datasets import DATASETS, load
 from secure_fedgraph.graph.data.molecules import schema_of
 from secure_fedgraph.graph.data.own_graph import DataWarning, own_dataset
-from secure_fedgraph.graph.data.sources import cache_folder
+from secure_fedgraph.graph.data.sources import cache_folder, digest_of_data
 from secure_fedgraph.graph.data.splits import MASKS
-from secure_fedgraph.graph.data.store import digest_of_data
 from secure_fedgraph.graph.kinds import Dataset, GraphDataset, GraphSetDataset
 from secure_fedgraph.graph.own.objects import brought
 from secure_fedgraph.graph.own.pairs import paired
@@ -42,8 +41,7 @@ from secure_fedgraph.graph.partition.subgraphs import handed_out
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS
 from secure_fedgraph.graph.schema import NO_EDGE_ATTR, OF_LINKS, Schema, Task
 from secure_fedgraph.graph.seeds import sub_seed
-from secure_fedgraph.graph.silos.by_owner import parts_by_owner
-from secure_fedgraph.graph.silos.given import OwnData, are_silos, digest_of_silos, silos_of
+from secure_fedgraph.graph.silos.given import OwnData, are_silos, digest_of_silos, parts_by_owner, silos_of
 from secure_fedgraph.graph.silos.result import Silos
 from secure_fedgraph.graph.silos.rows import no_test_set
 from secure_fedgraph.privacy.input_dp.labels import HOME

@@ -103,8 +103,7 @@ def single_rows(weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
     rows = weight[moved] / bias[moved, None]
     whole = rows.round()
     alike = (np.abs(rows - whole) <= NEAR).all(1) & np.isin(whole, (0.0, 1.0)).all(1)
-    kept: np.ndarray = whole[alike & (whole.sum(1) >= WORDS)]
-    return kept
+    return np.asarray(whole[alike & (whole.sum(1) >= WORDS)])
 
 
 def planted(state: Mapping[str, torch.Tensor], words: Mapping[int, np.ndarray], seed: int) -> State:

@@ -64,8 +64,7 @@ class Mashed:
         """
         if self.weight is None or self.bias is None:
             raise Blind("the reduction layers that made the mashes cannot be read in this view")
-        made: np.ndarray = np.maximum(np.asarray(x @ self.weight) + self.bias, 0)
-        return made
+        return np.asarray(np.maximum(np.asarray(x @ self.weight) + self.bias, 0))
 
     def sizes(self, batch: int, whole: bool) -> np.ndarray:
         """How many ego-graphs each mash mixes, ``[mashes]``; 0 where no number fits its label shares.
@@ -83,8 +82,7 @@ class Mashed:
 
 
 def _whole(shares: np.ndarray, size: int) -> np.ndarray:
-    whole: np.ndarray = np.abs(shares * size - np.rint(shares * size)).max(1) < 1e-3
-    return whole
+    return np.asarray(np.abs(shares * size - np.rint(shares * size)).max(1) < 1e-3)
 
 
 class MashAttack(Attack):
@@ -250,8 +248,7 @@ class MashLabels(MashAttack):
 
 
 def _histograms(mashed: Mashed, sizes: np.ndarray) -> np.ndarray:
-    counts: np.ndarray = np.rint(mashed.labels[:, 0] * sizes[:, None])
-    return counts
+    return np.asarray(np.rint(mashed.labels[:, 0] * sizes[:, None]))
 
 
 class MashAverage(MashAttack):
@@ -303,8 +300,7 @@ class MashAverage(MashAttack):
             raise Blind(f"{self.id}: mashes were released in one round only: there is nothing to average")
         centres = np.stack([np.concatenate([r.rows[:, 0], r.labels[:, 0]], axis=1) for r in rounds])
         means = np.cumsum(centres, axis=0) / np.arange(1, len(rounds) + 1)[:, None, None]
-        chosen: np.ndarray = means[[t - 1 for t in prefixes(len(rounds))]]
-        return chosen
+        return means[[t - 1 for t in prefixes(len(rounds))]]
 
 
 def prefixes(rounds: int) -> list[int]:

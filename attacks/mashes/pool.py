@@ -160,8 +160,7 @@ def filtered(reduced: np.ndarray, mashes: np.ndarray, n: int, variance: float) -
     spread += (variance + 1e-13 * np.trace(spread) / len(spread)) * np.eye(len(spread))
     q = (reduced - mean) / n
     solved = np.linalg.solve(spread, q.T)
-    ratios: np.ndarray = (mashes - mean) @ solved - (q.T * solved).sum(0) / 2
-    return ratios
+    return np.asarray((mashes - mean) @ solved - (q.T * solved).sum(0) / 2)
 
 
 class MashMixing(MashAttack):
@@ -224,8 +223,7 @@ def shares_of(numbers: np.ndarray, size: int) -> np.ndarray:
     members = np.zeros((len(numbers), size))
     mash, place = np.nonzero(numbers >= 0)
     members[mash, numbers[mash, place]] = 1
-    shares: np.ndarray = members / members.sum(1, keepdims=True)
-    return shares
+    return np.asarray(members / members.sum(1, keepdims=True))
 
 
 def identified(

@@ -158,8 +158,7 @@ class GradientLabels(_Gradients):
         shares = gradients @ np.linalg.pinv(head)
         total = np.zeros((knowledge.facts[NODES], shares.shape[1]))
         np.add.at(total, nodes, shares / np.maximum(np.abs(shares).sum(1, keepdims=True), 1e-30))
-        labels: np.ndarray = np.where(total.any(1), total.argmin(1), -1)
-        return labels
+        return np.where(total.any(1), total.argmin(1), -1)
 
 
 class GradientClusters(_Gradients):

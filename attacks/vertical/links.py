@@ -25,8 +25,7 @@ PASSES = 8
 _DEGREES = np.unique(np.round(np.geomspace(1, 200, 60)).astype(int))
 """The numbers of links that a node is tried with."""
 _EPOCHS = Control(
-    "one-hop lists",
-    {"rounds": 17, "training.layers": 2, "training.aggregated": [1, 2], "training.hidden": 8},
+    "one-hop lists", {"rounds": 17, "training.layers": 2, "training.aggregated": [1, 2], "training.hidden": 8}
 )
 
 _OWN = "the rows that it made itself in the first iteration"
@@ -115,8 +114,7 @@ class Lists:
 def _chance(scores: np.ndarray, degrees: np.ndarray) -> np.ndarray:
     """That there is a link, where a centre has so many among all nodes."""
     odds = np.log(degrees / scores.shape[1])[:, None] + scores
-    chance: np.ndarray = 1 / (1 + np.exp(-odds.clip(-30, 30)))
-    return chance
+    return np.asarray(1 / (1 + np.exp(-odds.clip(-30, 30))))
 
 
 def _both_ways(scores: np.ndarray, used: np.ndarray, nodes: int) -> np.ndarray:
@@ -390,8 +388,7 @@ def _less_own(rows: np.ndarray, summands: int, knowledge: Knowledge) -> np.ndarr
     own = knowledge.facts[OWN_ROWS]
     if own is None or own.shape != rows.shape:
         raise Blind("the owner's own rows are not of the nodes that were aggregated")
-    others: np.ndarray = (summands * rows - own) / (summands - 1)
-    return others
+    return np.asarray((summands * rows - own) / (summands - 1))
 
 
 def _sets(view: View, knowledge: Knowledge) -> dict[int, np.ndarray]:

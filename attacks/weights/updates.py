@@ -137,8 +137,7 @@ def _ratio(weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
     alike = np.abs(rows[:, None] - rows[None]).max(2) <= CLOSE * scale
     chosen = alike[np.lexsort((-np.abs(bias[moved]), -alike.sum(1)))[0]]
     used = bias[moved] * chosen
-    row: np.ndarray = used @ weight[moved] / np.square(used).sum()
-    return row
+    return np.asarray(used @ weight[moved] / np.square(used).sum())
 
 
 def _separated(weight: np.ndarray, bias: np.ndarray, owners: int) -> np.ndarray:
@@ -197,12 +196,7 @@ class LabelCounts(OfFirstUpdate):
     controls = (
         Control(
             "one full step",
-            {
-                "rounds": 1,
-                "training.batch": "full",
-                "training.optimizer": "sgd",
-                "training.head": "zeros",
-            },
+            {"rounds": 1, "training.batch": "full", "training.optimizer": "sgd", "training.head": "zeros"},
         ),
     )
 
@@ -216,8 +210,7 @@ class LabelCounts(OfFirstUpdate):
             raise Blind(f"{self.id}: the view lacks the broadcast model or a classifier's bias")
         step = np.asarray(seen.values["head.bias"], dtype=np.float64) / len(seen.clients)
         step = step * update_unit(before) / view.public["settings"]["learning_rate"]
-        estimate: np.ndarray = self._mean_prediction(view, before, seen.values) + step
-        return estimate
+        return np.asarray(self._mean_prediction(view, before, seen.values) + step)
 
     def _mean_prediction(
         self, view: View, before: Mapping[str, np.ndarray], values: Mapping[str, np.ndarray]
@@ -251,5 +244,4 @@ def _column_movement(values: Mapping[str, Any], words: int) -> np.ndarray:
     matrices = [np.asarray(v) for v in values.values() if v.ndim == 2 and v.shape[1] == words]
     if not matrices:
         raise Blind("the update has no layer that reads the features")
-    lengths: np.ndarray = np.sqrt(sum(np.square(m, dtype=np.float64).sum(0) for m in matrices))
-    return lengths
+    return np.asarray(np.sqrt(sum(np.square(m, dtype=np.float64).sum(0) for m in matrices)))

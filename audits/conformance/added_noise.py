@@ -24,8 +24,7 @@ from secure_fedgraph.core.crypto import Identity
 from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.protection.bound import Bound
 from secure_fedgraph.core.protection.clip import Clip
-from secure_fedgraph.core.protection.contracts import Scope
-from secure_fedgraph.core.protection.party import Party
+from secure_fedgraph.core.protection.contracts import Party, Scope
 from secure_fedgraph.core.upload import AnyUpload, ContributionRows, ContributionSample, Layout, Upload
 from secure_fedgraph.protocol.transcript import SERVER
 
@@ -131,12 +130,7 @@ def _known_sum(
     return ContributionRows(in_tensors(torch.from_numpy(parts.astype(np.float32)), shapes), places), known
 
 
-def noises(
-    bound: Bound,
-    examples: Mapping[str, AnyUpload],
-    rounds: int,
-    units: int = 0,
-) -> Iterator[Noise]:
+def noises(bound: Bound, examples: Mapping[str, AnyUpload], rounds: int, units: int = 0) -> Iterator[Noise]:
     """What a protection adds to known uploads, round by round: two within the clip, two beyond it, and so on.
 
     Args:

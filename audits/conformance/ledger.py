@@ -8,12 +8,7 @@ from pathlib import Path
 
 from secure_fedgraph.audits.record import Finding, Record, noise_of
 from secure_fedgraph.core import files
-from secure_fedgraph.core.accounting.events import (
-    DiscreteRelease,
-    OccurringGaussian,
-    SampledGaussian,
-    SamplingError,
-)
+from secure_fedgraph.core.accounting import events as kinds
 from secure_fedgraph.core.channel import Reveal
 from secure_fedgraph.core.errors import BrokenClaim
 from secure_fedgraph.core.guarantee import Reader
@@ -84,22 +79,22 @@ def _wrong_events(charge: Charge, bound: Bound, wide: int) -> Iterator[str]:
     ):
         yield f"counts noise against {', '.join(charge.releases)}: the channel has none"
     for event in (e for events in charge.releases.values() for e in events):
-        if isinstance(event, DiscreteRelease) and event.width < wide:
+        if isinstance(event, kinds.DiscreteRelease) and event.width < wide:
             yield f"is of {event.width} values, and {wide} were sent"
 
 
 def _wrong_steps(record: Record, charge: Charge) -> Iterator[str]:
     run, how = record.run, record.run.policy.steps
     events = [
-        e for e in charge.steps.get(how.unit if how else "node", ()) if not isinstance(e, SamplingError)
+        e for e in charge.steps.get(how.unit if how else "node", ()) if not isinstance(e, kinds.SamplingError)
     ]
     if events and (how is None or not run.policy.bounds[charge.channel].channel.trained):
         yield "are charged for an upload that is not made of them"
     elif how is not None and events:
         least = run.algorithm.occurrences(how.unit)
         for event in events:
-            if isinstance(event, SampledGaussian | OccurringGaussian):
-                times = event.occurrences if isinstance(event, OccurringGaussian) else 1
+            if isinstance(event, kinds.SampledGaussian | kinds.OccurringGaussian):
+                times = event.occurrences if isinstance(event, kinds.OccurringGaussian) else 1
                 quieter = event.noise_multiplier > how.noise  # than what was charged for
                 if quieter or event.rate < how.rate or event.steps < how.steps or times < least:
                     yield (

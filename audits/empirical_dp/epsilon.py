@@ -157,19 +157,10 @@ def gaussian(
     ins, outs = _checked(scores_in, scores_out, delta, confidence, least=math.ulp(0.0))
 
     def of_errors(false_positive: np.ndarray, false_negative: np.ndarray) -> np.ndarray:
-        mu: np.ndarray = np.maximum(ndtri(1 - false_positive) - ndtri(false_negative), 0.0)
-        return mu
+        return np.asarray(np.maximum(ndtri(1 - false_positive) - ndtri(false_negative), 0.0))
 
     mu, most, (n_in, n_out) = _by_threshold(ins, outs, confidence, threshold, of_errors)
-    return Lower(
-        of_mu(mu, delta),
-        of_mu(most, delta),
-        "Gaussian",
-        delta,
-        confidence,
-        n_in,
-        n_out,
-    )
+    return Lower(of_mu(mu, delta), of_mu(most, delta), "Gaussian", delta, confidence, n_in, n_out)
 
 
 def of_mu(mu: float, delta: float) -> float:
@@ -199,11 +190,7 @@ def _by_threshold(
         ins, outs = ins[1::2], outs[1::2]
     errors = _errors(ins, outs, np.array([threshold]), alpha)
     none = upper_limit(np.zeros(1), outs.size, alpha), upper_limit(np.zeros(1), ins.size, alpha)
-    return (
-        float(of_errors(*errors)[0]),
-        float(of_errors(*none)[0]),
-        (int(ins.size), int(outs.size)),
-    )
+    return (float(of_errors(*errors)[0]), float(of_errors(*none)[0]), (int(ins.size), int(outs.size)))
 
 
 def _errors(

@@ -28,8 +28,7 @@ from secure_fedgraph.core.crypto import Identity
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.guarantee import Reader
 from secure_fedgraph.core.protection.bound import Bound
-from secure_fedgraph.core.protection.contracts import Carrier, NoiseKeys, Scope
-from secure_fedgraph.core.protection.party import Party
+from secure_fedgraph.core.protection.contracts import Carrier, NoiseKeys, Party, Scope
 from secure_fedgraph.core.spending.ledger import Charge
 from secure_fedgraph.core.upload import Layout
 from secure_fedgraph.privacy.spent import spent
@@ -91,8 +90,7 @@ def centred(values: Any, ring: int) -> np.ndarray:
     [7, -8, 7]
     """
     values = np.asarray(values)
-    signed: np.ndarray = (values.astype(np.int64) + ring // 2) % ring - ring // 2 if ring else values
-    return signed
+    return np.asarray((values.astype(np.int64) + ring // 2) % ring - ring // 2 if ring else values)
 
 
 def claims(bound: Bound, delta: float) -> dict[str, float]:

@@ -211,8 +211,7 @@ def _uploads(bound: Bound, units: int, side: float) -> tuple[AnyUpload, Callable
     records = BEYOND * abs(side) * torch.eye(units)
 
     def of_classes(values: np.ndarray) -> np.ndarray:
-        first: np.ndarray = values[-2 * units :].reshape(units, 2)[:, 0]
-        return first
+        return values[-2 * units :].reshape(units, 2)[:, 0]
 
     def of_both(values: np.ndarray) -> np.ndarray:
         rows, columns = np.triu_indices(units)

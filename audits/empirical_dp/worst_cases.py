@@ -8,10 +8,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from secure_fedgraph.core.channel import (
-    UnitContributionMoments,
-    UnitContributionSampled,
-)
+from secure_fedgraph.core.channel import UnitContributionMoments, UnitContributionSampled
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.protection.bound import Bound

@@ -16,16 +16,11 @@ from secure_fedgraph.audits.surfaces import rounds
 from secure_fedgraph.audits.surfaces.registry import judge_of, knowledge
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.pool import in_words
+from secure_fedgraph.experiment.schema import score_verdict
 from secure_fedgraph.experiment.schema.audit import Cell
-from secure_fedgraph.experiment.schema.score_verdict import (
-    RESIDUAL,
-    SINGLE_OWNERS,
-    is_lower_bound,
-    with_notes,
-)
 from secure_fedgraph.protocol import View
 
-AIMS = (SINGLE_OWNERS, RESIDUAL)
+AIMS = (score_verdict.SINGLE_OWNERS, score_verdict.RESIDUAL)
 UNJUDGED = (
     "clients on other machines do not show the updates that they made, so a guess cannot be scored: "
     "audit the same run in one process"
@@ -135,8 +130,8 @@ def _scored(
     guess, judgement, seconds = _judged(aim, view, finished, attack, started)
     score = judgement.score
     # an exact guess has nothing left to find, whatever ended its search
-    short = stopped(guess) if is_lower_bound(score.value, len(guess.stopped)) else ""
-    about = "" if aim == SINGLE_OWNERS else describe_owners(guess, finished.federation.names)
+    short = stopped(guess) if score_verdict.is_lower_bound(score.value, len(guess.stopped)) else ""
+    about = "" if aim == score_verdict.SINGLE_OWNERS else describe_owners(guess, finished.federation.names)
     details = dict(score.details)
     if guess.stopped:
         details |= {"searches_stopped": len(guess.stopped), "stopped_after": max(guess.stopped.values())}
@@ -165,7 +160,7 @@ def _scored(
         "baselines": dict(score.baselines),
         **claims.over(guess, score, blank["adversary"], attack.behaviour).to_json(),
         "leaks": score.leaks,
-        "verdict": with_notes(score.verdict, short, about),
+        "verdict": score_verdict.with_notes(score.verdict, short, about),
         "owners": owners_of(guess),
         "reason": f"{attack.id}: {short}" if short else "",
         "stops": attack.stopped_by().get(blank["adversary"], "") if score.leaks else "",
@@ -189,7 +184,7 @@ def _judged(
     """
     if not set(attack.reads()) & set(view.public.get("channels", {})):
         raise Blind(f"{attack.id}: {view.why_unreadable(attack.channel)}")  # nor are there facts to grant
-    work = attack.run if aim == SINGLE_OWNERS else attack.residual
+    work = attack.run if aim == score_verdict.SINGLE_OWNERS else attack.residual
     guess: object = work(view, knowledge(attack, finished))
     if not isinstance(guess, Guess):
         raise TypeError(f"{work.__name__} gave {guess!r:.60}: return a Guess, or raise Blind")

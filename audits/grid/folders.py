@@ -117,9 +117,7 @@ def audit_folder(
     charges, why = _charges(folder, signed, ledger, name, result)
     run = _as_run(finished_run, experiment, policy, result, charges)
     rows = conformance_rows(
-        run,
-        unseen=dict.fromkeys(OF_CHARGES, why) if why else None,
-        result=RunResult.model_validate(result),
+        run, unseen=dict.fromkeys(OF_CHARGES, why) if why else None, result=RunResult.model_validate(result)
     )
     if unkept := len(transcript.sent) - len(kept):
         lost = f"{unkept} of {len(transcript.sent)} messages were not kept: their content is not checked"

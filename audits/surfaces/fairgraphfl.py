@@ -13,16 +13,8 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.algorithms.fairgraphfl.algorithm import FairGraphFL
 from secure_fedgraph.algorithms.fairgraphfl.motifs import holds, labels_of
+from secure_fedgraph.attacks import payoffs
 from secure_fedgraph.attacks.attack import CLIENT, Guess
-from secure_fedgraph.attacks.payoffs import (
-    DIFFERENT,
-    GRAPHS_OF_OTHERS,
-    LISTED_MEMBERS,
-    OWN_GRAPHS,
-    POOL,
-    QUALITY,
-    Candidates,
-)
 from secure_fedgraph.attacks.prototypes import CHANGE, EARLIER, GRAPHS, INCIDENCE, SINGLETONS
 from secure_fedgraph.audits import intervals
 from secure_fedgraph.audits.finished_run import FinishedRun, once
@@ -235,11 +227,10 @@ def _largest(guess: Guess) -> tuple[str, np.ndarray]:
 
 
 def _apart(rows: np.ndarray, true: np.ndarray) -> np.ndarray:
-    largest: np.ndarray = np.abs(rows - true).max(1) / np.maximum(np.abs(true).max(1), 1e-12)
-    return largest
+    return np.asarray(np.abs(rows - true).max(1) / np.maximum(np.abs(true).max(1), 1e-12))
 
 
-def pool(finished: FinishedRun) -> dict[str, Candidates]:
+def pool(finished: FinishedRun) -> dict[str, payoffs.Candidates]:
     """Agent -> the motifs of its candidates; empty where the algorithm lists no motifs.
 
     Agents without a graph that they only test on, or only validate on, are left out.
@@ -251,7 +242,7 @@ def pool(finished: FinishedRun) -> dict[str, Candidates]:
     return once(key, finished, lambda: {o: _held(finished, o, at) for o, at in _candidates(finished).items()})
 
 
-def _held(finished: FinishedRun, owner: str, numbers: np.ndarray) -> Candidates:
+def _held(finished: FinishedRun, owner: str, numbers: np.ndarray) -> payoffs.Candidates:
     settings: Any = finished.algorithm.settings
     schema, graph = finished.federation.schema, finished.federation.owners[owner].clone()
     if settings.vocabulary == "public":
@@ -259,11 +250,11 @@ def _held(finished: FinishedRun, owner: str, numbers: np.ndarray) -> Candidates:
         graph.train_mask = torch.isin(torch.arange(len(graph.y)), torch.from_numpy(numbers))
         table = holds(cast(ClientContext, StandIn(finished, owner, graph)), settings).numpy() > 0
         order = np.searchsorted(np.sort(numbers), numbers)
-        return Candidates(every_motif(labels_of(schema), settings.rings).numpy(), table[order])
+        return payoffs.Candidates(every_motif(labels_of(schema), settings.rings).numpy(), table[order])
     motifs = motifs_of(graph, torch.from_numpy(numbers), settings.rings, bool(schema.atoms))
     table = np.zeros((motifs.graphs, len(motifs.codes)), dtype=bool)
     table[motifs.graph, motifs.motif] = True
-    return Candidates(motifs.codes.numpy(), table)
+    return payoffs.Candidates(motifs.codes.numpy(), table)
 
 
 def _candidates(finished: FinishedRun) -> dict[str, np.ndarray]:
@@ -303,7 +294,7 @@ def members(guess: Guess, finished: FinishedRun) -> Judgement:
     return Judgement(score)
 
 
-def _rarity(held: Mapping[str, Candidates]) -> dict[str, np.ndarray]:
+def _rarity(held: Mapping[str, payoffs.Candidates]) -> dict[str, np.ndarray]:
     """Agent -> ``[candidates]`` how rare a graph's motifs are among the agent's candidates, added up."""
     return {
         owner: one.holds @ -np.log((one.holds.sum(0) + 1) / (len(one.holds) + 1))
@@ -395,14 +386,14 @@ JUDGES: Mapping[str, Judge] = {
     SINGLETONS: singletons,
     GRAPHS: of_graphs,
     CHANGE: change,
-    LISTED_MEMBERS: members,
-    QUALITY: quality,
-    GRAPHS_OF_OTHERS: sizes,
+    payoffs.LISTED_MEMBERS: members,
+    payoffs.QUALITY: quality,
+    payoffs.GRAPHS_OF_OTHERS: sizes,
 }
 MAKERS: Mapping[str, Maker] = {
     INCIDENCE: incidence,
     EARLIER: earlier,
-    POOL: pool,
-    DIFFERENT: differ,
-    OWN_GRAPHS: own_graphs,
+    payoffs.POOL: pool,
+    payoffs.DIFFERENT: differ,
+    payoffs.OWN_GRAPHS: own_graphs,
 }

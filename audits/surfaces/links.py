@@ -50,14 +50,12 @@ class Pairs:
     @cached_property
     def scores(self) -> np.ndarray:
         """``[pairs]``."""
-        scores: np.ndarray = self.matrix[self.at]
-        return scores
+        return np.asarray(self.matrix[self.at])
 
     @cached_property
     def linked(self) -> np.ndarray:
         """``[pairs]`` booleans."""
-        linked: np.ndarray = self.truth[self.at]
-        return linked
+        return np.asarray(self.truth[self.at])
 
     @cached_property
     def trivial(self) -> dict[str, np.ndarray]:
@@ -76,8 +74,7 @@ class Pairs:
 
     def hit(self, scores: np.ndarray) -> np.ndarray:
         """For each link whether it is among the ``links`` best pairs, ties broken by chance."""
-        hits: np.ndarray = best(scores, self.links)[self.linked]
-        return hits
+        return np.asarray(best(scores, self.links)[self.linked])
 
     def hits(self, scores: np.ndarray) -> int:
         """How many links are among the ``links`` best pairs: F1 at |E|, times |E|."""
@@ -86,8 +83,7 @@ class Pairs:
     def placed(self, scores: np.ndarray) -> np.ndarray:
         """For each link the share of pairs without one that score lower; their mean is the AUC."""
         lower = rankdata(scores)[self.linked] - rankdata(scores[self.linked])
-        shares: np.ndarray = lower / max(len(scores) - self.links, 1)
-        return shares
+        return np.asarray(lower / max(len(scores) - self.links, 1))
 
     def drawn(self) -> Mapping[str, object]:
         """A node with its true and its guessed neighbours, for pictures."""
@@ -151,5 +147,4 @@ def _auc(placed: list[np.ndarray]) -> float:
 
 def _cosines(x: np.ndarray) -> np.ndarray:
     unit = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
-    cosines: np.ndarray = unit @ unit.T
-    return cosines
+    return np.asarray(unit @ unit.T)

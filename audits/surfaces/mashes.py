@@ -16,16 +16,8 @@ from secure_fedgraph.algorithms.fedego.algorithm import FedEgo
 from secure_fedgraph.algorithms.fedego.released import FedEgoReleased
 from secure_fedgraph.attacks.attack import Guess
 from secure_fedgraph.attacks.feature_sums import SummedMembers
+from secure_fedgraph.attacks.mashes import pool as from_pool
 from secure_fedgraph.attacks.mashes.labels import BATCH_LABELS, NOISED, prefixes
-from secure_fedgraph.attacks.mashes.pool import (
-    FILTERED_MEMBERS,
-    IDENTITIES,
-    MASH_MEMBERS,
-    MIXING,
-    POOL,
-    TRAINING_NODES,
-    shares_of,
-)
 from secure_fedgraph.audits import intervals, scoring, truth
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.judgement import Judge, Judgement, Maker
@@ -56,8 +48,7 @@ def candidates(finished: FinishedRun) -> np.ndarray:
         everybody = np.concatenate([*parts, *([] if asked is None else [asked.numpy()])])
     rows = np.unique(everybody, axis=0)
     order = np.random.default_rng(sub_seed(finished.seed, "candidates")).permutation(len(rows))
-    shuffled: np.ndarray = rows[order]
-    return shuffled
+    return rows[order]
 
 
 def drawn(finished: FinishedRun, owner: str, round: int) -> np.ndarray:
@@ -88,8 +79,7 @@ def mixing(finished: FinishedRun) -> dict[str, dict[int, tuple[np.ndarray, int]]
 def training_rows(finished: FinishedRun, owner: str) -> np.ndarray:
     """``[training nodes, features]``, in the order that numbers count in."""
     graph = finished.federation.owners[owner]
-    rows: np.ndarray = graph.x[graph.train_mask].numpy()
-    return rows
+    return np.asarray(graph.x[graph.train_mask].numpy())
 
 
 def _secret(finished: FinishedRun) -> bool:
@@ -196,9 +186,8 @@ def _centres(finished: FinishedRun, owner: str, frozen: bool) -> np.ndarray:
         start = finished.algorithm.init(schema, sub_seed(finished.seed, "initialisation"))
         reduced = F.relu(graph.x @ start["reduction.weight"] + start["reduction.bias"])
         rows = torch.cat([reduced, rows], dim=1)
-    shares = shares_of(drawn(finished, owner, 1), int(graph.train_mask.sum()))
-    centres: np.ndarray = shares @ rows[graph.train_mask].double().numpy()
-    return centres
+    shares = from_pool.shares_of(drawn(finished, owner, 1), int(graph.train_mask.sum()))
+    return np.asarray(shares @ rows[graph.train_mask].double().numpy())
 
 
 def members(guess: Guess, finished: FinishedRun) -> Judgement:
@@ -216,7 +205,7 @@ def members(guess: Guess, finished: FinishedRun) -> Judgement:
             held = np.zeros(len(pool), dtype=bool)
             for owner in owners:
                 rows = training_rows(finished, owner)
-                if guess.about != TRAINING_NODES:
+                if guess.about != from_pool.TRAINING_NODES:
                     batch = drawn(finished, owner, 1)[b]
                     rows = rows[batch[batch >= 0]]
                 held[[ids[r.tobytes()] for r in rows]] = True
@@ -230,9 +219,9 @@ def members(guess: Guess, finished: FinishedRun) -> Judgement:
         "tpr_at_0.1_percent": _hits(scores, inside, 0.001)["value"],
         "members": float(np.sum(inside)),
         "candidates": float(len(pool)),
-        "mashes" if guess.about != TRAINING_NODES else "owners": float(len(scores)),
+        "mashes" if guess.about != from_pool.TRAINING_NODES else "owners": float(len(scores)),
     }
-    if guess.about == MASH_MEMBERS:
+    if guess.about == from_pool.MASH_MEMBERS:
         metric, kind, reached = "tpr at 1 % fpr", scoring.ScoreKind.MEAN, at_one_percent
         trivial = {"chance": 0.01, "words in a row": _hits(words, inside, 0.01)["value"]}
     else:
@@ -251,7 +240,10 @@ def identities(guess: Guess, finished: FinishedRun) -> Judgement:
     for target, owners in guess.targets.items():
         rows = np.concatenate([training_rows(finished, o) for o in owners])
         right.append((pool[guess.values[target]] == rows).all(1))
-        matrix = [np.concatenate([shares_of(*batches[o][t]) for o in owners], 1) for t in _rounds(finished)]
+        matrix = [
+            np.concatenate([from_pool.shares_of(*batches[o][t]) for o in owners], 1)
+            for t in _rounds(finished)
+        ]
         ranks.append(np.linalg.matrix_rank(np.concatenate(matrix), tol=1e-9))
     sizes = [len(hits) for hits in right]
     score = scoring.share_right(
@@ -298,9 +290,9 @@ def _auc(scores: list[np.ndarray], inside: list[np.ndarray]) -> _Reached:
 JUDGES: Mapping[str, Judge] = {
     BATCH_LABELS: batch_labels,
     NOISED: noised,
-    MASH_MEMBERS: members,
-    FILTERED_MEMBERS: members,
-    TRAINING_NODES: members,
-    IDENTITIES: identities,
+    from_pool.MASH_MEMBERS: members,
+    from_pool.FILTERED_MEMBERS: members,
+    from_pool.TRAINING_NODES: members,
+    from_pool.IDENTITIES: identities,
 }
-MAKERS: Mapping[str, Maker] = {POOL: candidates, MIXING: mixing}
+MAKERS: Mapping[str, Maker] = {from_pool.POOL: candidates, from_pool.MIXING: mixing}

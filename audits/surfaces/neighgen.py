@@ -191,8 +191,7 @@ def _neighbours(graph: Any) -> np.ndarray:
     x, (row, column) = graph.x.numpy().astype(np.float64), graph.edge_index.numpy()
     total, degree = np.zeros_like(x), np.bincount(column, minlength=len(x))
     np.add.at(total, column, x[row])
-    means: np.ndarray = total / np.maximum(degree, 1)[:, None]
-    return means
+    return np.asarray(total / np.maximum(degree, 1)[:, None])
 
 
 JUDGES: Mapping[str, Judge] = {

@@ -58,14 +58,12 @@ def _mean(made: Updates, owners: tuple[str, ...], counted: Mapping[int, tuple[st
     """The mean of the owners' sum over the rounds in which they counted."""
     rounds = [r for r, names in counted.items() if set(owners) <= set(names)]
     of_each = [np.sum([made[r, owner] for owner in owners], axis=0) for r in rounds]
-    mean: np.ndarray = np.mean(of_each, axis=0)
-    return mean
+    return np.asarray(np.mean(of_each, axis=0))
 
 
 def _first(made: Updates, owners: tuple[str, ...], counted: Mapping[int, tuple[str, ...]]) -> np.ndarray:
     first = min(counted)
-    total: np.ndarray = np.sum([made[first, owner] for owner in owners], axis=0)
-    return total
+    return np.asarray(np.sum([made[first, owner] for owner in owners], axis=0))
 
 
 def _judge(truth: Callable[..., np.ndarray], trivial: str) -> Judge:
@@ -81,9 +79,7 @@ def _judge(truth: Callable[..., np.ndarray], trivial: str) -> Judge:
             plain = dict.fromkeys(guess.targets, mean)
         score = _score(guess.values, true, {trivial: plain})
         return Judgement(
-            score,
-            {t: _shown(v) for t, v in true.items()},
-            {t: _shown(v) for t, v in guess.values.items()},
+            score, {t: _shown(v) for t, v in true.items()}, {t: _shown(v) for t, v in guess.values.items()}
         )
 
     return judge

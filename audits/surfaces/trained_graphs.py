@@ -81,8 +81,7 @@ def kinds(finished: FinishedRun) -> np.ndarray:
     for graph in finished.federation.owners.values():
         degrees = np.bincount(graph.edge_index[0].numpy(), minlength=len(graph.x))
         rows.append(np.column_stack([graph.x.numpy(), degrees]))
-    listed: np.ndarray = np.unique(np.concatenate(rows).astype(np.float64), axis=0)
-    return listed
+    return np.unique(np.concatenate(rows).astype(np.float64), axis=0)
 
 
 def training_graphs(finished: FinishedRun) -> dict[str, list[Labelled]]:

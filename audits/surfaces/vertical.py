@@ -260,8 +260,7 @@ def _judged(
 
 def _commonest(groups: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Each row's class by the commonest one of its group."""
-    labels: np.ndarray = _table(groups, y).argmax(1)[groups]
-    return labels
+    return np.asarray(_table(groups, y).argmax(1)[groups])
 
 
 def _assigned(groups: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -270,8 +269,7 @@ def _assigned(groups: np.ndarray, y: np.ndarray) -> np.ndarray:
     rows, columns = linear_sum_assignment(-table)
     named = np.full(len(table), -1)
     named[rows] = columns
-    labels: np.ndarray = named[groups]
-    return labels
+    return np.asarray(named[groups])
 
 
 def _table(groups: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -294,8 +292,7 @@ def _smoothed(finished: FinishedRun, owner: str) -> np.ndarray:
     total, many = x.copy(), np.ones(len(x))
     np.add.at(total, target, x[source])
     np.add.at(many, target, 1)
-    smoothed: np.ndarray = total / many[:, None]
-    return smoothed
+    return np.asarray(total / many[:, None])
 
 
 MAKERS: Mapping[str, Maker] = {

@@ -11,14 +11,7 @@ from secure_fedgraph.algorithm.base import (
     in_band_score,
     noise_on_uploads,
 )
-from secure_fedgraph.algorithm.settings import (
-    BatchSize,
-    Form,
-    Settings,
-    Widths,
-    check_switches,
-    number_or,
-)
+from secure_fedgraph.algorithm.settings import BatchSize, Form, Settings, Widths, check_switches, number_or
 
 __all__ = [
     "ITEMS",

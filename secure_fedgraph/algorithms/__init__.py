@@ -8,24 +8,21 @@ from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms.apflgate.algorithm import Apfl, ApflGate, FedGate
 from secure_fedgraph.algorithms.d_fedgnn import DFedGnn
 from secure_fedgraph.algorithms.fairgraphfl.algorithm import FairGraphFL
-from secure_fedgraph.algorithms.fedavg import FedAvg, FedProx
+from secure_fedgraph.algorithms.fedavg import FedAvg, FedProx, Local
 from secure_fedgraph.algorithms.fedego.algorithm import FedEgo
 from secure_fedgraph.algorithms.fedego.released import FedEgoReleased
 from secure_fedgraph.algorithms.fedgcn.algorithm import FedGcn
-from secure_fedgraph.algorithms.fedridge.algorithm import FedRidge
-from secure_fedgraph.algorithms.fedridge.graphs import GraphFedRidge
+from secure_fedgraph.algorithms.fedridge.algorithm import FedRidge, GraphFedRidge
 from secure_fedgraph.algorithms.fedsage import FedSage, GlobSage, LocSage
 from secure_fedgraph.algorithms.fedsageplus import FedSagePlus, LocSagePlus
 from secure_fedgraph.algorithms.fedsgc import FedSgc
-from secure_fedgraph.algorithms.fedsgd.algorithm import FedSgd
-from secure_fedgraph.algorithms.fedsgd.graphs import GraphFedSgd
+from secure_fedgraph.algorithms.fedsgd.algorithm import FedSgd, GraphFedSgd
 from secure_fedgraph.algorithms.glasu.algorithm import Glasu
 from secure_fedgraph.algorithms.glasu.variants.alone import GlasuCentralized, GlasuStandalone
 from secure_fedgraph.algorithms.glasu.variants.fedbcd import FedBCD, FedBCDOneLabelHolder
 from secure_fedgraph.algorithms.glasu.variants.one_label_holder import GlasuOneLabelHolder
 from secure_fedgraph.algorithms.glasu.variants.simulated import GlasuSimulated
 from secure_fedgraph.algorithms.graphfl import GraphFL
-from secure_fedgraph.algorithms.local import Local
 from secure_fedgraph.registry import Registry, check_subclass, classes_below
 
 

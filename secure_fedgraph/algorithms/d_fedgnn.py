@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import torch
 
 from secure_fedgraph.algorithm import State
-from secure_fedgraph.algorithms.local import Local
+from secure_fedgraph.algorithms.fedavg import Local
 from secure_fedgraph.algorithms.training.local_training import fit
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.core.channel import Channel, Reveal

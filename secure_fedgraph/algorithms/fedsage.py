@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from secure_fedgraph.algorithms.fedavg import FedAvg
+from secure_fedgraph.algorithms.fedavg import FedAvg, Local
 from secure_fedgraph.algorithms.fedsgd.graph_sage import FedSageSteps
-from secure_fedgraph.algorithms.local import Local
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
 
 PAPER = "Zhang et al., NeurIPS 2021"

@@ -20,16 +20,10 @@ from secure_fedgraph.cli.options import (
 )
 from secure_fedgraph.cli.screen import Screen, plain_warnings, said_later, say_of_data, warn
 from secure_fedgraph.core.errors import BadInput, BrokenClaim, SecureFedGraphError
+from secure_fedgraph.experiment import results
 from secure_fedgraph.experiment.config import OPTIONS, Experiment
 from secure_fedgraph.experiment.intent import check_intent
 from secure_fedgraph.experiment.kept_schema import keep_schema
-from secure_fedgraph.experiment.results import (
-    check_can_start,
-    dropped_charges,
-    fresh_folder,
-    read_json,
-    write_json,
-)
 from secure_fedgraph.experiment.schema import AuditResult, as_read
 from secure_fedgraph.graph.silos.places import is_place
 from secure_fedgraph.report.page import write_report
@@ -76,9 +70,9 @@ def audit(
                 folder, attacks, adversary, effort, own, flags["silos"], of, flags["ledger"]
             )
         if out.resolve() != folder.resolve():
-            if flags["overwrite"] and (dropped := dropped_charges(out)):
+            if flags["overwrite"] and (dropped := results.dropped_charges(out)):
                 warn(dropped)
-            fresh_folder(out, flags["overwrite"])
+            results.fresh_folder(out, flags["overwrite"])
         policies, seeds = [experiment.policy], [experiment.seed]
         more: list[Experiment] = []
     else:
@@ -123,7 +117,7 @@ def audit(
     result = audit_result(
         audited, experiment, policies, seeds, time.perf_counter() - started, command_line(), more
     )
-    write_json(out / "audit.json", result)
+    results.write_json(out / "audit.json", result)
     keep_schema(experiment, out)
     page = write_report(out)
     shown = tables.audit_tables if screen.verbose else tables.audit_lines
@@ -154,12 +148,12 @@ def _folder_for_grid(flags: dict[str, Any], experiments: list[Experiment], asked
     out: Path = flags["out"] or default_folder(experiments[0], "audit")
     if flags["overwrite"]:
         with said_later():
-            check_can_start(experiments[0].with_policy("plaintext"))
-        if dropped := dropped_charges(out):
+            results.check_can_start(experiments[0].with_policy("plaintext"))
+        if dropped := results.dropped_charges(out):
             warn(dropped)
     elif (out / "cells").is_dir():
-        earlier = read_json(out / "audit.json", "audit") if (out / "audit.json").is_file() else asked
+        earlier = results.read_json(out / "audit.json", "audit") if (out / "audit.json").is_file() else asked
         configs = earlier.get("configs") or [earlier.get("config")]
         if {**{key: earlier.get(key) for key in asked}, "configs": configs} == asked:
             return out
-    return fresh_folder(out, flags["overwrite"])
+    return results.fresh_folder(out, flags["overwrite"])

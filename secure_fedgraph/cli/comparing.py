@@ -9,17 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from secure_fedgraph.cli import tables
+from secure_fedgraph.cli import options, tables
 from secure_fedgraph.cli.compare_attacks import attacks_on
-from secure_fedgraph.cli.options import (
-    AUTO,
-    asked_for,
-    command_line,
-    default_folder,
-    listed,
-    names,
-    read_experiment,
-)
 from secure_fedgraph.cli.screen import Screen, say_of_data, warn
 from secure_fedgraph.core.errors import BadInput, Refused, SecureFedGraphError
 from secure_fedgraph.experiment import compare as comparison
@@ -39,21 +30,21 @@ def compare(
     budgets = flags.pop("epsilon")
     epsilons = _epsilons(budgets)
     budgeted = any(math.isfinite(epsilon) for epsilon in epsilons)
-    algorithms = listed("algorithm", flags["algorithm"] or "fedsage")
-    if AUTO in algorithms:
-        raise BadInput(f"--algorithm {AUTO}: 'run' takes what 'plan' chooses; name what is compared")
-    policies = listed("policy", policy or ("distributed_dp" if budgeted else "strictest"))
-    base, seeds = read_experiment(
+    algorithms = options.listed("algorithm", flags["algorithm"] or "fedsage")
+    if options.AUTO in algorithms:
+        raise BadInput(f"--algorithm {options.AUTO}: 'run' takes what 'plan' chooses; name what is compared")
+    policies = options.listed("policy", policy or ("distributed_dp" if budgeted else "strictest"))
+    base, seeds = options.read_experiment(
         None, {**flags, "algorithm": algorithms[0], "policy": policies[0], "epsilon": None}, made=False
     )
     workers = workers or os.cpu_count() or 1
     chosen = comparison.checked_points(base, algorithms, policies, epsilons, workers)
-    asked = asked_for(None, {**flags, "policy": policy, "epsilon": budgets if budgeted else None})
+    asked = options.asked_for(None, {**flags, "policy": policy, "epsilon": budgets if budgeted else None})
     compared = [point.experiment(0) for point in chosen if point.kind != comparison.ALONE]
     check_intent(asked, compared, "compare")
     beside = {} if skip_without_graph else comparison.references(chosen)
-    leaks = None if attack is None else attacks_on(chosen, names("attack", attack))
-    out: Path = flags["out"] or default_folder(base, "compare")
+    leaks = None if attack is None else attacks_on(chosen, options.names("attack", attack))
+    out: Path = flags["out"] or options.default_folder(base, "compare")
     if not flags["overwrite"]:
         comparison.check_folder(out, base, chosen, seeds)
     say_of_data(base)
@@ -71,18 +62,10 @@ def compare(
         runs = len(chosen) + len(comparison.added(chosen, beside))
         total = runs * len(seeds) + len(chosen) * (leaks is not None)
         with screen.bar("comparing", total) as advance:
-            rows = comparison.compare(
-                chosen,
-                seeds,
-                out,
-                pool,
-                advance,
-                leaks,
-                beside,
-            )
+            rows = comparison.compare(chosen, seeds, out, pool, advance, leaks, beside)
     attacks = [] if leaks is None else list(leaks.attacks)
     seconds = time.perf_counter() - started
-    result = comparison.compare_result(base, rows, seeds, seconds, command_line(), attacks)
+    result = comparison.compare_result(base, rows, seeds, seconds, options.command_line(), attacks)
     write_json(out / "compare.json", result)
     keep_schema(base, out)
     comparison.write_table(rows, out)

@@ -202,13 +202,7 @@ def _run_seeds(
         ):
             started = partial(_begin, {out: (experiment, seeds), folder: (one, [seed])}, command)
             finished = execute(
-                one,
-                folder,
-                advance,
-                checkpoints=True,
-                on_start=started,
-                on_form=first_line,
-                anyway=anyway,
+                one, folder, advance, checkpoints=True, on_start=started, on_form=first_line, anyway=anyway
             )
             results.append(run_result(finished, one, command))
             released.keep(finished, folder, one)

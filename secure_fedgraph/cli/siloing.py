@@ -22,15 +22,9 @@ from secure_fedgraph.core.accounting.epsilon import Spent
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.guarantee import Reader
 from secure_fedgraph.core.spending.ledger import read_ledger
+from secure_fedgraph.deployment import federation_file
 from secure_fedgraph.deployment.aligning import Aligner, row_names_in
 from secure_fedgraph.deployment.dry_run import dry_run
-from secure_fedgraph.deployment.federation_file import (
-    CARD_SCHEMA,
-    Approved,
-    Card,
-    read_federation,
-    write_card,
-)
 from secure_fedgraph.deployment.flower.releases import check_flower
 from secure_fedgraph.deployment.own_data import data_at, fits_at, own_part
 from secure_fedgraph.deployment.resident import Resident
@@ -49,12 +43,7 @@ from secure_fedgraph.privacy.spent import number
 
 
 def describe(
-    place: str,
-    out: Path,
-    label: str | None,
-    task: str | None,
-    positive: str | None,
-    ident: str | None,
+    place: str, out: Path, label: str | None, task: str | None, positive: str | None, ident: str | None
 ) -> None:
     """Draft schema.toml from one owner's tables, and print what it gives away."""
     if os.path.lexists(out):
@@ -114,14 +103,14 @@ def keygen(folder: Path, name: str, data: str, rows: str | None, tables: str | N
         described = {"kind": kind, **vars(declared)}
     home = SiloFolder(folder)
     keys = home.make_keys()
-    card = Card(
-        schema=CARD_SCHEMA,
+    card = federation_file.Card(
+        schema=federation_file.CARD_SCHEMA,
         name=name,
         identity=keys.identity.public.hex(),
         node=keys.public_node,
         **described,
     )
-    write_card(card, folder / CARD)
+    federation_file.write_card(card, folder / CARD)
     click.echo(f"{folder / CARD}: public keys, and what the data are like; send it to the operator")
 
 
@@ -136,7 +125,7 @@ def check(folder: Path, file: Path | None, data: str | None, tables: str | None,
         raise BadInput(f"--schema {tables}: {file} says what columns mean; leave one of the two out")
     if data is None:
         raise BadInput("--data is missing: give your own data, as 'silo keygen' had them")
-    home, approved = SiloFolder(folder), read_federation(file)
+    home, approved = SiloFolder(folder), federation_file.read_federation(file)
     name, told = home.name_in(approved), set[str]()
     with plain_warnings(told):
         terms = terms_in(approved)
@@ -178,7 +167,7 @@ def check(folder: Path, file: Path | None, data: str | None, tables: str | None,
 
 def approve(folder: Path, file: Path, digest: str | None) -> None:
     """Take part under a federation's file, and under no other."""
-    approved = read_federation(file)
+    approved = federation_file.read_federation(file)
     if digest is not None and digest.lower() != approved.digest:
         raise BadInput(
             f"--digest {digest[:16]}…: {file} has the digest {approved.digest[:16]}…, so it is another "
@@ -228,7 +217,7 @@ def _log_to_stderr() -> None:
     logging.getLogger("secure_fedgraph").setLevel(logging.INFO)
 
 
-def _stay(resident: Resident | Aligner, approved: Approved, keys: Keys) -> None:
+def _stay(resident: Resident | Aligner, approved: federation_file.Approved, keys: Keys) -> None:
     staying = Staying(resident, approved, keys)
     for end in (signal.SIGTERM, signal.SIGINT):
         signal.signal(end, lambda *_: staying.stop())
@@ -242,7 +231,7 @@ def status(folder: Path, as_json: bool) -> None:
     home = SiloFolder(folder)
     keys = home.keys()
     said: dict[str, Any] = {"identity": keys.identity.public.hex()}
-    approved: Approved | None = None
+    approved: federation_file.Approved | None = None
     if files.size_of(folder / "approval.json") is not None:
         approved = home.approved()
         path = home.ledgers().get(approved.digest[:16])
@@ -268,7 +257,7 @@ def status(folder: Path, as_json: bool) -> None:
         click.echo("approved nothing yet: look at a file with 'silo check', then 'silo approve'")
 
 
-def _scores(home: SiloFolder, approved: Approved) -> dict[str, Any]:
+def _scores(home: SiloFolder, approved: federation_file.Approved) -> dict[str, Any]:
     """What the trained model scores on this silo's own test items, where there is one."""
     path = home.run_folder(approved) / SCORES
     if files.size_of(path) is None:

@@ -23,8 +23,7 @@ from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.message import ANSWER, CARRIER, Message, digest
 from secure_fedgraph.core.parcel import OFFER, READ, Bundle, Parcel
 from secure_fedgraph.core.protection.bound import Bound, Sum
-from secure_fedgraph.core.protection.contracts import Carrier, Scope
-from secure_fedgraph.core.protection.party import Party
+from secure_fedgraph.core.protection.contracts import Carrier, Party, Scope
 from secure_fedgraph.core.spending.ledger import Charge, Ledger
 from secure_fedgraph.core.upload import AnyUpload, ContributionSample, Upload
 

@@ -21,25 +21,14 @@ from secure_fedgraph.client import Client
 from secure_fedgraph.core import files, wire
 from secure_fedgraph.core.errors import BadInput, HostileMessage, Refused, SecureFedGraphError, WrongType
 from secure_fedgraph.core.message import Message
-from secure_fedgraph.core.protection.party import Party
+from secure_fedgraph.core.protection.contracts import Party
 from secure_fedgraph.core.spending.ledger import Ledger
+from secure_fedgraph.deployment import silo_messages
 from secure_fedgraph.deployment.charge_report import signed_report
 from secure_fedgraph.deployment.greeting import check_digest, greeted
 from secure_fedgraph.deployment.silo_folder import LEDGER, MEMORY, MODEL, SCORES, Keys, SiloFolder
-from secure_fedgraph.deployment.silo_messages import (
-    ASK,
-    BEGIN,
-    CHARGES,
-    DONE,
-    EXAM,
-    FAILED,
-    HELLO,
-    RELEASE,
-    SAVE,
-    Letter,
-)
 from secure_fedgraph.deployment.terms import Terms
-from secure_fedgraph.graph.data.store import digest_of_data
+from secure_fedgraph.graph.data.sources import digest_of_data
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.graph.silos.aligned import AlignedTable, digest_of_training_rows
 from secure_fedgraph.storage.party_store import LABEL, PartyStore
@@ -47,7 +36,7 @@ from secure_fedgraph.storage.party_store import LABEL, PartyStore
 _LOG = logging.getLogger("secure_fedgraph.silo")
 
 
-def answered(name: str, folder: SiloFolder, work: Callable[[], bytes]) -> Letter:
+def answered(name: str, folder: SiloFolder, work: Callable[[], bytes]) -> silo_messages.Letter:
     """A silo's answer to one letter. Errors become answers too, since a silo has one thread for all letters.
 
     Args:
@@ -59,21 +48,21 @@ def answered(name: str, folder: SiloFolder, work: Callable[[], bytes]) -> Letter
         The answer; or the error, with its sentence where that may leave the silo.
     """
     try:
-        return Letter(DONE, work())
+        return silo_messages.Letter(silo_messages.DONE, work())
     except WrongType as error:  # its sentence quotes the user's code
         _LOG.error("failed: %s", error)
-        return Letter(FAILED, failure_body(error))
+        return silo_messages.Letter(silo_messages.FAILED, failure_body(error))
     except SecureFedGraphError as error:
         _LOG.warning("refused: %s", error)
-        return Letter(FAILED, failure_body(error))
+        return silo_messages.Letter(silo_messages.FAILED, failure_body(error))
     except OSError as error:  # a full disk: nothing was sent, and the server may ask again
         _LOG.error("cannot write to %s: %s", folder.path, error.strerror)
         text = f"{name} cannot write to its own folder ({error.strerror}); its owner has to mend that"
-        return Letter(FAILED, failure_body(SecureFedGraphError(text)))
+        return silo_messages.Letter(silo_messages.FAILED, failure_body(SecureFedGraphError(text)))
     except Exception as error:  # its sentence may quote data, so nobody reads it
         frame = traceback.extract_tb(error.__traceback__)[-1]
         _LOG.error("failed: %s in %s, line %s", type(error).__name__, Path(frame.filename).name, frame.lineno)
-        return Letter(FAILED, failure_body(error))
+        return silo_messages.Letter(silo_messages.FAILED, failure_body(error))
 
 
 class Resident:
@@ -103,41 +92,41 @@ class Resident:
         self._run = ""
         self._say: Callable[..., None] = _LOG.info
 
-    def hello(self, letter: Letter, node: int) -> Letter:
+    def hello(self, letter: silo_messages.Letter, node: int) -> silo_messages.Letter:
         """Shows who it is. This waits for no answer that is being computed."""
         rows = self._data.rows if isinstance(self._data, AlignedTable) else 0
         approved, identity = self._terms.approved, self._keys.identity
         more: wire.Tree = {"run": self._run, "rows": rows}
         return greeted(letter, node, approved, identity, self.session, self.name, more)
 
-    def answer(self, letter: Letter) -> Letter:
+    def answer(self, letter: silo_messages.Letter) -> silo_messages.Letter:
         """Answers one letter; an error becomes an answer too."""
         return answered(self.name, self._folder, lambda: self._answer(letter))
 
-    def _answer(self, letter: Letter) -> bytes:
-        if letter.kind == BEGIN:
+    def _answer(self, letter: silo_messages.Letter) -> bytes:
+        if letter.kind == silo_messages.BEGIN:
             return self._begin(wire.decode(letter.body))
-        if letter.kind == EXAM:
+        if letter.kind == silo_messages.EXAM:
             return self._exam(wire.decode(letter.body))
-        if letter.kind == HELLO:
+        if letter.kind == silo_messages.HELLO:
             raise HostileMessage("a greeting out of turn")
         if self._client is None:
             raise Refused(f"{self.name} has begun no run in this process: begin it")
-        if letter.kind == ASK:
+        if letter.kind == silo_messages.ASK:
             request = Message.from_bytes(letter.body)
             reply = self._client.handle(letter.body)
             what = f"round {request.round}, {request.channel}, {request.step}"
             self._say("%s: %d bytes in, %d out", what, len(letter.body), len(reply))
             return reply
         order = wire.decode(letter.body)
-        if letter.kind == SAVE:
+        if letter.kind == silo_messages.SAVE:
             self._client.save(_label(order, "label"), self._label_here(_label(order, "committed")))
             self._say("memory kept: %s", order["label"])
             return b""
-        if letter.kind == RELEASE:
+        if letter.kind == silo_messages.RELEASE:
             self._take_model(order)
             return b""
-        if letter.kind == CHARGES:
+        if letter.kind == silo_messages.CHARGES:
             path = self._folder.run_folder(self._terms.approved) / LEDGER
             made = signed_report(self._keys.identity, self._terms.approved.digest, self._run, self.name, path)
             self._folder.note_over(self._terms.approved)

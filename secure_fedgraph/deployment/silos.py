@@ -170,12 +170,7 @@ class Silos:
         """
         self._run, self._after, self._rejoin = run, after, False
         self._begun = {}
-        order: wire.Tree = {
-            "digest": self._approved.digest,
-            "run": run,
-            "after": after,
-            "label": label,
-        }
+        order: wire.Tree = {"digest": self._approved.digest, "run": run, "after": after, "label": label}
         if self._train is not None:
             order["train"] = self._train
         answers = self._ask(dict.fromkeys(self.here, Letter(BEGIN, wire.encode(order))))
@@ -346,12 +341,7 @@ class Silos:
                 self._sessions.pop(name, None)
 
     def _greeting(self, nonce: bytes) -> bytes:
-        return wire.encode(
-            {
-                "nonce": nonce.hex(),
-                "digest": self._approved.digest,
-            }
-        )
+        return wire.encode({"nonce": nonce.hex(), "digest": self._approved.digest})
 
     def _session_in(self, name: str, letter: Letter, nonce: bytes) -> str:
         return session_in(letter, self._post.node_of(name), nonce, self._approved, name)

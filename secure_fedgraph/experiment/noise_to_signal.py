@@ -6,25 +6,19 @@ import math
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms.fedridge.algorithm import TRAINED, FedRidge
-from secure_fedgraph.core.channel import (
-    Channel,
-    Recipient,
-    Reveal,
-    UnitContributionMoments,
-    UnitContributionSampled,
-)
+from secure_fedgraph.core import channel as channels
 from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.federation import Federation
 from secure_fedgraph.running.preparation import Prepared
 
 
-def opened(algorithm: Algorithm) -> list[Channel]:
+def opened(algorithm: Algorithm) -> list[channels.Channel]:
     """The channels on which clients send something that the server or other clients read."""
-    sent = (one for one in algorithm.in_use if one.reveal is not Reveal.NOTHING)
-    return [one for one in sent if one.to != Recipient.REFEREE]
+    sent = (one for one in algorithm.in_use if one.reveal is not channels.Reveal.NOTHING)
+    return [one for one in sent if one.to != channels.Recipient.REFEREE]
 
 
-def noise_to_signal(prepared: Prepared, channel: Channel) -> float | None:
+def noise_to_signal(prepared: Prepared, channel: channels.Channel) -> float | None:
     """How long the noise on what is opened is, over how long the signal in it can be at most.
 
     Lengths are L2 norms, and both are of all sums of a run together: noise grows with the root of how many
@@ -49,7 +43,7 @@ def noise_to_signal(prepared: Prepared, channel: Channel) -> float | None:
     times = math.sqrt(algorithm.uses(channel, prepared.rounds, clients))
     bound, contribution = prepared.bound.bounds[channel.name], channel.unit_contribution
     deviation = bound.deviation(clients)
-    if isinstance(contribution, UnitContributionMoments):
+    if isinstance(contribution, channels.UnitContributionMoments):
         features = algorithm.width(schema) if isinstance(algorithm, FedRidge) else schema.features
         records = _trained(federation, channel.unit) or clients * contribution.records
         noise = math.sqrt(features) * deviation * contribution.records
@@ -57,7 +51,7 @@ def noise_to_signal(prepared: Prepared, channel: Channel) -> float | None:
     width = sum(one.numel() for one in (algorithm.released(algorithm.init(schema, 0)) or {}).values())
     if not width:  # no single model is released
         return None
-    if isinstance(contribution, UnitContributionSampled):
+    if isinstance(contribution, channels.UnitContributionSampled):
         records = _trained(federation, channel.unit) or clients * contribution.records
         signal = contribution.rate * records * contribution.norm / schema.classes
         return math.sqrt(width) * deviation / signal / times
@@ -82,7 +76,7 @@ def of_a_run(prepared: Prepared) -> float | None:
     for one in sent:
         # of several sums those of whole clients may have any size
         unknown = len(sent) > 1 and one.unit_contribution is None
-        if unknown or one.reveal is not Reveal.SUM or one.name not in prepared.bound.bounds:
+        if unknown or one.reveal is not channels.Reveal.SUM or one.name not in prepared.bound.bounds:
             return None
         bound = prepared.bound.bounds[one.name]
         noised = bool(bound.deviation(len(prepared.federation.names))) or prepared.bound.steps is not None

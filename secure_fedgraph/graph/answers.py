@@ -111,8 +111,7 @@ def answered(y: Tensor) -> Tensor:
     """
     if not y.is_floating_point():
         return y >= 0
-    known: Tensor = torch.isfinite(y).reshape(len(y), -1).all(dim=1)
-    return known
+    return torch.isfinite(y).reshape(len(y), -1).all(dim=1)
 
 
 def answers_of(y: Tensor, chosen: Tensor) -> Tensor:

@@ -112,7 +112,7 @@ class SparseMatrix:
 
     def product(self, x: Tensor) -> Tensor:
         """As :meth:`times`, for hand-written gradients: autograd does not see through it."""
-        summed: Tensor = F.embedding_bag(
+        return F.embedding_bag(
             self.column,
             x.detach(),
             self.starts,
@@ -120,7 +120,6 @@ class SparseMatrix:
             per_sample_weights=None if self.value is None else self.value.to(x.dtype),
             include_last_offset=True,
         )
-        return summed
 
 
 class _Product(torch.autograd.Function):

@@ -155,8 +155,7 @@ def _likely(cells: Counting, parts: Array, noise: float) -> Array:
 
 def _first_alone(parts: Array) -> Array:
     """The cells of test items, and none of validation items."""
-    made: Array = parts * np.array([1.0, 0.0])[:, None]
-    return made
+    return np.asarray(parts * np.array([1.0, 0.0])[:, None])
 
 
 def _drawn(cells: Counting, kept: Array, rng: np.random.Generator) -> Array:
@@ -170,8 +169,7 @@ def _drawn(cells: Counting, kept: Array, rng: np.random.Generator) -> Array:
     # an item is in the histogram of every class, so these vary together, and their mean by more than if not
     together = np.ones(cells.size)
     together[first:last] = min(cells._histograms, 2)
-    drawn: Array = rng.poisson(items / together, (TIMES, *items.shape)) * together * weights
-    return drawn
+    return rng.poisson(items / together, (TIMES, *items.shape)) * together * weights
 
 
 def _drawn_numbers(kept: Array, rng: np.random.Generator) -> Array:
@@ -188,8 +186,7 @@ def _drawn_numbers(kept: Array, rng: np.random.Generator) -> Array:
         second * np.sqrt(own),
         second * np.sqrt(own) * 2 * mean + third * own * math.sqrt(2),
     ]
-    drawn: Array = kept + np.stack(moved, axis=-1) * np.sqrt(items)[:, None]
-    return drawn
+    return np.asarray(kept + np.stack(moved, axis=-1) * np.sqrt(items)[:, None])
 
 
 def _figures(cells: Counting, kept: Array) -> dict[str, Array]:
@@ -235,8 +232,7 @@ def _histogram(cells: Counting, flat: Array) -> tuple[Array, Array]:
 def _auc(ones: Array, zeros: Array) -> Array:
     before = np.cumsum(zeros, axis=-1) - zeros / 2
     pairs = ones.sum(axis=-1) * zeros.sum(axis=-1)
-    found: Array = np.where(pairs > 0, (ones * before).sum(axis=-1) / np.where(pairs > 0, pairs, 1), np.nan)
-    return found
+    return np.where(pairs > 0, (ones * before).sum(axis=-1) / np.where(pairs > 0, pairs, 1), np.nan)
 
 
 def _average_precision(ones: Array, zeros: Array) -> Array:

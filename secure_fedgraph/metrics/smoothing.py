@@ -54,8 +54,7 @@ def smoothed(counts: Array, noise: float) -> Array:
         if better.any():
             found[better] = curve + (left[better] * (values / spread[better])) @ vectors.T
             best[better] = likelihood[better]
-    likely: Array = np.maximum(found, 0.0) * total[:, None]
-    return likely
+    return np.asarray(np.maximum(found, 0.0) * total[:, None])
 
 
 @functools.lru_cache(maxsize=2)

@@ -98,8 +98,7 @@ def scores(layers: Layers, records: Tensor) -> Tensor:
 def scores_of_products(read: Tensor, inner_bias: Tensor, outer: Tensor, outer_bias: Tensor) -> Tensor:
     """The same from records' products with the first weights, ``[n, HIDDEN]``."""
     hidden = (read * LENGTH + inner_bias.float()).relu()
-    given: Tensor = hidden @ outer.float() + outer_bias.float()
-    return given
+    return hidden @ outer.float() + outer_bias.float()
 
 
 def _coins(coins: np.random.Generator, *shape: int) -> Tensor:

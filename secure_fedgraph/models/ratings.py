@@ -38,10 +38,7 @@ class RatingNet(nn.Module):
     """
 
     def __init__(
-        self,
-        hidden: Sequence[int] = (32, 32),
-        convolution: Convolution = "gcn",
-        use_habits: bool = True,
+        self, hidden: Sequence[int] = (32, 32), convolution: Convolution = "gcn", use_habits: bool = True
     ) -> None:
         super().__init__()
         widths = [2 * BUCKETS, *hidden]

@@ -12,13 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from secure_fedgraph.core.accounting.events import (
-    Event,
-    OccurringGaussian,
-    SampledGaussian,
-    SamplingError,
-    event,
-)
+from secure_fedgraph.core.accounting import events as kinds
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.guarantee import Relation, Unit
 from secure_fedgraph.core.protection.bound import secret_coins
@@ -125,16 +119,18 @@ class PrivateSteps:
                 "relation=zero-out"
             )
 
-    def events(self, occurrences: int, relation: str, width: int) -> tuple[Event, ...]:
+    def events(self, occurrences: int, relation: str, width: int) -> tuple[kinds.Event, ...]:
         """What a round's steps cost one unit.
 
         Where it is in one record, that record is its own and goes with it; of several each may change to any
         other. The second event is the distance of the sampled noise from the ideal.
         """
-        sampling_error = SamplingError(min(self.steps * width * rounded_gaussian(SIGMA).total_variation, 1.0))
+        sampling_error = kinds.SamplingError(
+            min(self.steps * width * rounded_gaussian(SIGMA).total_variation, 1.0)
+        )
         if self.unit == "graph" or occurrences == 1:
-            return SampledGaussian(self.noise, self.rate, self.steps, relation), sampling_error
-        return OccurringGaussian(self.noise, self.rate, self.steps, occurrences), sampling_error
+            return kinds.SampledGaussian(self.noise, self.rate, self.steps, relation), sampling_error
+        return kinds.OccurringGaussian(self.noise, self.rate, self.steps, occurrences), sampling_error
 
 
 class Training:
@@ -152,7 +148,7 @@ class Training:
     def __init__(self, how: PrivateSteps, relation: str) -> None:
         self.how = how
         self.relation = relation
-        self._unpaid: list[Event] = []
+        self._unpaid: list[kinds.Event] = []
         self._trained = False
 
     @property
@@ -200,7 +196,7 @@ class Training:
             _assign(parameters, total * (step / expected))
             optimizer.step()
 
-    def owed(self) -> dict[str, tuple[Event, ...]]:
+    def owed(self) -> dict[str, tuple[kinds.Event, ...]]:
         """The steps that no charge has paid yet, by unit; no entry where the client never trained so."""
         return {self.how.unit: tuple(self._unpaid)} if self._trained else {}
 
@@ -226,7 +222,7 @@ class Training:
             events = None
         if not isinstance(events, list):
             raise BadInput("the noisy steps that a client's memory owes are damaged")
-        self._unpaid, self._trained = [event(one) for one in events], True
+        self._unpaid, self._trained = [kinds.event(one) for one in events], True
 
 
 def _whole_steps(
@@ -293,8 +289,7 @@ def factors(norms: np.ndarray, clip: float) -> np.ndarray:
     >>> factors(np.array([0.5, 2.0]), 1.0).round(3).tolist()
     [1.0, 0.5]
     """
-    short: np.ndarray = np.where(norms > clip, clip * (1 - 2.0**-20) / np.maximum(norms, 1e-300), 1.0)
-    return short
+    return np.where(norms > clip, clip * (1 - 2.0**-20) / np.maximum(norms, 1e-300), 1.0)
 
 
 def _assign(parameters: Mapping[str, torch.nn.Parameter], flat: np.ndarray) -> None:

@@ -73,11 +73,7 @@ DOMAINS = {
     "masked": "masked ring words: each upload looks uniformly random, only the sum opens",
     "cipher": "ciphertexts: they are added unopened, only the holder of the key reads them",
 }
-REVEALS = {
-    "sum": "the sum over all owners",
-    "each": "every single upload",
-    "nothing": "nothing",
-}
+REVEALS = {"sum": "the sum over all owners", "each": "every single upload", "nothing": "nothing"}
 RELATIONS: dict[str, str] = {
     Relation.ZERO_OUT: "its contribution is replaced by nothing",
     Relation.ADD_REMOVE: "it is there or not",

@@ -103,13 +103,7 @@ class RunOptions:
     run: str | None = None
 
     def __post_init__(self) -> None:
-        whole = {
-            "rounds": 1,
-            "seed": 0,
-            "checkpoint_every": 0,
-            "evaluate_every": 1,
-            "evaluate_sample": 1,
-        }
+        whole = {"rounds": 1, "seed": 0, "checkpoint_every": 0, "evaluate_every": 1, "evaluate_sample": 1}
         for key, least in whole.items():
             if (number := getattr(self, key)) is not None or key not in ("rounds", "evaluate_sample"):
                 check_whole(key, number, least)

@@ -16,15 +16,7 @@ from secure_fedgraph.core.errors import BadInput, BudgetExhausted
 from secure_fedgraph.core.spending.budget import Budget
 from secure_fedgraph.core.spending.ledger import Ledger, events_for
 from secure_fedgraph.privacy.budget_warnings import EarlyStopWarning
-from secure_fedgraph.privacy.planning import (
-    TRAINING,
-    Plan,
-    check_first,
-    costs_of,
-    early_stop,
-    plan,
-    split,
-)
+from secure_fedgraph.privacy.planning import TRAINING, Plan, check_first, costs_of, early_stop, plan, split
 from secure_fedgraph.privacy.policies import policy_with_noise
 from secure_fedgraph.privacy.policy import NO_UPLOAD, REFEREE_PROTECTION, SCORES, BoundPolicy, Policy
 from secure_fedgraph.running.options import RunOptions

@@ -133,10 +133,7 @@ class Run:
     @property
     def metrics(self) -> dict[str, dict[str, float]]:
         """The last scored round's metrics: name -> its value over all test items, and its interval."""
-        found: dict[str, dict[str, float]] = next(
-            (row["metrics"] for row in reversed(self.history) if "metrics" in row), {}
-        )
-        return found
+        return next((row["metrics"] for row in reversed(self.history) if "metrics" in row), {})
 
     @property
     def shares(self) -> tuple[float, ...]:

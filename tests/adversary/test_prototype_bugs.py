@@ -25,8 +25,8 @@ from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.crypto import AgreementKey, key_stream, unseal
 from secure_fedgraph.core.errors import HostileMessage, Incompatible, Refused
 from secure_fedgraph.core.message import ANSWER, CARRIER, Message
+from secure_fedgraph.core.protection.contracts import Party
 from secure_fedgraph.core.protection.gaussian import Gaussian
-from secure_fedgraph.core.protection.party import Party
 from secure_fedgraph.policies import central_dp, homomorphic, local_dp, masked, plaintext, strictest
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy
 from secure_fedgraph.round import Round

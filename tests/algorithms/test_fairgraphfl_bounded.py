@@ -14,10 +14,9 @@ from parties import scope
 from small_graphs import LABELS, triangles
 
 import secure_fedgraph as sfg
-from secure_fedgraph.algorithms.fairgraphfl import graph_sums
+from secure_fedgraph.algorithms.fairgraphfl import bounded as graph_sums
 from secure_fedgraph.algorithms.fairgraphfl import motifs as motif_lists
-from secure_fedgraph.algorithms.fairgraphfl.bounded import COUNTS, FairGraphFLBounded
-from secure_fedgraph.algorithms.fairgraphfl.graph_sums import clipped
+from secure_fedgraph.algorithms.fairgraphfl.bounded import COUNTS, FairGraphFLBounded, clipped
 from secure_fedgraph.algorithms.fairgraphfl.state import (
     DIVERSITY,
     KNOWN,

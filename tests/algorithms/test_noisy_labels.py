@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from secure_fedgraph.algorithms.training.noisy_labels import cross_entropy
+from secure_fedgraph.algorithms.training.local_training import cross_entropy
 from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
 
 CLASSES = 4

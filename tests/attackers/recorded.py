@@ -43,7 +43,7 @@ from secure_fedgraph.core.errors import Refused, SecureFedGraphError
 from secure_fedgraph.core.message import Message
 from secure_fedgraph.privacy.policies import RECIPES, policy_with_noise
 from secure_fedgraph.privacy.policy import Policy
-from secure_fedgraph.running import session
+from secure_fedgraph.running import loop as session
 from secure_fedgraph.running.options import run_options
 from secure_fedgraph.running.preparation import prepare
 

@@ -13,27 +13,25 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from torch import Tensor
 
-from secure_fedgraph.attacks import generator_gradients
-from secure_fedgraph.attacks.active.oracle import rows_of
-from secure_fedgraph.attacks.active.oracle_queries import Asked, craft, directions, far_points
-from secure_fedgraph.attacks.active.oracle_queries import read as read_oracle
+from secure_fedgraph.attacks import neighgen as generator_gradients
+from secure_fedgraph.attacks.active.oracle import Asked, craft, directions, far_points, rows_of
+from secure_fedgraph.attacks.active.oracle import read as read_oracle
 from secure_fedgraph.attacks.active.planted_units import next_words, single_rows
 from secure_fedgraph.attacks.attack import Blind, Stopped
 from secure_fedgraph.attacks.feature_sums import shares_in
-from secure_fedgraph.attacks.generator_gradients import batch, single
 from secure_fedgraph.attacks.linear import groups, held, means
-from secure_fedgraph.attacks.neighgen import _binary_rows
+from secure_fedgraph.attacks.neighgen import _binary_rows, batch, single
 from secure_fedgraph.attacks.payoffs import likelihoods
 from secure_fedgraph.attacks.scores import denominator
 from secure_fedgraph.attacks.sparse_rows import row_space, sparse_rows
 from secure_fedgraph.attacks.vertical.links import Lists
-from secure_fedgraph.attacks.weights.relu_batch import FirstLayer, recover, span_of
-from secure_fedgraph.attacks.weights.trees import Clock, Level, assemble, atoms_of, counted
+from secure_fedgraph.attacks.weights.gin_steps import FirstLayer, recover, span_of
+from secure_fedgraph.attacks.weights.graph_structure import Clock, Level, assemble, atoms_of, counted
 from secure_fedgraph.audits import scoring
 from secure_fedgraph.audits.surfaces.trained_graphs import Labelled
 from secure_fedgraph.graph.data.datasets import load
-from secure_fedgraph.models.neighgen.feedback import generator_gradient
 from secure_fedgraph.models.neighgen.model import FeatureGenerator
+from secure_fedgraph.models.neighgen.training import generator_gradient
 
 SLOTS, PRIME = 5, 1_000_003
 

@@ -19,7 +19,7 @@ from secure_fedgraph.forms import FormWarning
 from secure_fedgraph.graph.descriptors import descriptors
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models import ridge
-from secure_fedgraph.models.feature_maps import fourier
+from secure_fedgraph.models.ridge import fourier
 from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.protocol.transcript import everything
 

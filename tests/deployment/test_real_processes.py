@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 
 pytest.importorskip("flwr", exc_type=ImportError)
 
-from secure_fedgraph.cli.federating import CERTIFICATES
+from secure_fedgraph.cli.serving import CERTIFICATES
 from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.core.message import Message
 from secure_fedgraph.core.spending.ledger import read_ledger

@@ -22,9 +22,8 @@ from secure_fedgraph.core.crypto import Identity
 from secure_fedgraph.core.message import ANSWER, Message
 from secure_fedgraph.core.protection.binding import Protection
 from secure_fedgraph.core.protection.bound import Bound
-from secure_fedgraph.core.protection.contracts import Scope
+from secure_fedgraph.core.protection.contracts import Party, Scope
 from secure_fedgraph.core.protection.fixed_point import FixedPoint
-from secure_fedgraph.core.protection.party import Party
 from secure_fedgraph.core.spending.ledger import Ledger
 from secure_fedgraph.core.upload import Layout, Upload
 from secure_fedgraph.graph.schema import Schema

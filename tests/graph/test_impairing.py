@@ -8,7 +8,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data.synthetic import citation
-from secure_fedgraph.graph.impairing import impair
+from secure_fedgraph.graph.mending import impair
 
 
 def owner(nodes: int = 60) -> Data:

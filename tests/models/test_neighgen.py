@@ -11,17 +11,18 @@ from torch import Tensor
 
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data.synthetic import citation
-from secure_fedgraph.graph.impairing import Impaired, impair
-from secure_fedgraph.graph.mending import mend
+from secure_fedgraph.graph.mending import Impaired, impair, mend
 from secure_fedgraph.models.neighgen import at_home
-from secure_fedgraph.models.neighgen.feedback import generator_gradient
-from secure_fedgraph.models.neighgen.losses import (
+from secure_fedgraph.models.neighgen.model import FeatureGenerator, Gcn, NeighGen
+from secure_fedgraph.models.neighgen.training import (
     count_loss,
+    generator_gradient,
+    joint_loss,
     matched_distances,
     nearest_distances,
+    predict_neighbours,
+    train_locally,
 )
-from secure_fedgraph.models.neighgen.model import FeatureGenerator, Gcn, NeighGen
-from secure_fedgraph.models.neighgen.training import joint_loss, predict_neighbours, train_locally
 from secure_fedgraph.models.parameters import glorot, parameters_of
 
 SHAPE = {"latent": 6, "features": 4, "candidates": 3, "hidden": (8, 10)}
@@ -210,7 +211,7 @@ def test_distances_to_nothing() -> None:
 def test_the_search_in_pieces_is_the_search_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, choice = torch.randn(9, 4, generator=seeded()), torch.randint(-1, 7, (9, 3), generator=seeded())
     whole = nearest_distances(rows, targets()), matched_distances(rows, choice, targets())
-    monkeypatch.setattr("secure_fedgraph.models.neighgen.losses._SCRATCH", 16)
+    monkeypatch.setattr("secure_fedgraph.models.neighgen.training._SCRATCH", 16)
     torch.testing.assert_close(nearest_distances(rows, targets()), whole[0])
     torch.testing.assert_close(matched_distances(rows, choice, targets()), whole[1])
 

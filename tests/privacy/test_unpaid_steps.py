@@ -17,7 +17,7 @@ from secure_fedgraph.core import wire
 from secure_fedgraph.core.crypto import Identity
 from secure_fedgraph.core.errors import BadInput, BudgetExhausted
 from secure_fedgraph.core.message import ANSWER, Message
-from secure_fedgraph.core.protection.party import Party
+from secure_fedgraph.core.protection.contracts import Party
 from secure_fedgraph.core.spending.budget import Budget
 from secure_fedgraph.core.spending.ledger import Charge, Ledger, events_for
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps

@@ -12,7 +12,7 @@ from test_report_page import Tags, build
 from secure_fedgraph.report.grouping import above, anchor
 from secure_fedgraph.report.outcomes import leak_table
 from secure_fedgraph.report.sections import trained
-from secure_fedgraph.report.sections.conformance import conformance_section, left_out
+from secure_fedgraph.report.sections.audit_page import conformance_section, left_out
 from secure_fedgraph.report.sections.learning import accuracy
 
 EACH, LEFT = "each owner", "what the defence leaves"

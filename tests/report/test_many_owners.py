@@ -12,7 +12,7 @@ from test_report_page import build, run_json, text_of
 
 from secure_fedgraph.cli.tables import run_tables
 from secure_fedgraph.report.sections.learning import accuracy
-from secure_fedgraph.report.sections.owners import each_owner
+from secure_fedgraph.report.sections.run_page import each_owner
 from secure_fedgraph.report.text import spread
 
 SCORES = {f"owner-{i:03}": (i + 1) / 200 for i in range(200)}

@@ -14,7 +14,7 @@ from secure_fedgraph.audits.empirical_dp.neighbourhoods import MOST, around, bes
 from secure_fedgraph.audits.judgement import Judgement
 from secure_fedgraph.audits.scoring import Score, ScoreKind
 from secure_fedgraph.report.figures import ego_graphs
-from secure_fedgraph.report.sections.reconstructed import reconstructed
+from secure_fedgraph.report.sections.audit_page import reconstructed
 
 
 def pairs(nodes: int, links: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

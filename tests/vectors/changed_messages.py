@@ -23,8 +23,7 @@ from secure_fedgraph.core.carriers.secagg import advertisements
 from secure_fedgraph.core.crypto import AgreementKey, Identity, seal
 from secure_fedgraph.core.message import Message
 from secure_fedgraph.core.parcel import OFFER
-from secure_fedgraph.core.protection.contracts import Scope
-from secure_fedgraph.core.protection.party import Party
+from secure_fedgraph.core.protection.contracts import Party, Scope
 
 LATER = 1000
 """An exchange number above all of a record."""

@@ -25,8 +25,7 @@ from secure_fedgraph.core.carriers.history import History
 from secure_fedgraph.core.carriers.secagg import shamir
 from secure_fedgraph.core.errors import HostileMessage, SecureFedGraphError
 from secure_fedgraph.core.message import Message
-from secure_fedgraph.core.protection.contracts import Scope
-from secure_fedgraph.core.protection.party import Party
+from secure_fedgraph.core.protection.contracts import Party, Scope
 from secure_fedgraph.core.upload import Layout
 
 ROOT = HERE.parent.parent

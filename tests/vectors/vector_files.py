@@ -25,9 +25,8 @@ from secure_fedgraph.core.carriers.history import Exchange, History
 from secure_fedgraph.core.carriers.secagg import neighbours, ring_words, shamir
 from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.message import Message
-from secure_fedgraph.core.protection.contracts import BindContext, Scope, Sensitivity
+from secure_fedgraph.core.protection.contracts import BindContext, Party, Scope, Sensitivity
 from secure_fedgraph.core.protection.fixed_point import FixedPoint
-from secure_fedgraph.core.protection.party import Party
 from secure_fedgraph.core.upload import Layout
 
 HERE = Path(__file__).resolve().parent

@@ -26,7 +26,7 @@ from secure_fedgraph.core import crypto
 from secure_fedgraph.core.carriers.secagg.server import Masked
 from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.message import Message
-from secure_fedgraph.core.protection.party import Party
+from secure_fedgraph.core.protection.contracts import Party
 from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.policies import masked
 from secure_fedgraph.protocol import DirectCalls

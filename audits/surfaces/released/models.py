@@ -129,8 +129,7 @@ def _examined(
 
 def logs(scores: torch.Tensor) -> np.ndarray:
     """``[nodes, classes]`` log-probabilities."""
-    probabilities: np.ndarray = F.log_softmax(scores.detach().double(), dim=1).numpy()
-    return probabilities
+    return F.log_softmax(scores.detach().double(), dim=1).numpy()
 
 
 def cut(graph: Data, kept: torch.Tensor) -> Data:

@@ -106,8 +106,7 @@ def _own_labels(answering: Answering, graph: Data) -> np.ndarray:
     """``[training nodes]`` the probability of each one's own label."""
     rows = graph.train_mask.numpy()
     own = graph.y.numpy()[rows]
-    probabilities: np.ndarray = np.exp(answering(graph)[rows][np.arange(len(own)), own])
-    return probabilities
+    return np.asarray(np.exp(answering(graph)[rows][np.arange(len(own)), own]))
 
 
 def _audited(finished: FinishedRun) -> Models:
@@ -240,8 +239,7 @@ def shadow_owners(finished: FinishedRun) -> ShadowOwners | None:
         def ask(parameters: Mapping[str, np.ndarray]) -> np.ndarray:
             state = {name: torch.tensor(np.array(value)).float() for name, value in parameters.items()}
             model = algorithm.released(state) or state  # a clip may travel with it
-            mean: np.ndarray = np.exp(logs(algorithm.predict(model, halves[1], federation.schema))).mean(0)
-            return mean
+            return np.asarray(np.exp(logs(algorithm.predict(model, halves[1], federation.schema))).mean(0))
 
         return ShadowOwners(updates, shares, ask if sends_model else None)
 

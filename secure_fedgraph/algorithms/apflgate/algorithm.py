@@ -10,14 +10,8 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm, Settings, State, in_band_score
-from secure_fedgraph.algorithms.apflgate.personal import ALPHA, Personal
+from secure_fedgraph.algorithms.apflgate import settings as how
 from secure_fedgraph.algorithms.apflgate.ratings import ApflGateRatings
-from secure_fedgraph.algorithms.apflgate.settings import (
-    ApflGateSettings,
-    PersonalSettings,
-    SharedSettings,
-    TrackingSettings,
-)
 from secure_fedgraph.algorithms.fedridge.forms import ApflGateMoments
 from secure_fedgraph.algorithms.training.graph_classifier import (
     GraphTask,
@@ -28,7 +22,7 @@ from secure_fedgraph.algorithms.training.graph_classifier import (
     batches,
     training_items,
 )
-from secure_fedgraph.algorithms.training.optimizers import bound_gradients
+from secure_fedgraph.algorithms.training.optimizers import bound_gradients, moments, restore
 from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.core.guarantee import Unit
@@ -36,9 +30,64 @@ from secure_fedgraph.core.inputs import NOTHING, Expected, like
 from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.partition.result import EVERYBODY
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.models.finite import all_finite, finite, note_divergence
+from secure_fedgraph.models.finite import SGD, Adam, all_finite, finite, note_divergence, take_step
 from secure_fedgraph.models.parameters import difference, load, parameters_of
 from secure_fedgraph.seams import ClientContext, RoundApi
+
+ALPHA = "alpha"
+
+
+class Personal:
+    """A client's personal model during one round.
+
+    Args:
+        settings: the algorithm's.
+        client: the client.
+        task: what is learned.
+        shared: the shared model as the round starts; its outputs are taken once and for all.
+    """
+
+    def __init__(
+        self, settings: how.PersonalSettings, client: ClientContext, task: Task, shared: nn.Module
+    ) -> None:
+        s = settings
+        self.client, self.task = client, task
+        with torch.no_grad():
+            self.base = task.outputs(shared, task.part(client.graph, None))
+        self.model = task.model(client.schema)
+        load(self.model, client.memory.get("personal") or parameters_of(shared))
+        self.adaptive = s.alpha == "adaptive"
+        self.alpha = float(client.memory.get(ALPHA, 0.5 if s.alpha == "adaptive" else s.alpha))
+        self.alpha_rate, self.largest_gradient = s.alpha_rate, s.largest_gradient
+        rate = s.learning_rate if s.personal_rate is None else s.personal_rate
+        kind = Adam if s.personal_optimizer == "adam" else SGD
+        self.optimizer = kind(self.model.parameters(), lr=rate, weight_decay=s.weight_decay)
+        restore(self.optimizer, client.memory.get("optimizer", {}))
+        self.noise = client.generator("personal dropout")
+        self.slopes: list[Tensor] = []
+        self.sound = True
+
+    def step(self, chosen: Tensor, part: Part) -> None:
+        """One step of the personal model on the mixed output."""
+        self.optimizer.zero_grad()
+        alpha = torch.tensor(self.alpha, requires_grad=self.adaptive)
+        mixed = alpha * self.task.outputs(self.model, part, self.noise) + (1 - alpha) * self.base[chosen]
+        self.task.loss(mixed, part).backward()
+        self.sound &= bound_gradients(self.model.parameters(), self.largest_gradient)
+        if alpha.grad is not None:
+            self.slopes.append(alpha.grad)
+        take_step(self.optimizer)
+
+    def keep(self) -> None:
+        """Into the client's memory, alpha after its step of the round."""
+        if self.adaptive:
+            slope = float(finite(torch.stack(self.slopes).mean()))
+            self.alpha = min(max(self.alpha - self.alpha_rate * slope, 0.0), 1.0)
+        note_divergence(self.client.name, self.sound)
+        self.client.memory["personal"] = parameters_of(self.model)
+        self.client.memory[ALPHA] = self.alpha
+        self.client.memory["optimizer"] = moments(self.optimizer)
+
 
 MODEL = "model."
 GRAPHS = 16
@@ -87,8 +136,8 @@ class ApflGate(Algorithm):
     moments_on_sums: ClassVar[bool] = True
     """Whether :class:`ApflGateMoments` stands for it under a graph's budget, :class:`ApflGateRatings` under a
     rating's; a subclass says so itself."""
-    Settings: ClassVar[type[Settings]] = ApflGateSettings
-    settings: ApflGateSettings
+    Settings: ClassVar[type[Settings]] = how.ApflGateSettings
+    settings: how.ApflGateSettings
 
     UPDATE = Channel("update", Reveal.SUM, gives_model=True)
     MEAN = Channel("mean_update", Reveal.NOTHING, once=True)
@@ -272,7 +321,7 @@ class Apfl(ApflGate):
     reference = "Deng et al. 2020"
     tracks = False
     moments_on_sums: ClassVar[bool] = True
-    Settings: ClassVar[type[Settings]] = PersonalSettings
+    Settings: ClassVar[type[Settings]] = how.PersonalSettings
 
 
 class FedGate(ApflGate):
@@ -287,10 +336,10 @@ class FedGate(ApflGate):
     summary = "a shared model whose clients track the mean gradient"
     reference = "Haddadpour et al. 2021"
     personalises = False
-    Settings: ClassVar[type[Settings]] = TrackingSettings
+    Settings: ClassVar[type[Settings]] = how.TrackingSettings
 
 
-def _step(model: nn.Module, loss: Tensor, settings: SharedSettings, delta: State) -> bool:
+def _step(model: nn.Module, loss: Tensor, settings: how.SharedSettings, delta: State) -> bool:
     """``w - eta (g - delta)``; what is the client's own has no delta. Whether all gradients were finite."""
     model.zero_grad()
     loss.backward()

@@ -11,22 +11,8 @@ from torch import Tensor
 
 from secure_fedgraph.algorithm import Settings, State
 from secure_fedgraph.algorithms.fairgraphfl import channels, fairness
+from secure_fedgraph.algorithms.fairgraphfl import state as kept
 from secure_fedgraph.algorithms.fairgraphfl.settings import RewardSettings
-from secure_fedgraph.algorithms.fairgraphfl.state import (
-    AGENTS,
-    ALIGNMENT,
-    PAYOFFS,
-    SEED,
-    SIZES,
-    VALUES,
-    add_vector,
-    flatten,
-    names_from_tensor,
-    names_to_tensor,
-    numbers_in,
-    parameters_in,
-    vector_of,
-)
 from secure_fedgraph.algorithms.training.gin_classifier import Distance, GinClassifier
 from secure_fedgraph.core.channel import Channel
 from secure_fedgraph.core.errors import BadInput, HostileMessage
@@ -96,10 +82,10 @@ class PaidAgents(GinClassifier):
         agents = len(round.cohort)
         return {
             **state,
-            AGENTS: names_to_tensor(round.cohort),
-            VALUES: torch.full((1, agents), 1 / agents, dtype=torch.float64),
-            PAYOFFS: torch.zeros(0, agents, dtype=torch.float64),
-            **({SIZES: ask_sizes(round)} if self.asks_sizes else {}),
+            kept.AGENTS: kept.names_to_tensor(round.cohort),
+            kept.VALUES: torch.full((1, agents), 1 / agents, dtype=torch.float64),
+            kept.PAYOFFS: torch.zeros(0, agents, dtype=torch.float64),
+            **({kept.SIZES: ask_sizes(round)} if self.asks_sizes else {}),
         }
 
     def updates(self, round: RoundApi, weights: Tensor, given: Mapping[str, Any], like: State) -> Updates:
@@ -113,7 +99,7 @@ class PaidAgents(GinClassifier):
         if self.settings.valuation == "encrypted":
             by_agent = dict(zip(round.cohort, weights.tolist(), strict=True))
             valued = round.value(channels.VALUED_UPDATE, by_agent, given=given)
-            aggregate = vector_of(valued.aggregate, like, "the aggregate")
+            aggregate = kept.vector_of(valued.aggregate, like, "the aggregate")
             alignment, lengths = (
                 torch.tensor([one[name] for name in round.cohort], dtype=torch.float64)
                 for one in (valued.alignment, valued.lengths)
@@ -123,7 +109,9 @@ class PaidAgents(GinClassifier):
             return Updates(aggregate, alignment, squared.clamp(min=0).sqrt())
         uploads = round.gather(channels.UPDATE, given=given)
         # an agent has scaled its update already, if it follows the protocol
-        gradients = self.scaled(torch.stack([vector_of(uploads[one], like, one) for one in round.cohort]))
+        gradients = self.scaled(
+            torch.stack([kept.vector_of(uploads[one], like, one) for one in round.cohort])
+        )
         aggregate = (weights @ gradients.double()).float()
         distances = (gradients.double() - aggregate.double()).norm(dim=1)
         return Updates(aggregate, fairness.cosines(gradients, aggregate), distances)
@@ -145,21 +133,21 @@ class PaidAgents(GinClassifier):
         if before is None:
             raise HostileMessage(f"{client.name} was given a reward before it sent anything")
         places, amounts = earned(client, given)
-        moved = flatten(after) - flatten(before)
+        moved = kept.flatten(after) - kept.flatten(before)
         if self.settings.reading == "revert":
             moved = torch.zeros_like(moved)
         amounts = amounts.to(moved.dtype)  # a server may send doubles
         moved[places] = moved[places] + amounts if self.settings.reading == "add" else amounts
-        client.memory["model"] = self.own_model(client) | all_finite(add_vector(before, moved))
+        client.memory["model"] = self.own_model(client) | all_finite(kept.add_vector(before, moved))
         client.memory["value"] = float(given["value"])
 
     def _train(self, client: ClientContext, given: State) -> State:
         """One round of local training: how the shared part of the agent's model moved."""
-        start = client.memory.get("model") or self.start(client.schema, int(given[SEED]))
+        start = client.memory.get("model") or self.start(client.schema, int(given[kept.SEED]))
         client.memory["model"] = self.fit(client, start, self.pull(client, given))
         client.memory["before"] = before = start
-        moved = flatten(client.memory["model"]) - flatten(before)
-        return add_vector({k: torch.zeros_like(v) for k, v in before.items()}, self.scaled(moved))
+        moved = kept.flatten(client.memory["model"]) - kept.flatten(before)
+        return kept.add_vector({k: torch.zeros_like(v) for k, v in before.items()}, self.scaled(moved))
 
     # --- what a run has besides
 
@@ -170,31 +158,31 @@ class PaidAgents(GinClassifier):
     def takes(self, channel: str, schema: Schema) -> Expected | None:
         """The public seed, and rewards."""
         if channel == channels.REWARD.name:
-            return channels.expected_reward(len(flatten(self.start(schema, 0))))
+            return channels.expected_reward(len(kept.flatten(self.start(schema, 0))))
         if channel == channels.SIZE.name:
             return NOTHING
         seeded = channel in (channels.UPDATE.name, channels.VALUED_UPDATE.name)
-        return ({SEED: Whole()},) if seeded else super().takes(channel, schema)
+        return ({kept.SEED: Whole()},) if seeded else super().takes(channel, schema)
 
     def init(self, schema: Schema, seed: int) -> State:
         """First weights, which follow from a public seed."""
-        return {SEED: torch.tensor(seed), **self.start(schema, seed)}
+        return {kept.SEED: torch.tensor(seed), **self.start(schema, seed)}
 
     def released(self, state: State) -> State | None:
         """The global model."""
-        return parameters_in(state)
+        return kept.parameters_in(state)
 
     def notes(self, state: State) -> dict[str, Any]:
         """Every agent's value and payoff, by round, and how the last updates agreed."""
-        if AGENTS not in state:
+        if kept.AGENTS not in state:
             return {}
-        agents = names_from_tensor(state[AGENTS])
-        rows = {"values": state[VALUES], "payoffs": state[PAYOFFS]}
+        agents = kept.names_from_tensor(state[kept.AGENTS])
+        rows = {"values": state[kept.VALUES], "payoffs": state[kept.PAYOFFS]}
         return {
             "agents": agents,
             "budget": self.settings.budget,
             **{k: dict(zip(agents, row[-1].tolist(), strict=True)) for k, row in rows.items()},
-            "alignment": dict(zip(agents, state[ALIGNMENT].tolist(), strict=True)),
+            "alignment": dict(zip(agents, state[kept.ALIGNMENT].tolist(), strict=True)),
             "by_round": {k: row.tolist() for k, row in rows.items()},
         }
 
@@ -230,8 +218,8 @@ def are_known(round: RoundApi, state: State, algorithm: str) -> bool:
     Raises:
         BadInput: where it has others.
     """
-    known = state.get(AGENTS)
-    if known is not None and not torch.equal(known, names_to_tensor(round.cohort)):
+    known = state.get(kept.AGENTS)
+    if known is not None and not torch.equal(known, kept.names_to_tensor(round.cohort)):
         raise BadInput(f"{algorithm} asks the same agents in every round: their values are shares of one")
     return known is not None
 
@@ -244,7 +232,9 @@ def ask_sizes(round: RoundApi) -> Tensor:
     """
     uploads = round.gather(channels.SIZE)
     return (
-        torch.cat([numbers_in(one, "graphs", (1,), name) for name, one in uploads.items()]).double().clamp(1)
+        torch.cat([kept.numbers_in(one, "graphs", (1,), name) for name, one in uploads.items()])
+        .double()
+        .clamp(1)
     )
 
 

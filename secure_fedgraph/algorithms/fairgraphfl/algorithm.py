@@ -10,26 +10,12 @@ from torch import Tensor
 
 from secure_fedgraph.algorithm import Algorithm, Form, Settings, State
 from secure_fedgraph.algorithms.fairgraphfl import channels, fairness, motifs, prototypes, shared_structure
+from secure_fedgraph.algorithms.fairgraphfl import state as names
 from secure_fedgraph.algorithms.fairgraphfl.agents import AgentsValuedUnread, AgentsWithSizes, rewards_of
 from secure_fedgraph.algorithms.fairgraphfl.moments import FairGraphFLMoments
 from secure_fedgraph.algorithms.fairgraphfl.motif_lists import NoLists, lists_of
 from secure_fedgraph.algorithms.fairgraphfl.prototypes import NoPrototypes, prototypes_of
 from secure_fedgraph.algorithms.fairgraphfl.settings import FairGraphFLSettings
-from secure_fedgraph.algorithms.fairgraphfl.state import (
-    AGENTS,
-    ALIGNMENT,
-    DIVERSITY,
-    KNOWN,
-    LABELS,
-    PAYOFFS,
-    PROTOTYPES,
-    SEED,
-    SIZES,
-    VALUES,
-    VOCABULARY,
-    add_vector,
-    parameters_in,
-)
 from secure_fedgraph.algorithms.training.gin_classifier import Distance
 from secure_fedgraph.core.channel import Channel
 from secure_fedgraph.core.guarantee import Unit
@@ -91,11 +77,18 @@ class FairGraphFL(AgentsWithSizes, AgentsValuedUnread):
     def round(self, round: RoundApi, state: State) -> State:
         """Updates in, values, the aggregate, prototypes; out go rewards."""
         s, state = self.settings, self.meet(round, state)
-        earlier, shared = state[VALUES], parameters_in(state)
+        earlier, shared = state[names.VALUES], names.parameters_in(state)
 
         # the updates' sum, weighted by value (Eq. 13), and each one's agreement with it (Eq. 9)
-        weights = state[SIZES] / state[SIZES].sum() if s.weighting == "size" else fairness.shares(earlier[-1])
-        given = {SEED: int(state[SEED]), **{k: state[k] for k in (PROTOTYPES, KNOWN) if k in state}}
+        weights = (
+            state[names.SIZES] / state[names.SIZES].sum()
+            if s.weighting == "size"
+            else fairness.shares(earlier[-1])
+        )
+        given = {
+            names.SEED: int(state[names.SEED]),
+            **{k: state[k] for k in (names.PROTOTYPES, names.KNOWN) if k in state},
+        }
         updates = self.updates(round, weights, given, shared)
         alignment, step = updates.alignment, s.server_rate * updates.aggregate
 
@@ -104,7 +97,7 @@ class FairGraphFL(AgentsWithSizes, AgentsValuedUnread):
         # what every agent is worth now (Eq. 10), is paid (Eq. 5 to 7), and earns of the gradient (Eq. 4)
         nothing = torch.zeros_like(alignment)
         agreement = alignment if s.use_gradient else nothing
-        diversity = state[DIVERSITY] if s.use_diversity else nothing
+        diversity = state[names.DIVERSITY] if s.use_diversity else nothing
         if shared_structure.counts_structure(s):
             agreement = alignment if s.use_gradient else torch.ones_like(alignment)
             values = fairness.next_shared_values(earlier[-1], agreement, diversity, s.value_rate)
@@ -117,23 +110,23 @@ class FairGraphFL(AgentsWithSizes, AgentsValuedUnread):
         round.scatter(channels.REWARD, rewards_of(round.cohort, step, fractions, values, payoffs))
 
         return state | {
-            **add_vector(shared, step),
-            VALUES: torch.cat([earlier, values[None]]),
-            PAYOFFS: torch.cat([state[PAYOFFS], payoffs[None]]),
-            ALIGNMENT: alignment,
+            **names.add_vector(shared, step),
+            names.VALUES: torch.cat([earlier, values[None]]),
+            names.PAYOFFS: torch.cat([state[names.PAYOFFS], payoffs[None]]),
+            names.ALIGNMENT: alignment,
         }
 
     def meet(self, round: RoundApi, state: State) -> State:
         """As the base has it; in the first round agents list motifs or show what structure they have."""
-        if AGENTS in state:
+        if names.AGENTS in state:
             return super().meet(round, state)
         state = super().meet(round, state)
-        state[DIVERSITY] = torch.zeros(len(round.cohort), dtype=torch.float64)
+        state[names.DIVERSITY] = torch.zeros(len(round.cohort), dtype=torch.float64)
         state |= self._lists.exchange(round, state)
         if shared_structure.counts_structure(self.settings):
             # nobody is worth anything for being there: two agents are worth what one with both's graphs is
-            state[DIVERSITY] = shared_structure.exchange(round, self.settings)
-            state[VALUES] = state[DIVERSITY][None]
+            state[names.DIVERSITY] = shared_structure.exchange(round, self.settings)
+            state[names.VALUES] = state[names.DIVERSITY][None]
         return state
 
     # --- the paper: the agents
@@ -253,8 +246,8 @@ class FairGraphFL(AgentsWithSizes, AgentsValuedUnread):
     def init(self, schema: Schema, seed: int) -> State:
         """First weights, which follow from a public seed, and the public vocabulary where there is one."""
         codes = self._public_vocabulary(schema)
-        state = {**super().init(schema, seed), LABELS: torch.tensor(motifs.labels_of(schema))}
-        return state if codes is None else {**state, VOCABULARY: codes}
+        state = {**super().init(schema, seed), names.LABELS: torch.tensor(motifs.labels_of(schema))}
+        return state if codes is None else {**state, names.VOCABULARY: codes}
 
     def _public_vocabulary(self, schema: Schema) -> Tensor | None:
         if not (self._lists.channels or self._prototypes.channels):
@@ -266,6 +259,4 @@ class FairGraphFL(AgentsWithSizes, AgentsValuedUnread):
         found = super().notes(state)
         if not found:
             return {}
-        return found | {
-            "diversity": dict(zip(found["agents"], state[DIVERSITY].tolist(), strict=True)),
-        }
+        return found | {"diversity": dict(zip(found["agents"], state[names.DIVERSITY].tolist(), strict=True))}

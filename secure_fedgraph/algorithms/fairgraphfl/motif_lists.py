@@ -12,13 +12,7 @@ from secure_fedgraph.algorithms.fairgraphfl import fairness
 from secure_fedgraph.algorithms.fairgraphfl.channels import SHARED_VOCABULARY, VALUED_LISTS, of_chosen_lists
 from secure_fedgraph.algorithms.fairgraphfl.motifs import CODES, COUNTED, IDF
 from secure_fedgraph.algorithms.fairgraphfl.settings import FairGraphFLSettings
-from secure_fedgraph.algorithms.fairgraphfl.state import (
-    DIVERSITY,
-    LABELS,
-    PRESENT,
-    VOCABULARY,
-    numbers_in,
-)
+from secure_fedgraph.algorithms.fairgraphfl.state import DIVERSITY, LABELS, PRESENT, VOCABULARY, numbers_in
 from secure_fedgraph.core.channel import Channel
 from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.graph import motifs

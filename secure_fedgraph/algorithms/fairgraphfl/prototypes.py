@@ -10,16 +10,9 @@ from torch import Tensor
 
 from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms.fairgraphfl import fairness, motifs
+from secure_fedgraph.algorithms.fairgraphfl import state as kept
 from secure_fedgraph.algorithms.fairgraphfl.channels import PROTOTYPE_SUMS, PROTOTYPES_OF_EACH
 from secure_fedgraph.algorithms.fairgraphfl.settings import FairGraphFLSettings
-from secure_fedgraph.algorithms.fairgraphfl.state import (
-    KNOWN,
-    PRESENT,
-    PROTOTYPES,
-    VALUES,
-    VOCABULARY,
-    numbers_in,
-)
 from secure_fedgraph.algorithms.training.gin_classifier import Distance
 from secure_fedgraph.core.channel import Channel
 from secure_fedgraph.core.errors import HostileMessage
@@ -67,14 +60,14 @@ class SummedPrototypes(NoPrototypes):
     def learn(self, round: RoundApi, state: State) -> State:
         """The sum of the agents' prototypes over the sum of their values, motif by motif (Eq. 12)."""
         total = round.reduce(PROTOTYPE_SUMS).total
-        shape = (len(state[VOCABULARY]), self.settings.hidden)
-        rows = numbers_in(total, "rows", shape, "the agents' sum") * SCALE
-        return _means(rows, numbers_in(total, "weight", shape[:1], "the agents' sum"))
+        shape = (len(state[kept.VOCABULARY]), self.settings.hidden)
+        rows = kept.numbers_in(total, "rows", shape, "the agents' sum") * SCALE
+        return _means(rows, kept.numbers_in(total, "weight", shape[:1], "the agents' sum"))
 
     def distance(self, client: ClientContext, given: Mapping[str, Any]) -> Distance | None:
         """Of an agent's own motifs, those that it has listed."""
         s = self.settings
-        if PROTOTYPES not in given or not s.regularisation:
+        if kept.PROTOTYPES not in given or not s.regularisation:
             return None
         held, at = motifs.incidence(client, s)
         return distance_to(client, given, held, at, int(client.memory[motifs.LENGTH]), s)
@@ -90,11 +83,11 @@ class PrototypesOfEach(SummedPrototypes):
 
     def learn(self, round: RoundApi, state: State) -> State:
         """Every agent's prototypes, weighted by its value (Eq. 12)."""
-        motif_count, width = len(state[VOCABULARY]), self.settings.hidden
+        motif_count, width = len(state[kept.VOCABULARY]), self.settings.hidden
         weighted, weight = torch.zeros(motif_count, width), torch.zeros(motif_count)
-        uploads, values = round.gather(PROTOTYPES_OF_EACH), state[VALUES][-1].clamp(min=0)
-        for name, present, value in zip(round.cohort, state[PRESENT], values, strict=True):
-            own = numbers_in(uploads[name], "rows", (int(present.sum()), width), name)
+        uploads, values = round.gather(PROTOTYPES_OF_EACH), state[kept.VALUES][-1].clamp(min=0)
+        for name, present, value in zip(round.cohort, state[kept.PRESENT], values, strict=True):
+            own = kept.numbers_in(uploads[name], "rows", (int(present.sum()), width), name)
             weighted[present] += float(value) * (own * SCALE)
             weight[present] += float(value)
         return _means(weighted, weight)
@@ -111,7 +104,7 @@ def _means(weighted: Tensor, weight: Tensor) -> State:
     """Weighted sums over their weights; a motif of no weight has no prototype."""
     known = weight > fairness.SMALL
     means = torch.where(known[:, None], weighted / weight.clamp(min=fairness.SMALL)[:, None], 0.0)
-    return {PROTOTYPES: means.float(), KNOWN: known.to(torch.uint8)}
+    return {kept.PROTOTYPES: means.float(), kept.KNOWN: known.to(torch.uint8)}
 
 
 # --- in an agent
@@ -168,7 +161,7 @@ def distance_to(
     Raises:
         HostileMessage: for prototypes of another vocabulary.
     """
-    prototypes, known = given[PROTOTYPES], given[KNOWN].bool()
+    prototypes, known = given[kept.PROTOTYPES], given[kept.KNOWN].bool()
     if len(prototypes) != motif_count or len(known) != motif_count:
         raise HostileMessage(f"{client.name} was given prototypes that are not of {motif_count} motifs")
     held, targets = incidence[:, known[at]], prototypes[at[known[at]]].float()

@@ -118,5 +118,4 @@ def _as_numbers(prints: Colours) -> Tensor:
 
 def _keys(prints: Tensor) -> Tensor:
     """``[pieces]``: a fingerprint as one whole number."""
-    keys: Tensor = (prints.long() * (2 ** (16 * torch.arange(DIGITS)))).sum(1)
-    return keys
+    return (prints.long() * (2 ** (16 * torch.arange(DIGITS)))).sum(1)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import ClassVar, cast
+from dataclasses import replace
+from typing import ClassVar, Literal, Self, cast
 
 import torch
 from torch import Tensor
@@ -11,28 +12,104 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm, Form, State
 from secure_fedgraph.algorithms.fedego import clients, server
-from secure_fedgraph.algorithms.fedego.class_mashes import FedEgoSums
+from secure_fedgraph.algorithms.fedego import server as served
 from secure_fedgraph.algorithms.fedego.settings import FedEgoSettings
-from secure_fedgraph.algorithms.fedego.state import (
-    SEED,
-    SHARES,
-    Mashes,
-    reduction_of,
-    schema_of,
-    upper_layers_of,
-)
+from secure_fedgraph.algorithms.fedridge.algorithm import OWNERS, FedRidge
+from secure_fedgraph.algorithms.fedridge.settings import RidgeSettings
 from secure_fedgraph.algorithms.training.node_classifier import NodeClassifier
 from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.inputs import NOTHING, Entries, Expected, Numbers, Whole, like
 from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.sample.ego_graphs import level_sizes
-from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.models.ego.mash import LEAST, drop_sparse_cells
 from secure_fedgraph.models.ego.model import EgoSage
 from secure_fedgraph.models.parameters import difference, load, parameters_of, total
 from secure_fedgraph.seams import ClientContext, RoundApi
+
+
+class ClassMashSettings(RidgeSettings):
+    """As :class:`~secure_fedgraph.algorithms.fedridge.settings.RidgeSettings`.
+
+    Args:
+        mash: ``class``, the sum over all owners' training nodes of a class; FedEgo has other mashes.
+    """
+
+    mash: Literal["class"] = "class"
+
+
+class FedEgoSums(FedRidge):
+    """FedEgo with one mash a class, the sum over all owners: its form under a budget for a node or a label.
+
+    A mash adds up the training nodes of one class, each its ego-graph's centre alone and of length 1. All
+    owners send their parts of each mash once, and the server opens their sum. Global layers are a ridge
+    regression on the mashes. Each owner has layers of its own, trained on its own data as they are, and its
+    own validation nodes say how much of the global ones it takes over, in place of Eq. 15.
+
+    Guarantees:
+        - one node is in one mash once, with a length that the client enforces; of the owners that hold it one
+          alone counts it (its ``home``), where owners know which;
+        - nothing that is sent depends on a link;
+        - an owner's own layers, and how much it mixes in, do not leave it (the experiment's referee apart).
+
+    Args:
+        settings: :class:`ClassMashSettings`.
+
+    References:
+        FedEgo, ACM TKDD, Eq. 8 (mashes) and 15 (mixing); Vu and Slavkovic 2009.
+    """
+
+    name = "fedego-sums"
+    summary = "FedEgo's form under a budget: one mash a class over all owners, personal layers at home"
+    reference = "FedEgo, ACM TKDD 2023; Vu and Slavkovic 2009"
+    tasks: ClassVar[tuple[str, ...]] = (Task.CLASSES,)
+    data: ClassVar[str] = "cora"
+    clients: ClassVar[Mapping[str, int]] = {"cora": 5, "citeseer": 5, "dblp": 10}
+    partitions: ClassVar[tuple[str, ...]] = ("label_skew", "louvain", "louvain_compiled", "random")
+    Settings: ClassVar[type[RidgeSettings]] = ClassMashSettings
+    of_graphs = None
+
+    @property
+    def in_use(self) -> tuple[Channel, ...]:
+        """The sums of moments, of which class sums are the mashes; each node at one owner."""
+        (moments,) = super().in_use
+        return (replace(moments, one_holder=True),)
+
+    def uses(self, channel: Channel, rounds: int, clients: int) -> int:
+        """Mashes once."""
+        return 1 if channel.name == self.MOMENTS.name else super().uses(channel, rounds, clients)
+
+    def under_budget(
+        self, epsilon: float, delta: float, unit: str, schema: Schema, sizes: Mapping[str, int]
+    ) -> Self:
+        """Says what it does, for a node or a label."""
+        if self.form is not None or unit not in (Unit.NODE, Unit.LABEL):
+            return self
+        why = (
+            "owners send one sum a class, once; it adds up single nodes, without links, each node at one "
+            "owner only; links are read for predictions, and each owner adds its own layers at home"
+        )
+        return self.in_form(Form({"mash": "class"}, why))
+
+    def suited(
+        self, channel: Channel, noise: float, schema: Schema, clients: int, sizes: Mapping[str, int]
+    ) -> Self:
+        """As FedRidge's."""
+        found = super().suited(channel, noise, schema, clients, sizes)
+        if found is not self and found.form is not None and self.form is not None:
+            both = {**self.form.settings, **found.form.settings}
+            found.form = Form(both, f"{self.form.why}; {found.form.why}")
+        return found
+
+    def round(self, round: RoundApi, state: State) -> State:
+        """The mashes in the first round; nothing later."""
+        return state if float(state[OWNERS]) else super().round(round, state)
+
+    def takes(self, channel: str, schema: Schema) -> Expected | None:
+        """As FedRidge's."""
+        return super().takes(channel, schema)
 
 
 class FedEgo(NodeClassifier):
@@ -93,28 +170,28 @@ class FedEgo(NodeClassifier):
 
     def init(self, schema: Schema, seed: int) -> State:
         """First weights, which follow from a public seed: clients start from the same."""
-        return {**parameters_of(self.start(schema, seed)), SEED: torch.tensor(seed)}
+        return {**parameters_of(self.start(schema, seed)), served.SEED: torch.tensor(seed)}
 
     def round(self, round: RoundApi, state: State) -> State:
         """Clients train; the server averages the reduction, trains the upper layers, hands both out."""
         cohort, shares = round.cohort, {}
         if self.averages:
-            before = reduction_of(state)
-            change = round.reduce(self.REDUCTION, given={SEED: int(state[SEED]), **before})
+            before = served.reduction_of(state)
+            change = round.reduce(self.REDUCTION, given={served.SEED: int(state[served.SEED]), **before})
             state, cohort = state | total(before, change.mean), change.contributors
         if self.mixes:
             mashes, senders = self.mashes(round, state)
             cohort = tuple(name for name in cohort if name in senders)
             state = self.train_upper_layers(round.number, state, mashes)
-            shares = {SHARES: state[SHARES]}
+            shares = {served.SHARES: state[served.SHARES]}
         round.scatter(self.MIX, dict.fromkeys(cohort, self.handed_out(state) | shares))
         return state
 
     @REDUCTION.answer
     def reduction(self, client: ClientContext, given: State) -> Upload:
         """Trains from the averaged reduction, and returns how it moved."""
-        model = self.model_of(client, int(given[SEED]))
-        averaged = {k: v for k, v in given.items() if k != SEED}
+        model = self.model_of(client, int(given[served.SEED]))
+        averaged = {k: v for k, v in given.items() if k != served.SEED}
         load(model, parameters_of(model) | averaged)
         self.train(client, model)
         return Upload(difference(client.memory[clients.MODEL], averaged))
@@ -122,12 +199,12 @@ class FedEgo(NodeClassifier):
     @EGOS.answer
     def egos(self, client: ClientContext, given: State) -> Upload:
         """This client's mashes."""
-        return self.mash(client, self.model_of(client, int(given[SEED])))
+        return self.mash(client, self.model_of(client, int(given[served.SEED])))
 
     @EGOS_ACROSS.answer
     def egos_across(self, client: ClientContext, given: State) -> Upload:
         """As many mashes as everybody makes, to be added up."""
-        return self.mash(client, self.model_of(client, int(given[SEED])))
+        return self.mash(client, self.model_of(client, int(given[served.SEED])))
 
     def mash(self, client: ClientContext, model: EgoSage) -> Upload:
         """Mixes ego-graphs, ``n`` at a time (Eq. 8)."""
@@ -144,8 +221,10 @@ class FedEgo(NodeClassifier):
         if not self.averages and not clients.has_trained(client):  # nothing was asked of it this round
             self.train(client, self.model_of(client))
         own: State = client.memory[clients.MODEL]
-        layers = {k: v for k, v in given.items() if k != SHARES}
-        share = clients.share_of_global_layers(client, given[SHARES], self.settings) if self.mixes else 0.0
+        layers = {k: v for k, v in given.items() if k != served.SHARES}
+        share = (
+            clients.share_of_global_layers(client, given[served.SHARES], self.settings) if self.mixes else 0.0
+        )
         client.memory[clients.MODEL] = clients.mixed(own, layers, share)
 
     @PERSONAL.answer
@@ -178,13 +257,13 @@ class FedEgo(NodeClassifier):
     def handed_out(self, model: State) -> State:
         """What of the server's model, or of a client's own, clients take over."""
         return {
-            **(upper_layers_of(model) if self.mixes else {}),
-            **(reduction_of(model) if self.hands_reduction_out else {}),
+            **(served.upper_layers_of(model) if self.mixes else {}),
+            **(served.reduction_of(model) if self.hands_reduction_out else {}),
         }
 
-    def mashes(self, round: RoundApi, state: State) -> tuple[Mashes, Collection[str]]:
+    def mashes(self, round: RoundApi, state: State) -> tuple[served.Mashes, Collection[str]]:
         """All mashes of the round in one pile, and whose ego-graphs are in it."""
-        given = {SEED: int(state[SEED])}
+        given = {served.SEED: int(state[served.SEED])}
         uploads: Mapping[str, Mapping[str, Tensor]]
         senders: Collection[str]
         if self.settings.mash == "across":
@@ -202,11 +281,11 @@ class FedEgo(NodeClassifier):
         """An upload as the server reads it: rows and labels of mashes."""
         return upload
 
-    def train_upper_layers(self, number: int, state: State, mashes: Mashes) -> State:
+    def train_upper_layers(self, number: int, state: State, mashes: served.Mashes) -> State:
         """The server's training in a round, on the mashes' centres."""
-        generator = torch.Generator().manual_seed(sub_seed(int(state[SEED]), f"server/{number}"))
+        generator = torch.Generator().manual_seed(sub_seed(int(state[served.SEED]), f"server/{number}"))
         return server.train_upper_layers(
-            self.model(schema_of(state)), state, mashes, self.settings, generator
+            self.model(served.schema_of(state)), state, mashes, self.settings, generator
         )
 
     def train(self, client: ClientContext, model: EgoSage) -> None:
@@ -268,15 +347,15 @@ class FedEgo(NodeClassifier):
         """The public seed, and what of the model is shared."""
         if channel == self.PERSONAL.name:
             return NOTHING
-        seed: Entries = {SEED: Whole()}
+        seed: Entries = {served.SEED: Whole()}
         if channel in (self.EGOS.name, self.EGOS_ACROSS.name):
             return (seed,)
         if channel not in (self.REDUCTION.name, self.MIX.name):
             return super().takes(channel, schema)
         state = self.init(schema, 0)
         if channel == self.REDUCTION.name:
-            return ({**like(reduction_of(state)), **seed},)
-        shares: Entries = {SHARES: Numbers((schema.classes,))} if self.mixes else {}
+            return ({**like(served.reduction_of(state)), **seed},)
+        shares: Entries = {served.SHARES: Numbers((schema.classes,))} if self.mixes else {}
         return ({**like(self.handed_out(state)), **shares},)
 
     def released(self, state: State) -> None:

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import State
+from secure_fedgraph.algorithms.fedego.server import Mashes
 from secure_fedgraph.algorithms.fedego.settings import FedEgoSettings
-from secure_fedgraph.algorithms.fedego.state import Mashes
 from secure_fedgraph.algorithms.training.local_training import fit
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.sample.ego_graphs import ego_table

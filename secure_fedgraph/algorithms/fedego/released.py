@@ -10,8 +10,8 @@ from torch import Tensor
 from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms.fedego import clients
 from secure_fedgraph.algorithms.fedego.algorithm import FedEgo
+from secure_fedgraph.algorithms.fedego.server import Mashes, mashes_in, with_mashes
 from secure_fedgraph.algorithms.fedego.settings import FedEgoReleasedSettings
-from secure_fedgraph.algorithms.fedego.state import Mashes, mashes_in, with_mashes
 from secure_fedgraph.core.channel import Channel
 from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.core.upload import Upload

@@ -19,9 +19,11 @@ from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.inputs import NOTHING, Expected
 from secure_fedgraph.core.upload import OFF, ON, ContributionMoments, moments_of
+from secure_fedgraph.graph import descriptors
 from secure_fedgraph.graph.own import pairs
 from secure_fedgraph.graph.schema import Schema, Task
-from secure_fedgraph.models import feature_maps, ridge
+from secure_fedgraph.models import ridge
+from secure_fedgraph.models import ridge as feature_maps
 from secure_fedgraph.models.targets import ridge_targets
 from secure_fedgraph.seams import ClientContext, RoundApi, Total
 
@@ -339,3 +341,41 @@ class FedRidge(OfRecords):
         if not spreads:  # the regression's own shares
             return ridge.as_shares(scores, norm)
         return ridge.spread(scores, graph.edge_index, s.steps, s.restart, s.sharpness)
+
+
+class GraphFedRidge(FedRidge):
+    """Federated ridge regression where a record is a graph, and ``z`` describes it.
+
+    :mod:`secure_fedgraph.graph.descriptors` has what describes one: sizes, labels, degrees, triangles.
+
+    Guarantees:
+        - one graph is one record: as :class:`~secure_fedgraph.algorithms.fedridge.algorithm.FedRidge`, for a
+          graph, and for any node or link of it.
+
+    Args:
+        settings: :class:`~secure_fedgraph.algorithms.fedridge.settings.RidgeSettings`.
+    """
+
+    name = "fedridge-graphs"
+    summary = "ridge regression of whole graphs on their descriptors, from one sum of moments"
+    data: ClassVar[str] = "proteins"
+    clients: ClassVar[Mapping[str, int]] = {"proteins": 10, "dd": 10, "imdb-binary": 10}
+    kinds: ClassVar[tuple[str, ...]] = ("graph",)
+    partitions: ClassVar[tuple[str, ...]] = ("random", "file_order", "dirichlet")
+    alone = "gin-local"
+    record: Unit = Unit.GRAPH
+    reads_links: bool = True
+    without_links = None
+    target_norm: ClassVar[float] = 1.0
+    map: ClassVar[str] = "fourier"
+
+    def described(self, schema: Schema) -> int:
+        """Numbers that describe a graph."""
+        return descriptors.width(schema)
+
+    def describe(self, graph: Data, schema: Schema) -> torch.Tensor:
+        """What describes each graph: ``[graphs, described]``, of length 1."""
+        return descriptors.descriptors(graph, schema)
+
+
+FedRidge.of_graphs = GraphFedRidge

@@ -11,8 +11,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Form, State
 from secure_fedgraph.algorithms.fedridge import at_home
-from secure_fedgraph.algorithms.fedridge.algorithm import WEIGHTS
-from secure_fedgraph.algorithms.fedridge.graphs import GraphFedRidge
+from secure_fedgraph.algorithms.fedridge.algorithm import WEIGHTS, GraphFedRidge
 from secure_fedgraph.algorithms.fedridge.settings import RidgeSettings
 from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.guarantee import Unit
@@ -32,7 +31,7 @@ class MomentSettings(RidgeSettings):
 class FedAvgMoments(GraphFedRidge):
     """The form of FedAvg and FedProx on graphs under a graph's budget: ridge regression by one exchange.
 
-    As :class:`~secure_fedgraph.algorithms.fedridge.graphs.GraphFedRidge`, whose second moments are sent
+    As :class:`~secure_fedgraph.algorithms.fedridge.algorithm.GraphFedRidge`, whose second moments are sent
     whatever the noise. No network is trained: with about a thousand graphs noise leaves more of one sum of
     moments than of the steps of a GIN.
 

@@ -24,20 +24,11 @@ from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.inputs import NOTHING, Entry, Expected, Numbers, like
 from secure_fedgraph.core.upload import ContributionMoments, Upload
 from secure_fedgraph.graph.schema import Schema, Task
+from secure_fedgraph.models import parameters
 from secure_fedgraph.models.finite import Adam, finite, note_divergence, take_step
-from secure_fedgraph.models.neighgen.feedback import generator_gradient
 from secure_fedgraph.models.neighgen.mixture import PrototypeMixture
 from secure_fedgraph.models.neighgen.model import NeighGen
-from secure_fedgraph.models.neighgen.training import joint_loss, train_locally
-from secure_fedgraph.models.parameters import (
-    difference,
-    glorot,
-    load,
-    made_over,
-    parameters_of,
-    tensors_of,
-    total,
-)
+from secure_fedgraph.models.neighgen.training import generator_gradient, joint_loss, train_locally
 from secure_fedgraph.seams import ClientContext, RoundApi, Total
 
 MIXTURE_RATE = 0.01
@@ -195,7 +186,7 @@ class FedSagePlus(Generates, FedSage):
     def _generator_epoch(self, round: RoundApi, state: State) -> State:
         if self.settings.generator == "shared":
             generator = {k: v for k, v in state.items() if k.startswith(_SHARED)}
-            return state | total(generator, round.reduce(self.SHARED, given=generator).mean)
+            return state | parameters.total(generator, round.reduce(self.SHARED, given=generator).mean)
         offers = round.collect(self.GENERATOR)
         for offer in offers.values():
             round.reduce_for(self.FEEDBACK, offer)
@@ -217,8 +208,8 @@ class FedSagePlus(Generates, FedSage):
             state |= prototypes.nothing_known(schema)
         if self.settings.generator == "shared":
             model = self.neighgen(schema)
-            glorot(model, seed)
-            state |= {_SHARED + name: value for name, value in parameters_of(model).items()}
+            parameters.glorot(model, seed)
+            state |= {_SHARED + name: value for name, value in parameters.parameters_of(model).items()}
         return state
 
     def released(self, state: State) -> State:
@@ -249,10 +240,7 @@ class FedSagePlus(Generates, FedSage):
         return ({name: Numbers(shape) for name, shape in self._generator_shapes(schema).items()},)
 
     def _offers(self, schema: Schema) -> tuple[dict[str, Entry], ...]:
-        asked: dict[str, Entry] = {
-            "z": Numbers((None, self.settings.encoder[1])),
-            "counts": Numbers((None,)),
-        }
+        asked: dict[str, Entry] = {"z": Numbers((None, self.settings.encoder[1])), "counts": Numbers((None,))}
         shapes = self._generator_shapes(schema)
         return ({**{_FGEN + name: Numbers(shape) for name, shape in shapes.items()}, **asked},)
 
@@ -294,7 +282,7 @@ class FedSagePlus(Generates, FedSage):
         more = torch.randint(len(pool), (self.settings.exchange_batch - len(draws),), generator=generator)
         nodes = pool[torch.cat([draws, more])]
         sent = {"z": finite(z[nodes]), "counts": counts[nodes].clamp(min=1).float()}
-        return Upload({**{_FGEN + k: v for k, v in tensors_of(model.fgen).items()}, **sent})
+        return Upload({**{_FGEN + k: v for k, v in parameters.tensors_of(model.fgen).items()}, **sent})
 
     @FEEDBACK.answer
     def feedback(self, client: ClientContext, given: dict[str, Any]) -> Upload:
@@ -319,7 +307,7 @@ class FedSagePlus(Generates, FedSage):
             raise HostileMessage(f"{client.name} was given {len(counts)} counts for {len(z)} nodes")
         answered = client.memory["answered"] = int(client.memory.get("answered", 0)) + 1
         generator = client.generator(f"feedback/{answered}")
-        fgen = made_over(lambda: self.neighgen(client.schema).fgen, params)
+        fgen = parameters.made_over(lambda: self.neighgen(client.schema).fgen, params)
         scale = 1 / (len(z) * CANDIDATES)
         return Upload(generator_gradient(fgen, z, counts, client.graph.x, scale, generator))
 
@@ -347,18 +335,18 @@ class FedSagePlus(Generates, FedSage):
         note_divergence(client.name, bound_gradients(model.fgen.parameters(), self.settings.largest_gradient))
         take_step(optimizer)
         client.memory["generator_optimizer"] = moments(optimizer)
-        client.memory["neighgen"] = tensors_of(model)  # nobody else has the model
+        client.memory["neighgen"] = parameters.tensors_of(model)  # nobody else has the model
 
     @SHARED.answer
     def shared_epoch(self, client: ClientContext, given: State) -> Upload:
         """One local epoch of the shared generator, with the owner's own loss only."""
         before = {name.removeprefix(_SHARED): value for name, value in given.items()}
         model = self.neighgen(client.schema)
-        load(model, before)
+        parameters.load(model, before)
         train_locally(model, self.impaired(client), 1, client.generator("shared"), RATE, DECAY)
-        after = parameters_of(model)
+        after = parameters.parameters_of(model)
         client.memory["neighgen"] = after
-        return Upload({_SHARED + name: value for name, value in difference(after, before).items()})
+        return Upload({_SHARED + name: value for name, value in parameters.difference(after, before).items()})
 
     def training_graph(self, client: ClientContext) -> Data:
         """The completed graph."""

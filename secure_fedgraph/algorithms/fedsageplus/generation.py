@@ -10,8 +10,7 @@ from torch_geometric.data import Data
 from secure_fedgraph.algorithms.fedsageplus.settings import GeneratorSettings
 from secure_fedgraph.algorithms.training.private_training import MADE
 from secure_fedgraph.core.errors import BadInput
-from secure_fedgraph.graph.impairing import Impaired, check_share, impair
-from secure_fedgraph.graph.mending import mend
+from secure_fedgraph.graph.mending import Impaired, check_share, impair, mend
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.neighgen.model import NeighGen
 from secure_fedgraph.models.neighgen.training import begin, predict_neighbours, train_locally

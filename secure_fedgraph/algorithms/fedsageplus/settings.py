@@ -8,15 +8,10 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
-from secure_fedgraph.models.neighgen.losses import FeatLossNorm
+from secure_fedgraph.models.neighgen.training import FeatLossNorm
 
 PROTOTYPES = "prototypes"
-OF_THE_EXCHANGE = (
-    "exchange_batch",
-    "minimum_batch",
-    "alpha",
-    "generator_hidden",
-)
+OF_THE_EXCHANGE = ("exchange_batch", "minimum_batch", "alpha", "generator_hidden")
 """Settings that only an exchange of gradients reads."""
 OF_PROTOTYPES = ("anonymity", "records")
 """Settings that only a release of prototypes reads."""

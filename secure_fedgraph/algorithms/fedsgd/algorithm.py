@@ -11,10 +11,11 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms.fedsgd.heads.head import Head
-from secure_fedgraph.algorithms.fedsgd.heads.perceptron import NodePerceptron
-from secure_fedgraph.algorithms.fedsgd.settings import SgdSettings
+from secure_fedgraph.algorithms.fedsgd.heads.perceptron import GraphPerceptron, NodePerceptron
+from secure_fedgraph.algorithms.fedsgd.settings import GraphSgdSettings, SgdSettings
 from secure_fedgraph.algorithms.training.records import OfRecords, check_held
 from secure_fedgraph.core.channel import Channel, Reveal, UnitContributionSampled
+from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.inputs import NOTHING, Expected, like
 from secure_fedgraph.core.upload import ContributionSample
 from secure_fedgraph.graph.schema import Schema, Task
@@ -168,3 +169,32 @@ class FedSgd(OfRecords):
     def predict(self, params: State, graph: Data, schema: Schema) -> torch.Tensor:
         """The head's scores, with the links that the reader has."""
         return self.head.predict(params, graph, schema)
+
+
+class GraphFedSgd(FedSgd):
+    """A small network on what describes a graph, by steps under one shared noise.
+
+    Guarantees:
+        - one graph is one record: as :class:`~secure_fedgraph.algorithms.fedsgd.algorithm.FedSgd`, for a
+          graph, and for any node or link of it.
+
+    Args:
+        settings: :class:`~secure_fedgraph.algorithms.fedsgd.settings.GraphSgdSettings`.
+    """
+
+    name = "fedsgd-graphs"
+    summary = "a network on what describes a graph, trained by steps under one shared noise"
+    rounds = 100
+    data: ClassVar[str] = "proteins"
+    clients: ClassVar[Mapping[str, int]] = {"proteins": 10, "dd": 10, "imdb-binary": 10}
+    kinds: ClassVar[tuple[str, ...]] = ("graph",)
+    partitions: ClassVar[tuple[str, ...]] = ("random", "file_order", "dirichlet")
+    Settings: ClassVar[type[SgdSettings]] = GraphSgdSettings
+    trains: ClassVar[type[NodePerceptron]] = GraphPerceptron
+    alone = "gin-local"
+    record: Unit = Unit.GRAPH
+    reads_links: bool = True
+    without_links = None
+
+
+FedSgd.of_graphs = GraphFedSgd

@@ -11,28 +11,98 @@ from pydantic import Field
 from torch import Tensor
 
 from secure_fedgraph.algorithm import Settings, State
+from secure_fedgraph.algorithms.fairgraphfl import state as kept
 from secure_fedgraph.algorithms.fairgraphfl.agents import are_known, ask_sizes
 from secure_fedgraph.algorithms.fairgraphfl.channels import SIZE
-from secure_fedgraph.algorithms.fairgraphfl.state import (
-    AGENTS,
-    SEED,
-    SIZES,
-    add_vector,
-    convolutions_of,
-    flatten,
-    names_from_tensor,
-    names_to_tensor,
-    vector_of,
-)
-from secure_fedgraph.algorithms.gcfl import clusters
 from secure_fedgraph.algorithms.training.gin_classifier import GinClassifier, GinSettings
 from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.core.inputs import NOTHING, Expected, Numbers, Whole
 from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.loading import postponed
 from secure_fedgraph.models.finite import all_finite
 from secure_fedgraph.seams import ClientContext, RoundApi
+
+networkx = postponed("networkx")
+SMALLEST = 3
+"""Agents that a cluster has at least before it is split: two agents have one cut, which says nothing."""
+
+
+def cosine_similarity(updates: Tensor) -> np.ndarray:
+    """``[agents, agents]``: cosines plus 1, so none is negative; that of a zero update is 1 (GCFL).
+
+    Args:
+        updates: ``[agents, D]``.
+    """
+    scaled = torch.nn.functional.normalize(updates.double(), dim=1)
+    return (scaled @ scaled.T + 1).clamp(min=0).numpy()
+
+
+def sequence_similarity(norms: Tensor) -> np.ndarray:
+    """``[agents, agents]``: the largest distance less each, by dynamic time warping (GCFL+).
+
+    Args:
+        norms: ``[rounds, agents]`` lengths of updates.
+
+    >>> sequence_similarity(torch.tensor([[1.0, 1.0, 5.0], [2.0, 2.0, 5.0]])).round(2).tolist()
+    [[5.0, 5.0, 0.0], [5.0, 5.0, 0.0], [0.0, 0.0, 5.0]]
+    """
+    from dtaidistance import dtw  # loads its C code
+
+    sequences = np.ascontiguousarray(norms.double().T.numpy())
+    distances = np.asarray(dtw.distance_matrix_fast(sequences))
+    return np.asarray(distances.max() - distances)
+
+
+def is_settled(updates: Tensor, mean_below: float, one_above: float) -> bool:
+    """Whether a cluster as a whole moves little while one of its agents still moves much.
+
+    Args:
+        updates: ``[agents, D]``.
+        mean_below: what the length of their mean is below.
+        one_above: what the longest of them is above.
+    """
+    mean, longest = updates.mean(0).norm(), updates.norm(dim=1).max()
+    return bool(mean < mean_below) and bool(longest > one_above)
+
+
+def minimum_cut(similarity: np.ndarray) -> Tensor | None:
+    """``[agents]`` booleans: the side of the cut that the first agent is not on (Stoer and Wagner).
+
+    None where all pairs are equally similar: every cut is then as good as another.
+
+    >>> minimum_cut(np.array([[2.0, 1.9, 0.1], [1.9, 2.0, 0.1], [0.1, 0.1, 2.0]])).tolist()
+    [False, False, True]
+    """
+    agents = len(similarity)
+    pairs = similarity[np.triu_indices(agents, 1)]
+    if agents < SMALLEST or np.ptp(pairs) <= 1e-12 * max(1.0, float(np.abs(pairs).max())):
+        return None
+    graph = networkx.from_numpy_array(np.ones((agents, agents)) - np.eye(agents))
+    for one, other, edge in graph.edges(data=True):
+        edge["weight"] = float(similarity[one, other])
+    _, (side, _) = networkx.stoer_wagner(graph)
+    cut = torch.zeros(agents, dtype=torch.bool)
+    cut[list(side)] = True
+    return ~cut if bool(cut[0]) else cut
+
+
+def split(clusters: Tensor, members: Tensor, apart: Tensor) -> Tensor:
+    """``[agents]`` cluster numbers after some members of one left it for a new one.
+
+    Args:
+        clusters: ``[agents]`` numbers from 0.
+        members: ``[m]`` the agents of one cluster.
+        apart: ``[m]`` booleans.
+
+    >>> split(torch.tensor([0, 0, 0]), torch.tensor([0, 1, 2]), torch.tensor([False, False, True])).tolist()
+    [0, 0, 1]
+    """
+    found = clusters.clone()
+    found[members[apart]] = int(clusters.max()) + 1
+    return found
+
 
 CLUSTERS, NORMS, LAST_SPLIT = "fair.clusters", "fair.norms", "fair.last_split"
 STEP = "step"
@@ -103,9 +173,9 @@ class Gcfl(GinClassifier):
     def round(self, round: RoundApi, state: State) -> State:
         """Updates in, each cluster's mean out, and clusters that are split for the rounds after."""
         state = self._with_agents(round, state)
-        like = convolutions_of(self._public(state))
-        uploads = round.gather(self.UPDATE, given={SEED: int(state[SEED])})
-        updates = torch.stack([vector_of(uploads[name], like, name) for name in round.cohort])
+        like = kept.convolutions_of(self._public(state))
+        uploads = round.gather(self.UPDATE, given={kept.SEED: int(state[kept.SEED])})
+        updates = torch.stack([kept.vector_of(uploads[name], like, name) for name in round.cohort])
         of = state[CLUSTERS]
         steps = {}
         for i, name in enumerate(round.cohort):
@@ -123,26 +193,30 @@ class Gcfl(GinClassifier):
             updates: ``[m, D]`` of this round.
             norms: ``[rounds, m]`` lengths of their updates since the cluster's last split.
         """
-        return clusters.cosine_similarity(updates)
+        return cosine_similarity(updates)
 
     def _split(self, updates: Tensor, state: State, number: int) -> State:
         s, of, last = self.settings, state[CLUSTERS], state[LAST_SPLIT]
         for cluster in of.unique().tolist():
             members = (of == cluster).nonzero().flatten()
             mine = updates[members]
-            if len(members) < clusters.SMALLEST or not clusters.is_settled(mine, s.mean_below, s.one_above):
+            if len(members) < SMALLEST or not is_settled(mine, s.mean_below, s.one_above):
                 continue
             since = int(last[members].max())
             alike = self.similarity(mine, state[NORMS][since:, members])
-            apart = None if alike is None else clusters.minimum_cut(alike)
+            apart = None if alike is None else minimum_cut(alike)
             if apart is not None:
-                of = clusters.split(of, members, apart)
+                of = split(of, members, apart)
                 last = last.clone()
                 last[members] = number
         return {CLUSTERS: of, LAST_SPLIT: last}
 
     def _mean(self, updates: Tensor, members: Tensor, state: State) -> Tensor:
-        weights = state[SIZES][members] if SIZES in state else torch.ones(len(members), dtype=torch.float64)
+        weights = (
+            state[kept.SIZES][members]
+            if kept.SIZES in state
+            else torch.ones(len(members), dtype=torch.float64)
+        )
         return ((weights / weights.sum()) @ updates[members].double()).float()
 
     def _with_agents(self, round: RoundApi, state: State) -> State:
@@ -150,12 +224,12 @@ class Gcfl(GinClassifier):
             return dict(state)
         agents = len(round.cohort)
         met = {
-            AGENTS: names_to_tensor(round.cohort),
+            kept.AGENTS: kept.names_to_tensor(round.cohort),
             CLUSTERS: torch.zeros(agents, dtype=torch.long),
             LAST_SPLIT: torch.zeros(agents, dtype=torch.long),
             NORMS: torch.zeros(0, agents),
         }
-        return {**state, **met, **({SIZES: ask_sizes(round)} if self.settings.weighted else {})}
+        return {**state, **met, **({kept.SIZES: ask_sizes(round)} if self.settings.weighted else {})}
 
     @staticmethod
     def _public(state: State) -> State:
@@ -171,9 +245,9 @@ class Gcfl(GinClassifier):
     @UPDATE.answer
     def update(self, client: ClientContext, given: State) -> Upload:
         """Trains its own model and returns how its convolutions moved."""
-        start = client.memory.get("model") or self.start(client.schema, int(given[SEED]))
+        start = client.memory.get("model") or self.start(client.schema, int(given[kept.SEED]))
         client.memory["model"] = self.fit(client, start)
-        client.memory["before"] = before = convolutions_of(start)
+        client.memory["before"] = before = kept.convolutions_of(start)
         return Upload({k: client.memory["model"][k] - v for k, v in before.items()})
 
     @MEAN.answer
@@ -182,7 +256,7 @@ class Gcfl(GinClassifier):
         before = client.memory.pop("before", None)
         if before is None:
             raise HostileMessage(f"{client.name} was given a mean before it sent an update")
-        client.memory["model"] = client.memory["model"] | all_finite(add_vector(before, given[STEP]))
+        client.memory["model"] = client.memory["model"] | all_finite(kept.add_vector(before, given[STEP]))
 
     @PERSONAL.answer
     def personal_model(self, client: ClientContext, given: State) -> Upload:
@@ -203,15 +277,15 @@ class Gcfl(GinClassifier):
     def takes(self, channel: str, schema: Schema) -> Expected | None:
         """The public seed, and means."""
         if channel == self.UPDATE.name:
-            return ({SEED: Whole()},)
+            return ({kept.SEED: Whole()},)
         if channel == self.MEAN.name:
-            length = len(flatten(convolutions_of(self.start(schema, 0))))
+            length = len(kept.flatten(kept.convolutions_of(self.start(schema, 0))))
             return ({STEP: Numbers((length,))},)
         return NOTHING if channel in (SIZE.name, self.PERSONAL.name) else super().takes(channel, schema)
 
     def init(self, schema: Schema, seed: int) -> State:
         """First convolutions, which follow from a public seed."""
-        return {SEED: torch.tensor(seed), **convolutions_of(self.start(schema, seed))}
+        return {kept.SEED: torch.tensor(seed), **kept.convolutions_of(self.start(schema, seed))}
 
     def released(self, state: State) -> None:
         """No model is released: nobody has a head for all."""
@@ -219,9 +293,9 @@ class Gcfl(GinClassifier):
 
     def notes(self, state: State) -> dict[str, Any]:
         """Who is in which cluster."""
-        if AGENTS not in state:
+        if kept.AGENTS not in state:
             return {}
-        agents = names_from_tensor(state[AGENTS])
+        agents = kept.names_from_tensor(state[kept.AGENTS])
         return {"agents": agents, "clusters": dict(zip(agents, state[CLUSTERS].tolist(), strict=True))}
 
 
@@ -242,4 +316,4 @@ class GcflPlus(Gcfl):
     def similarity(self, updates: Tensor, norms: Tensor) -> np.ndarray | None:
         """By the last norms; None before there are as many as the window holds."""
         window = self.settings.window
-        return None if len(norms) < window else clusters.sequence_similarity(norms[-window:])
+        return None if len(norms) < window else sequence_similarity(norms[-window:])

@@ -117,12 +117,7 @@ class GraphTask(Task):
         """A network with a pooled head."""
         if self.convolution == "gin":
             return Gin(
-                schema.features,
-                schema.classes,
-                self.hidden[0],
-                len(self.hidden),
-                self.dropout,
-                schema.atoms,
+                schema.features, schema.classes, self.hidden[0], len(self.hidden), self.dropout, schema.atoms
             )
         return GraphNet(
             schema.features,

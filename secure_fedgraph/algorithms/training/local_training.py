@@ -7,11 +7,11 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import nn
+import torch.nn.functional as F
+from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithms.training.cohorts import LARGEST, OwnTraining, train_together
-from secure_fedgraph.algorithms.training.noisy_labels import cross_entropy
 from secure_fedgraph.algorithms.training.optimizers import bound_gradients, moments, optimizer_of, restore
 from secure_fedgraph.algorithms.training.private_training import Penalty, fit_privately
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
@@ -27,6 +27,35 @@ from secure_fedgraph.models.targets import Loss, class_weights, loss_of
 from secure_fedgraph.models.user_models import check_scores, scores_of, spare
 from secure_fedgraph.protocol.meeting import Work, do
 from secure_fedgraph.seams import ClientContext
+
+
+def cross_entropy(scores: Tensor, y: Tensor, truth: float = 1.0) -> Tensor:
+    """The mean cross entropy of labels of which each is true with a known probability.
+
+    Where ``truth`` is less than 1, what the model says about true classes is first turned into what it says
+    about randomised ones: ``truth p(c) + (1 - truth) / (K - 1) (1 - p(c))``. The loss is least where ``p`` is
+    the distribution of the true labels, so a model does not learn the noise however long it trains.
+
+    Args:
+        scores: of classes, ``[n, K]``.
+        y: labels ``[n]``, any other class as likely as the next where they are not true.
+        truth: the probability that a label is true, above ``1 / K``.
+
+    References:
+        Patrini et al., CVPR 2017 (forward correction).
+
+    >>> sure, y = torch.tensor([[9.0, 0.0], [0.0, 9.0]]), torch.tensor([0, 0])
+    >>> bool(cross_entropy(sure, y, truth=0.75) < cross_entropy(sure, y))
+    True
+    """
+    if truth >= 1.0:
+        return F.cross_entropy(scores, y)
+    other = (1.0 - truth) / (scores.shape[1] - 1)
+    # in logarithms, so that a sure model has no infinite loss and a finite gradient
+    kept = F.log_softmax(scores, dim=1) + scores.new_tensor(max(truth - other, 0.0)).log()
+    randomised = torch.logaddexp(kept, torch.full_like(kept, other).log())
+    return F.nll_loss(randomised, y)
+
 
 Trees = Callable[[torch.Tensor], Sequence[torch.Tensor]]
 """Training nodes -> their sampled trees, level by level."""
@@ -103,10 +132,7 @@ def _fit_alone(
 
 
 def loss_on(
-    client: ClientContext,
-    graph: Data,
-    model: nn.Module,
-    settings: TrainingSettings,
+    client: ClientContext, graph: Data, model: nn.Module, settings: TrainingSettings
 ) -> Callable[[torch.Tensor], torch.Tensor]:
     """The mean loss of a batch of the client's own nodes or graphs, as a function of the batch.
 

@@ -249,8 +249,7 @@ class NodeClassifier(Algorithm):
 
     def training_graph(self, client: ClientContext) -> Data:
         """What a client trains on: its own graph."""
-        graph: Data = client.graph
-        return graph
+        return client.graph
 
     @contextmanager
     def seeded_sampling(self, client: ClientContext) -> Iterator[None]:

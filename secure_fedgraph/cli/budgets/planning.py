@@ -10,14 +10,8 @@ from typing import Any
 
 import click
 
+from secure_fedgraph.cli import screen
 from secure_fedgraph.cli.options import AUTO, typed
-from secure_fedgraph.cli.screen import (
-    PlainConsole,
-    plain_warnings,
-    said_later,
-    to_a_pipe,
-    visible,
-)
 from secure_fedgraph.cli.tables import table
 from secure_fedgraph.core.guarantee import Reader
 from secure_fedgraph.experiment.config import TRUSTED, Experiment, read_values
@@ -33,17 +27,17 @@ def plan(policy: str | None, assignments: tuple[str, ...], as_json: bool, **give
     values = read_values(None, given, assignments)
     if policy in TRUSTED:
         values.setdefault("against", Reader.PEERS)  # the server adds the noise, and sees what is under it
-    with plain_warnings():
+    with screen.plain_warnings():
         choice = _choice(values, policy)
-    with to_a_pipe():
+    with screen.to_a_pipe():
         if as_json:
             click.echo(json.dumps(_described(choice)))
             return
-        click.echo(visible("\n".join(_recommended(choice, assignments))))
+        click.echo(screen.visible("\n".join(_recommended(choice, assignments))))
         asked = choice.experiment
         title = f"{asked.data}, {asked.clients} clients, epsilon {asked.epsilon:g} for one {asked.unit}"
-        PlainConsole().print(*table(title, _rows(choice)))
-        click.echo(visible("\n".join(_remarks(choice))))
+        screen.PlainConsole().print(*table(title, _rows(choice)))
+        click.echo(screen.visible("\n".join(_remarks(choice))))
 
 
 def settled(path: Path | None, flags: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
@@ -57,7 +51,7 @@ def settled(path: Path | None, flags: Mapping[str, Any]) -> tuple[dict[str, Any]
     values = read_values(*typed(path, flags))
     if str(values.get("algorithm", "")).lower() != AUTO:
         return dict(flags), ""
-    with said_later():
+    with screen.said_later():
         choice = _choice(values, values.get("policy"))
     chosen, asked = choice.chosen, choice.experiment
     handed_out = {} if asked.silos else {"clients": asked.clients, "partition": asked.partition}

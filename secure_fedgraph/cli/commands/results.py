@@ -14,8 +14,7 @@ from secure_fedgraph.experiment.schema import FILES, json_schema
 
 
 @click.command(
-    "list",
-    epilog="\b\nExamples:\n  secure-fedgraph list policies --json\n  secure-fedgraph list fedsage",
+    "list", epilog="\b\nExamples:\n  secure-fedgraph list policies --json\n  secure-fedgraph list fedsage"
 )
 @click.argument("what", metavar="KIND|NAME")
 @options("as_json", "debug", as_json={"help": "One JSON object on stdout."}, debug={"hidden": True})

@@ -19,14 +19,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from secure_fedgraph.core.accounting import events as kinds
 from secure_fedgraph.core.accounting.epsilon import Events, check_delta, counted, exact_gaussian
-from secure_fedgraph.core.accounting.events import (
-    DiscreteRelease,
-    Event,
-    GaussianRelease,
-    SamplingError,
-    without_noise,
-)
 from secure_fedgraph.core.accounting.rdp import ORDERS, concentrated, curve_of
 from secure_fedgraph.core.errors import BadInput
 
@@ -70,10 +64,10 @@ class Filter:
         events = counted(events)
         if self._distance_of(events) > self._distance:
             return False
-        has_sampling_error = any(isinstance(one, SamplingError) for one in events)
-        events = {one: times for one, times in events.items() if not isinstance(one, SamplingError)}
+        has_sampling_error = any(isinstance(one, kinds.SamplingError) for one in events)
+        events = {one: times for one, times in events.items() if not isinstance(one, kinds.SamplingError)}
         kind = _kind_of(events)
-        if any(without_noise(one) for one in events):
+        if any(kinds.without_noise(one) for one in events):
             return False
         if kind == "gaussian":
             mu = math.sqrt(2 * _rho(events))
@@ -85,23 +79,23 @@ class Filter:
         return bool(np.any(curve <= self._curve))
 
     @staticmethod
-    def _distance_of(events: Mapping[Event, int]) -> float:
+    def _distance_of(events: Mapping[kinds.Event, int]) -> float:
         distances = [
             (one.total_variation, n)
             for one, n in events.items()
-            if isinstance(one, DiscreteRelease | SamplingError)
+            if isinstance(one, kinds.DiscreteRelease | kinds.SamplingError)
         ]
         return math.fsum(distance * times for distance, times in distances)
 
 
-def _kind_of(events: Mapping[Event, int]) -> str:
-    if all(isinstance(one, GaussianRelease) for one in events):
+def _kind_of(events: Mapping[kinds.Event, int]) -> str:
+    if all(isinstance(one, kinds.GaussianRelease) for one in events):
         return "gaussian"
-    linear = all(isinstance(one, GaussianRelease | DiscreteRelease) for one in events)
+    linear = all(isinstance(one, kinds.GaussianRelease | kinds.DiscreteRelease) for one in events)
     return "concentrated" if linear else "any"
 
 
-def _rho(events: Mapping[Event, int]) -> float:
+def _rho(events: Mapping[kinds.Event, int]) -> float:
     return math.fsum(times * concentrated(one) for one, times in events.items())  # type: ignore[arg-type]
 
 

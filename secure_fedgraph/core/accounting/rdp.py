@@ -7,16 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from secure_fedgraph.core.accounting.events import (
-    DiscreteRelease,
-    Event,
-    GaussianRelease,
-    OccurringGaussian,
-    PureRelease,
-    SampledGaussian,
-    VanishingGaussian,
-    without_noise,
-)
+from secure_fedgraph.core.accounting import events
 from secure_fedgraph.core.accounting.pld import occurrences
 from secure_fedgraph.loading import postponed
 
@@ -42,23 +33,23 @@ _WIDTH, _FURTHEST, _WIDEST = 0.02, 600.0, 20.0
 
 
 @lru_cache(maxsize=4096)
-def curve_of(one: Event) -> Array:
+def curve_of(one: events.Event) -> Array:
     """The Rényi divergence of an event at each of :data:`ORDERS`, in both directions; steps included.
 
     Guarantees:
         - an upper bound at every order, infinite where none is known.
     """
-    if without_noise(one):
+    if events.without_noise(one):
         curve = np.full(ORDERS.shape, math.inf)
-    elif isinstance(one, GaussianRelease | DiscreteRelease):
+    elif isinstance(one, events.GaussianRelease | events.DiscreteRelease):
         curve = concentrated(one) * ORDERS
-    elif isinstance(one, SampledGaussian):
+    elif isinstance(one, events.SampledGaussian):
         curve = one.steps * _sampled(one.noise_multiplier, one.rate, one.relation)
-    elif isinstance(one, OccurringGaussian):
+    elif isinstance(one, events.OccurringGaussian):
         curve = one.steps * _mixtures(one.occurrences, one.rate, 1 / one.noise_multiplier, mirrored=True)
-    elif isinstance(one, VanishingGaussian):
+    elif isinstance(one, events.VanishingGaussian):
         curve = one.steps * _mixtures(one.occurrences, one.rate, 1 / one.noise_multiplier, mirrored=False)
-    elif isinstance(one, PureRelease):
+    elif isinstance(one, events.PureRelease):
         curve = _pure(one.epsilon)
     else:
         raise TypeError(f"no accountant knows {one!r}")
@@ -66,7 +57,7 @@ def curve_of(one: Event) -> Array:
     return curve
 
 
-def concentrated(one: GaussianRelease | DiscreteRelease) -> float:
+def concentrated(one: events.GaussianRelease | events.DiscreteRelease) -> float:
     """The rho of zero-concentrated differential privacy: the Rényi divergence over its order, at every order.
 
     A sum of discrete Gaussians is no discrete Gaussian; ``tau`` bounds how far it is from one. The paper adds
@@ -79,7 +70,7 @@ def concentrated(one: GaussianRelease | DiscreteRelease) -> float:
     if not one.noise_multiplier:
         return math.inf
     mu = 1 / one.noise_multiplier
-    if isinstance(one, GaussianRelease):
+    if isinstance(one, events.GaussianRelease):
         return mu * mu / 2
     t = tau(one.shares, one.sigma)
     return min(mu * mu / 2 + t * one.width, (mu + t * math.sqrt(one.width)) ** 2 / 2)

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from secure_fedgraph.core.crypto import AgreementKey
 from secure_fedgraph.core.errors import HostileMessage
-from secure_fedgraph.core.protection.contracts import Ask, Scope
-from secure_fedgraph.core.protection.party import Party
+from secure_fedgraph.core.protection.contracts import Ask, Party, Scope
 from secure_fedgraph.core.wire import BYTES, Tree, encode
 
 NAME = "keys"

@@ -12,11 +12,11 @@ from secure_fedgraph.core.protection.contracts import (
     Ask,
     BindContext,
     Carrier,
+    Party,
     Scope,
     checked_array,
     typed_array,
 )
-from secure_fedgraph.core.protection.party import Party
 from secure_fedgraph.core.upload import Layout
 
 SEAL = "sealed"

@@ -16,8 +16,7 @@ from secure_fedgraph.core.carriers.plain import SEAL, Plain
 from secure_fedgraph.core.channel import Domain, Reveal
 from secure_fedgraph.core.crypto import KEY_BYTES, seal, unseal
 from secure_fedgraph.core.errors import HostileMessage
-from secure_fedgraph.core.protection.contracts import Ask, BindContext, Carrier, Scope
-from secure_fedgraph.core.protection.party import Party
+from secure_fedgraph.core.protection.contracts import Ask, BindContext, Carrier, Party, Scope
 from secure_fedgraph.core.upload import Layout
 
 PAD = 4096

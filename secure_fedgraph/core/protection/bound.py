@@ -28,12 +28,12 @@ from secure_fedgraph.core.protection.contracts import (
     BindContext,
     Carrier,
     Chain,
+    Party,
     Scope,
     Sensitivity,
     Stage,
 )
 from secure_fedgraph.core.protection.moments import moment_sums
-from secure_fedgraph.core.protection.party import Party
 from secure_fedgraph.core.protection.pooling import pooled, sampled_sum
 from secure_fedgraph.core.upload import (
     AnyUpload,

@@ -5,19 +5,47 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
 from secure_fedgraph.core.accounting.events import Event
 from secure_fedgraph.core.channel import Channel, Domain, Reveal
+from secure_fedgraph.core.crypto import Identity, Secret, verify
 from secure_fedgraph.core.errors import HostileMessage, Incompatible
 from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.protection.noise_components import ONE_PART, NoiseComponents
-from secure_fedgraph.core.protection.party import Party
 from secure_fedgraph.core.upload import Layout, all_finite
 from secure_fedgraph.core.wire import Tree
+
+# A client's keys: its identity, the roster it was given, and its secrets of this run.
+
+
+@dataclass
+class Party(Secret):
+    """What a client's carriers work with. It never leaves the process and is never checkpointed.
+
+    Args:
+        name: the client's name.
+        identity: its signing key, older than the run.
+        roster: every client's public signing key, from outside the protocol: the server did not hand it out.
+        secrets: keys of this run, by carrier.
+    """
+
+    name: str
+    identity: Identity
+    roster: Mapping[str, bytes]
+    secrets: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def verify(self, name: str, signature: bytes, message: bytes) -> None:
+        """Returns if the client of that name on this one's roster signed ``message``.
+
+        Raises:
+            HostileMessage: where it did not.
+        """
+        verify(self.roster[name], signature, message)
+
 
 Ask = Callable[[str, Mapping[str, Tree]], dict[str, Tree]]
 """The server half of a carrier asks clients for a step of its protocol through this."""
@@ -302,12 +330,7 @@ class Carrier(ABC):
         return self.open_sum(sealed, layout, scope, ask), {}
 
     def open_values(
-        self,
-        sealed: Mapping[str, Any],
-        weights: Mapping[str, float],
-        layout: Layout,
-        scope: Scope,
-        ask: Ask,
+        self, sealed: Mapping[str, Any], weights: Mapping[str, float], layout: Layout, scope: Scope, ask: Ask
     ) -> tuple[np.ndarray, dict[str, float], dict[str, float]]:
         """The weighted mean ``[rows, width]``, and by client its upload's cosine with it and its length."""
         raise Incompatible(f"carrier {self.name!r} values no uploads")

@@ -118,8 +118,7 @@ class FixedPoint(Stage):
 
     def undo(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
         """Real values, float64."""
-        values: np.ndarray = np.multiply(matrix, self.step, dtype=np.float64)
-        return values
+        return np.asarray(np.multiply(matrix, self.step, dtype=np.float64))
 
     def public(self) -> dict[str, Any]:
         """The public grid step."""

@@ -8,14 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from secure_fedgraph.core.accounting.events import (
-    DiscreteRelease,
-    Event,
-    GaussianRelease,
-    SampledGaussian,
-    SamplingError,
-    sums_apart,
-)
+from secure_fedgraph.core.accounting import events
 from secure_fedgraph.core.channel import (
     Domain,
     Recipient,
@@ -210,8 +203,7 @@ class Gaussian(Stage):
             np.trunc(steps * (ROUNDING_MARGIN / self.step), out=steps)
         if self.by != "server":
             steps += self._draw(steps.shape, keys)
-        noisy: np.ndarray = steps.astype(np.int64) if self.by == "shares" else steps * self.step
-        return noisy
+        return steps.astype(np.int64) if self.by == "shares" else steps * self.step
 
     def take_off(self, matrix: np.ndarray, keys: Sequence[bytes]) -> np.ndarray:
         """What was opened less the last parts of one client's share."""
@@ -224,14 +216,12 @@ class Gaussian(Stage):
     def undo(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
         """The server's noise on what it opened, or the sum's real numbers."""
         if self.by == "shares":
-            values: np.ndarray = np.multiply(matrix, self.step, dtype=np.float64)
-            return values
+            return np.asarray(np.multiply(matrix, self.step, dtype=np.float64))
         if self.by == "client":
             return matrix
         # uploads are whole steps, and so are their sums
         steps = np.rint(np.asarray(matrix, dtype=np.float64) / self.step)
-        noised: np.ndarray = (steps + self._draw(steps.shape)) * self.step
-        return noised
+        return np.asarray((steps + self._draw(steps.shape)) * self.step)
 
     @property
     def effect_words(self) -> str:  # type: ignore[override]
@@ -258,12 +248,14 @@ class Gaussian(Stage):
         readers = set(Reader) - ({Reader.SERVER} if self.by == "server" else set())
         return Noise(self.release, frozenset(readers), computational=self.by == "shares")
 
-    def release(self, width: int) -> tuple[Event, ...]:
+    def release(self, width: int) -> tuple[events.Event, ...]:
         """The events of one upload of so many values, once the stage is bound."""
         total_variation = min(width * self._distance_of_a_value(), 1.0)
         if self.by != "shares":
-            return self._sampled(GaussianRelease(self.multiplier)), SamplingError(total_variation)
-        shares = DiscreteRelease(
+            return self._sampled(events.GaussianRelease(self.multiplier)), events.SamplingError(
+                total_variation
+            )
+        shares = events.DiscreteRelease(
             self.multiplier, self.honest, sigma=self.sigma, width=width, total_variation=total_variation
         )
         if self.rate == 1:
@@ -272,14 +264,14 @@ class Gaussian(Stage):
         continuous = shares.continuous()
         if continuous is None:
             return (shares,)
-        return self._sampled(continuous[0]), SamplingError(continuous[1])
+        return self._sampled(continuous[0]), events.SamplingError(continuous[1])
 
-    def _sampled(self, one: GaussianRelease) -> Event:
+    def _sampled(self, one: events.GaussianRelease) -> events.Event:
         """The release of a sum that each unit is part of with a known probability."""
         if self.rate == 1:
             return one
         apart = 2 if self.relation == Relation.REPLACE else 1  # the sensitivity is twice the clip then
-        return SampledGaussian(one.noise_multiplier * apart, self.rate, 1, self.relation)
+        return events.SampledGaussian(one.noise_multiplier * apart, self.rate, 1, self.relation)
 
     def _distance_of_a_value(self) -> float:
         """The total variation of what is drawn for one value from the ideal, over all that is counted on.
@@ -296,7 +288,7 @@ class Gaussian(Stage):
             # of so many parts each; more honest shares than make up the whole noise cost nothing
             shares = math.ceil(variance / math.fsum(width**2 for width in parts[:count]) - 1e-9)
             sampled = math.fsum(discrete_gaussian(width).total_variation for width in parts[:count])
-            apart = math.expm1(sums_apart(shares * count, min(parts)))
+            apart = math.expm1(events.sums_apart(shares * count, min(parts)))
             drawn = max(drawn, shares * sampled + apart)
         return drawn
 

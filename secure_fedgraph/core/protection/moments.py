@@ -59,8 +59,7 @@ def _first(ends: torch.Tensor | None, records: int, most: int) -> np.ndarray:
     order = np.argsort(both, kind="stable")
     rank = np.empty(2 * records, dtype=np.int64)
     rank[order] = np.arange(2 * records) - np.searchsorted(both[order], both[order])
-    kept: np.ndarray = np.all(rank.reshape(records, 2) < most, axis=1)
-    return kept
+    return np.asarray(np.all(rank.reshape(records, 2) < most, axis=1))
 
 
 def _whole(rows: np.ndarray, step: float, norm: float) -> np.ndarray:

@@ -3,13 +3,11 @@
 The page ``docs/aligning_rows.md`` has the protocol, who learns what, and what lying gives.
 """
 
-from secure_fedgraph.deployment.alignment.hub import Hub
-from secure_fedgraph.deployment.alignment.letter import STEPS, Letter
-from secure_fedgraph.deployment.alignment.member import Member
+from secure_fedgraph.deployment.alignment.hub import Hub, Member
 from secure_fedgraph.deployment.alignment.relay import align_together, relay
 from secure_fedgraph.deployment.alignment.result import Alignment
 from secure_fedgraph.deployment.alignment.side import Side
-from secure_fedgraph.deployment.alignment.terms import Terms, new_alignment
+from secure_fedgraph.deployment.alignment.terms import STEPS, Letter, Terms, new_alignment
 
 __all__ = [
     "STEPS",

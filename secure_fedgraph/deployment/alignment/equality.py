@@ -14,8 +14,8 @@ import numpy as np
 from secure_fedgraph.core import wire
 from secure_fedgraph.core.crypto import Secret, derive
 from secure_fedgraph.core.errors import HostileMessage
-from secure_fedgraph.deployment.alignment.letter import POINT_BYTES
 from secure_fedgraph.deployment.alignment.points import Blinding
+from secure_fedgraph.deployment.alignment.terms import POINT_BYTES
 
 TAG_BYTES = 32
 

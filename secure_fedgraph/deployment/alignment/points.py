@@ -15,7 +15,7 @@ import numpy as np
 
 from secure_fedgraph.core.crypto import Secret
 from secure_fedgraph.core.errors import BadInput, HostileMessage
-from secure_fedgraph.deployment.alignment.letter import POINT_BYTES
+from secure_fedgraph.deployment.alignment.terms import POINT_BYTES
 
 EXTRA = "align"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from secure_fedgraph.core.errors import HostileMessage
-from secure_fedgraph.deployment.alignment.letter import STEPS, Letter
 from secure_fedgraph.deployment.alignment.result import Alignment
 from secure_fedgraph.deployment.alignment.side import Side
+from secure_fedgraph.deployment.alignment.terms import STEPS, Letter
 
 Exchange = Callable[[Mapping[str, Sequence[Letter]]], Mapping[str, Sequence[Letter]]]
 """Hands each owner the letters to it, all at once, and brings what each writes. An owner that is handed none

@@ -15,10 +15,9 @@ from secure_fedgraph.core import wire
 from secure_fedgraph.core.crypto import KEY_BYTES, AgreementKey, Identity, Secret, seal, unseal, verify
 from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.core.text import printable
-from secure_fedgraph.deployment.alignment.letter import OFFER, POINT_BYTES, Letter
 from secure_fedgraph.deployment.alignment.points import library
 from secure_fedgraph.deployment.alignment.result import Alignment
-from secure_fedgraph.deployment.alignment.terms import Terms
+from secure_fedgraph.deployment.alignment.terms import OFFER, POINT_BYTES, Letter, Terms
 
 SIGNATURE_BYTES = 64
 PAD = -1

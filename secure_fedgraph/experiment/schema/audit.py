@@ -6,21 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
-from secure_fedgraph.experiment.schema.part import (
-    Bytes,
-    Count,
-    Delta,
-    JsonTable,
-    Part,
-    ReaderName,
-    Seconds,
-    UnitName,
-)
+from secure_fedgraph.experiment.schema import part
 from secure_fedgraph.experiment.schema.run import Accuracy, RunResult
 from secure_fedgraph.experiment.schema.settings import Config
 
 
-class CellSettings(Part):
+class CellSettings(part.Part):
     """Whom an attack is about, and in which variant of the run; further keys are settings that affect it."""
 
     __pydantic_extra__: dict[str, JsonValue] = Field(init=False)
@@ -28,23 +19,23 @@ class CellSettings(Part):
     aim: str = ""
     variant: str = ""
 
-    def others(self) -> JsonTable:
+    def others(self) -> part.JsonTable:
         """Every setting but these two, in the order of the file."""
         return dict(self.__pydantic_extra__)
 
 
-class CellClaim(Part):
+class CellClaim(part.Part):
     """The claim that bounds a score."""
 
-    unit: UnitName
+    unit: part.UnitName
     epsilon: Annotated[float, Field(ge=0)]
-    delta: Delta = 0.0
-    against: ReaderName = Field("server", validate_default=True)
+    delta: part.Delta = 0.0
+    against: part.ReaderName = Field("server", validate_default=True)
     units: int = 1
     """How many units the guess is about."""
 
 
-class Cell(Part):
+class Cell(part.Part):
     """One attack by one adversary on one run."""
 
     algorithm: str = ""
@@ -57,7 +48,7 @@ class Cell(Part):
     adversary: str
     behaviour: str = ""
     channel: str = ""
-    form: JsonTable = {}
+    form: part.JsonTable = {}
     outcome: Literal["refused", "blind", "score"]
     metric: str | None = None
     score: float | None = None
@@ -79,14 +70,14 @@ class Cell(Part):
     stops: str = ""
     seed: int = 0
     accuracy: Accuracy | None = None
-    bytes: Bytes | None = None
-    seconds: Seconds | None = None
+    bytes: part.Bytes | None = None
+    seconds: part.Seconds | None = None
     settings: CellSettings = CellSettings()
     details: dict[str, float] = {}
-    messages: Count | None = None
+    messages: part.Count | None = None
 
 
-class NotRun(Part):
+class NotRun(part.Part):
     """A cell that was not run."""
 
     algorithm: str = ""
@@ -101,28 +92,28 @@ class NotRun(Part):
     failed: bool = False
 
 
-class Neighbourhood(Part):
+class Neighbourhood(part.Part):
     """A node with its true and its guessed neighbours, and all links among them."""
 
     centre: int
     nodes: list[int]
     true: list[list[int]]
     guess: list[list[int]]
-    left_out: Count = 0
+    left_out: part.Count = 0
     """How many more neighbours the node has, true or guessed."""
 
 
-class Target(Part):
+class Target(part.Part):
     """True against guessed values of one owner, or of several together."""
 
     owner: str
     true: JsonValue
     guess: JsonValue
-    graph: JsonTable = {}
+    graph: part.JsonTable = {}
     """A :class:`Neighbourhood`; empty where no pair is linked."""
 
 
-class Reconstruction(Part):
+class Reconstruction(part.Part):
     """What one attack wrote down."""
 
     algorithm: str = ""
@@ -140,7 +131,7 @@ class Reconstruction(Part):
     targets: list[Target] = []
 
 
-class Conformance(Part):
+class Conformance(part.Part):
     """One check of one run."""
 
     algorithm: str = ""
@@ -150,12 +141,12 @@ class Conformance(Part):
     check: str
     says: str = ""
     outcome: str
-    count: Count = 0
+    count: part.Count = 0
     findings: list[str] = []
     reason: str = ""
 
 
-class Empirical(Part):
+class Empirical(part.Part):
     """One noise, measured on worst-case neighbours; without figures where it was not audited."""
 
     algorithm: str = ""
@@ -170,26 +161,26 @@ class Empirical(Part):
     unseen: str
     """What its audit is blind to."""
     claim: Annotated[float, Field(ge=0)] | None = None
-    delta: Delta | None = None
+    delta: part.Delta | None = None
     lower: float | None = None
     ceiling: float | None = None
-    trials: Count | None = None
+    trials: part.Count | None = None
     method: str | None = None
     confidence: float | None = None
     outcome: str
     reason: str = ""
 
 
-class Estimate(Part):
+class Estimate(part.Part):
     """What the runs of a grid were estimated to take, after the first of them."""
 
     runs: int = 0
-    seconds: Seconds = 0.0
+    seconds: part.Seconds = 0.0
     workers: int = 1
     sentence: str = ""
 
 
-class AuditedRun(Part):
+class AuditedRun(part.Part):
     """A run that was attacked."""
 
     variant: str
@@ -199,7 +190,7 @@ class AuditedRun(Part):
     result: RunResult
 
 
-class AuditResult(Part):
+class AuditResult(part.Part):
     """``audit.json``."""
 
     written_as: Literal["secure-fedgraph/audit/1"] = Field(alias="schema")
@@ -215,7 +206,7 @@ class AuditResult(Part):
     verdict: str = ""
     broken: list[str] = []
     """Claims that the audit saw fail, a sentence each."""
-    seconds: Seconds | None = None
+    seconds: part.Seconds | None = None
     cells: list[Cell]
     not_run: list[NotRun] = []
     estimate: Estimate | None = None

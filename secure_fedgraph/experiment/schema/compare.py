@@ -6,15 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from secure_fedgraph.experiment.schema.part import (
-    Count,
-    Epsilon,
-    JsonTable,
-    Part,
-    Scores,
-    Seconds,
-    UnitName,
-)
+from secure_fedgraph.experiment.schema import part
 from secure_fedgraph.experiment.schema.run import LeftOut, MetricReport
 from secure_fedgraph.experiment.schema.settings import Config
 
@@ -22,14 +14,14 @@ WORTH, NOT_WORTH, UNDECIDED = "Worth spending", "Not worth spending", "Undecided
 """How :attr:`Point.worth` begins."""
 
 
-class EachSeed(Part):
+class EachSeed(part.Part):
     """One seed's scores."""
 
     seed: int
     accuracy: dict[str, float | None]
 
 
-class Leak(Part):
+class Leak(part.Part):
     """One attack's strongest result on single owners."""
 
     score: float = 0.0
@@ -40,24 +32,24 @@ class Leak(Part):
     aim: str = ""
 
 
-class Gain(Part):
+class Gain(part.Part):
     """How much better a point is than local training: the mean over seeds, and its 95 % interval."""
 
     mean: float
     interval: list[float] | None
-    seeds: list[Count] = []
+    seeds: list[part.Count] = []
     """On how many seeds it is better, and of how many."""
 
 
-class WithoutGraph(Part):
+class WithoutGraph(part.Part):
     """The same budget where nothing reads a link: its scores, means over seeds, or why it has none."""
 
     name: str = ""
     """Of the point; its runs lie below ``runs/`` as those of others."""
     algorithm: str = ""
-    spent: Epsilon = "inf"
-    accuracy: Scores = Scores()
-    seeds: Count = 0
+    spent: part.Epsilon = "inf"
+    accuracy: part.Scores = part.Scores()
+    seeds: part.Count = 0
     reason: str = ""
     error: str = Field("", alias="class")
     """The error's class, where its run failed."""
@@ -67,38 +59,38 @@ MEASURED = ("spent", "accuracy", "seeds", "bytes", "seconds")
 """What is known of every point that ran."""
 
 
-class Point(Part):
+class Point(part.Part):
     """One algorithm under one policy and one budget: means over seeds, or why there are none."""
 
     name: str
     kind: str
     algorithm: str
     policy: str
-    unit: UnitName
-    epsilon: Epsilon
+    unit: part.UnitName
+    epsilon: part.Epsilon
     budget: Annotated[float, Field(ge=0)] | None = None
     outcome: Literal["ran", "refused", "failed"]
     reason: str = ""
     error: str = Field("", alias="class")
     """The error's class, where a run failed; empty where a process died."""
-    spent: Epsilon = "inf"
+    spent: part.Epsilon = "inf"
     accountant: str = ""
     computational: bool = False
-    units: dict[UnitName, Epsilon] = {}
+    units: dict[part.UnitName, part.Epsilon] = {}
     """Each unit's epsilon, of the most exposed client."""
     larger_units: list[str] = []
     """Why another unit's epsilon is larger than that of the one that the noise is for, in a sentence each."""
-    form: JsonTable = {}
+    form: part.JsonTable = {}
     measure: str = "accuracy"
     metrics: dict[str, MetricReport] = {}
     """By name: means over seeds."""
-    accuracy: Scores = Scores()
-    std: Scores = Scores()
+    accuracy: part.Scores = part.Scores()
+    std: part.Scores = part.Scores()
     interval: dict[str, list[float] | None] = {}
-    seeds: Count = 0
+    seeds: part.Count = 0
     each: list[EachSeed] = []
-    bytes: Count = 0
-    seconds: Seconds = 0.0
+    bytes: part.Count = 0
+    seconds: part.Seconds = 0.0
     left_out: list[LeftOut] = []
     """Clients that runs went on without."""
     leak: dict[str, float | str] = {}
@@ -124,12 +116,12 @@ class Point(Part):
         return self
 
     @property
-    def asked(self) -> Epsilon | None:
+    def asked(self) -> part.Epsilon | None:
         """The budget that was asked for, None for none; older files tell only the point's epsilon."""
         return self.budget if "budget" in self.model_fields_set else self.epsilon
 
 
-class CompareResult(Part):
+class CompareResult(part.Part):
     """``compare.json``."""
 
     written_as: Literal["secure-fedgraph/compare/1"] = Field(alias="schema")
@@ -141,4 +133,4 @@ class CompareResult(Part):
     points: list[Point]
     pareto: list[str] = []
     """Names of the points that no other beats in accuracy where it spends as little."""
-    seconds: Seconds | None = None
+    seconds: part.Seconds | None = None

@@ -9,8 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch_geometric.data import Data
 
-from secure_fedgraph.graph.data.sources import Raw, readable
-from secure_fedgraph.graph.data.store import Tables, digest_of
+from secure_fedgraph.graph.data.sources import Raw, Tables, digest_of, readable
 from secure_fedgraph.graph.kinds import RatingsDataset
 
 digest = digest_of
@@ -76,5 +75,4 @@ def _renumbered(table: NDArray[np.int64], given: NDArray[np.int64]) -> NDArray[n
     place = np.minimum(np.searchsorted(known, given), len(known) - 1)
     if not np.array_equal(known[place], given):
         raise ValueError(f"graph.txt names {int(given[known[place] != given][0])}, which no .dict file knows")
-    chosen: np.ndarray = table[order[place], 1]
-    return chosen
+    return np.asarray(table[order[place], 1])

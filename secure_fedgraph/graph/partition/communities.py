@@ -20,8 +20,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.answers import answers_of, has_classes
-from secure_fedgraph.graph.data.sources import cache_folder
-from secure_fedgraph.graph.data.store import Tables, digest_of, load_or_read
+from secure_fedgraph.graph.data.sources import Tables, cache_folder, digest_of, load_or_read
 from secure_fedgraph.graph.sample.links import undirected_links
 from secure_fedgraph.loading import postponed
 
@@ -118,8 +117,7 @@ def _known_labels(graph: Data) -> Nodes:
     if not has_classes(graph):
         return np.full(int(graph.num_nodes or 0), -1, dtype=np.int64)
     masked = graph.get("train_mask") is not None
-    labels: Nodes = (answers_of(graph.y, graph.train_mask) if masked else graph.y).numpy()
-    return labels
+    return (answers_of(graph.y, graph.train_mask) if masked else graph.y).numpy()
 
 
 def _by_networkx(links: Nodes, nodes: int, runs: int, rng: np.random.Generator) -> Iterator[list[Nodes]]:

@@ -11,10 +11,9 @@ from typing import Any
 from secure_fedgraph.arguments import unknown_name
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.kinds import Dataset, GraphDataset, GraphSetDataset, RatingsDataset
-from secure_fedgraph.graph.partition.agents import file_order_agents, random_agents
 from secure_fedgraph.graph.partition.by_category import by_category
 from secure_fedgraph.graph.partition.communities import assign
-from secure_fedgraph.graph.partition.dirichlet import dirichlet
+from secure_fedgraph.graph.partition.dirichlet import dirichlet, file_order_agents, random_agents
 from secure_fedgraph.graph.partition.label_skew import label_skew
 from secure_fedgraph.graph.partition.partition import louvain, random_parts
 from secure_fedgraph.graph.partition.result import Partition
@@ -76,7 +75,7 @@ OF_GRAPH_SETS: dict[str, Partitioning] = {
     "dirichlet": Partitioning(dirichlet, "disjoint sets of graphs of uneven sizes (FedGraphNN)"),
 }
 OF_RATINGS: dict[str, Partitioning] = {
-    "by_category": Partitioning(by_category, "ratings, one owner a category of products (FedGraphNN)"),
+    "by_category": Partitioning(by_category, "ratings, one owner a category of products (FedGraphNN)")
 }
 
 BY_KIND: dict[str, dict[str, Partitioning]] = {

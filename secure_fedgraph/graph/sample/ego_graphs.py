@@ -22,12 +22,7 @@ def level_sizes(fanout: Sequence[int]) -> tuple[int, ...]:
     return tuple(accumulate(fanout, lambda size, f: size * f, initial=1))
 
 
-def ego_table(
-    graph: Data,
-    fanout: Sequence[int] = (6, 6),
-    *,
-    generator: torch.Generator,
-) -> Tensor:
+def ego_table(graph: Data, fanout: Sequence[int] = (6, 6), *, generator: torch.Generator) -> Tensor:
     """The ego-graph of every node as one row of node indices.
 
     Position 0 is the centre. With ``(6, 6)`` position ``j`` in 0..6 has the children ``6j+1 .. 6j+6``, so a

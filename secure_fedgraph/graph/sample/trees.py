@@ -106,10 +106,9 @@ class NeighbourTable:
         start, stop, _ = rows.indices(self.num_nodes)
         ends = self.rowptr[start : stop + 1]
         first, last = int(ends[0]), int(ends[-1])
-        summed: Tensor = F.embedding_bag(
+        return F.embedding_bag(
             self.col[first:last], x.detach(), ends - first, mode="sum", include_last_offset=True
         )
-        return summed
 
     def sample_tree(self, nodes: Tensor, fanouts: Sequence[int], generator: torch.Generator) -> list[Tensor]:
         """Sample hop after hop: ``[b], [b, f1], [b, f1, f2], ...``; children of ``-1`` are ``-1``."""

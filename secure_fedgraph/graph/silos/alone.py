@@ -64,11 +64,7 @@ def owned(
 
 
 def check_fits(
-    name: str,
-    declared: Declaration,
-    schema: Schema,
-    feature_names: Sequence[str],
-    class_names: Sequence[str],
+    name: str, declared: Declaration, schema: Schema, feature_names: Sequence[str], class_names: Sequence[str]
 ) -> None:
     """Checks one owner's declaration against what was agreed.
 

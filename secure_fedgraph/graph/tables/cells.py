@@ -158,16 +158,14 @@ def _first(mask: Any) -> int:
 
 
 def _matches(texts: Any, pattern: str) -> np.ndarray:
-    found: np.ndarray = pc.match_substring_regex(texts, pattern).to_numpy(zero_copy_only=False)
-    return found
+    return np.asarray(pc.match_substring_regex(texts, pattern).to_numpy(zero_copy_only=False))
 
 
 def _absent(distinct: Any) -> np.ndarray:
     """Which words are for nothing."""
-    found: np.ndarray = pc.is_in(pc.utf8_lower(distinct), value_set=pa.array(ABSENT)).to_numpy(
-        zero_copy_only=False
+    return np.asarray(
+        pc.is_in(pc.utf8_lower(distinct), value_set=pa.array(ABSENT)).to_numpy(zero_copy_only=False)
     )
-    return found
 
 
 def _spread(coded: Any, of_distinct: np.ndarray) -> np.ndarray:
@@ -191,8 +189,7 @@ def _finite(table: Table, name: str, values: np.ndarray) -> np.ndarray:
 
 
 def _float(column: Any) -> np.ndarray:
-    values: np.ndarray = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    return values
+    return np.asarray(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False))
 
 
 def words(table: Table, name: str) -> Any:

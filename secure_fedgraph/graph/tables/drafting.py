@@ -10,22 +10,7 @@ import numpy as np
 
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.schema import OF_LINKS, Task
-from secure_fedgraph.graph.tables import cells
-from secure_fedgraph.graph.tables.content import (
-    DATE,
-    FEW,
-    NOTHING,
-    NUMBER,
-    TEXT,
-    WORDS,
-    YES_NO,
-    ZERO_ONE,
-    Content,
-    content_of,
-    in_order,
-    label_content_of,
-    positive_of,
-)
+from secure_fedgraph.graph.tables import cells, content
 from secure_fedgraph.graph.tables.encoding import PUBLIC_REACH, place_of, scale
 from secure_fedgraph.graph.tables.owned import OwnTables
 from secure_fedgraph.graph.tables.reading import readable
@@ -170,10 +155,10 @@ def _labels(table: Table, label: str | None, needed: bool) -> tuple[str, ...]:
         found = table.find(LABEL)
         if found is None and needed:
             few = {name: len(column.drop_null().unique()) for name, column in table.columns.items()}
-            like = [name for name, count in few.items() if 2 <= count <= FEW]
+            like = [name for name, count in few.items() if 2 <= count <= content.FEW]
             raise BadInput(
                 f"{table.where} has no column {LABEL!r}: name the column of labels with --label"
-                + (f"; those with 2 to {FEW} different values: {_shown(like)}" if like else "")
+                + (f"; those with 2 to {content.FEW} different values: {_shown(like)}" if like else "")
             )
         return (found,) if found else ()
     if not needed:
@@ -195,8 +180,8 @@ def _label(
 ) -> tuple[dict[str, Any], Task]:
     """A part ``label``, and the task that its cells say."""
     name, where = held[0][1], held[0][0].where
-    found = [label_content_of(table, column) for table, column in held]
-    words = in_order([word for one in found for word in one.words])
+    found = [content.label_content_of(table, column) for table, column in held]
+    words = content.in_order([word for one in found for word in one.words])
     number = any(one.number for one in found)
     if task == Task.NUMBER or (task is None and number):
         for (table, _), one in zip(held, found, strict=True):
@@ -209,8 +194,8 @@ def _label(
         return {"columns": (name,), "low": low, "high": high}, Task.NUMBER
     if number:
         raise BadInput(
-            f"{where}: column {name!r} holds numbers that are not whole or more than {FEW} different ones: "
-            "give --task number, or another --label"
+            f"{where}: column {name!r} holds numbers that are not whole or more than {content.FEW} different "
+            "ones: give --task number, or another --label"
         )
     for (table, column), one in zip(held, found, strict=True):
         odd = next((word for word in one.words if word.lower() in cells.ABSENT), None)
@@ -226,7 +211,11 @@ def _label(
         raise BadInput(
             f"positive = {positive[:40]!r} is no class of {name!r}: give one of {', '.join(words)}"
         )
-    return {"columns": (name,), "classes": words, "positive": positive or positive_of(words)}, Task.CLASSES
+    return {
+        "columns": (name,),
+        "classes": words,
+        "positive": positive or content.positive_of(words),
+    }, Task.CLASSES
 
 
 def _links(
@@ -289,40 +278,42 @@ def _column(name: str, tables: Sequence[Table], ranges: bool) -> dict[str, Any]:
     found = [table.find(name) for table in tables]
     if None in found:
         raise _lacking(tables[found.index(None)], name, tables[0])
-    held = [content_of(table, str(one)) for table, one in zip(tables, found, strict=True)]
+    held = [content.content_of(table, str(one)) for table, one in zip(tables, found, strict=True)]
     one = _merged(name, held, tables)
     empty = INDICATOR if one.empty else ZEROS
-    if one.kind in (NUMBER, DATE):
+    if one.kind in (content.NUMBER, content.DATE):
         made: dict[str, Any] = {"name": name, "kind": one.kind, "empty": empty}
-    elif one.kind in (ZERO_ONE, YES_NO):
+    elif one.kind in (content.ZERO_ONE, content.YES_NO):
         made = {"name": name, "kind": "yes-no", "empty": empty}
-    elif one.kind == WORDS:
-        made = {"name": name, "kind": "category", "values": in_order(one.words), "empty": empty}
+    elif one.kind == content.WORDS:
+        made = {"name": name, "kind": "category", "values": content.in_order(one.words), "empty": empty}
     else:
         return {"name": name, "kind": "ignored"}
     return made | _usual(tables[0], name, held[0], made) if ranges else made
 
 
-def _merged(name: str, held: Sequence[Content], tables: Sequence[Table]) -> Content:
+def _merged(name: str, held: Sequence[content.Content], tables: Sequence[Table]) -> content.Content:
     """What a column holds at all owners together."""
-    kinds = {one.kind for one in held} - {NOTHING}
+    kinds = {one.kind for one in held} - {content.NOTHING}
     empty = sum(one.empty for one in held)
     words = tuple(word for one in held for word in one.words)
     if len(kinds) == 1:
-        return Content(kinds.pop(), words, empty)
+        return content.Content(kinds.pop(), words, empty)
     for together, kind in (
-        ({NUMBER, ZERO_ONE}, NUMBER),
-        ({YES_NO, ZERO_ONE}, YES_NO),
-        ({YES_NO, WORDS}, WORDS),
-        ({YES_NO, WORDS, TEXT}, TEXT),
+        ({content.NUMBER, content.ZERO_ONE}, content.NUMBER),
+        ({content.YES_NO, content.ZERO_ONE}, content.YES_NO),
+        ({content.YES_NO, content.WORDS}, content.WORDS),
+        ({content.YES_NO, content.WORDS, content.TEXT}, content.TEXT),
     ):
         if kinds and kinds <= together:
-            return Content(kind, words, empty)
+            return content.Content(kind, words, empty)
     if not kinds:
-        return Content(NOTHING)
+        return content.Content(content.NOTHING)
     (kind, where), (other, second) = list(
         {
-            one.kind: table.where for one, table in zip(held, tables, strict=True) if one.kind != NOTHING
+            one.kind: table.where
+            for one, table in zip(held, tables, strict=True)
+            if one.kind != content.NOTHING
         }.items()
     )[:2]
     raise BadInput(
@@ -334,20 +325,20 @@ def _merged(name: str, held: Sequence[Content], tables: Sequence[Table]) -> Cont
 # --- ranges and shares, which are public --------------------------------------------------------------------
 
 
-def _usual(table: Table, name: str, held: Content, made: Mapping[str, Any]) -> dict[str, Any]:
+def _usual(table: Table, name: str, held: content.Content, made: Mapping[str, Any]) -> dict[str, Any]:
     """A column's range, and where its cells usually are."""
     given = held.values[np.isfinite(held.values)]
-    if held.kind == NUMBER:
+    if held.kind == content.NUMBER:
         more = _ranged(given)
         return more | _middle(given, NumberColumn.model_validate({**made, **more}))
-    if held.kind == DATE:
+    if held.kind == content.DATE:
         latest = date(1970, 1, 1) + timedelta(days=int(given.max()))
         day = date(min(latest.year + 1, 9999), 1, 1)
         ages = (day - date(1970, 1, 1)).days - given
         low, high = rounded(ages)
         more = {"day": day, "low": max(low, 0.0), "high": high}
         return more | _middle(ages, DateColumn.model_validate({**made, **more}))
-    if held.kind == WORDS:
+    if held.kind == content.WORDS:
         places, _ = place_of(cells.words(table, name), made["values"])
         counts = np.bincount(places[places >= 0], minlength=len(made["values"]))
         return {"shares": [float(one) for one in np.round(counts / max(counts.sum(), 1), 1)]}

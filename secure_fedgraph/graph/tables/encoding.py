@@ -10,21 +10,8 @@ import numpy as np
 
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.schema import Task
-from secure_fedgraph.graph.tables import cells
+from secure_fedgraph.graph.tables import cells, schema
 from secure_fedgraph.graph.tables.cells import Cells
-from secure_fedgraph.graph.tables.schema import (
-    INDICATOR,
-    OTHER,
-    REFUSE,
-    CategoryColumn,
-    Column,
-    DateColumn,
-    IgnoredColumn,
-    Label,
-    NumberColumn,
-    YesNoColumn,
-    feature_names,
-)
 from secure_fedgraph.graph.tables.table import Table
 from secure_fedgraph.loading import postponed
 
@@ -100,7 +87,7 @@ class Encoded:
         return tuple(found)
 
 
-def encode(table: Table, columns: Sequence[Column], constant: bool = True) -> Encoded:
+def encode(table: Table, columns: Sequence[schema.Column], constant: bool = True) -> Encoded:
     """A table's columns as features.
 
     Guarantees:
@@ -116,7 +103,7 @@ def encode(table: Table, columns: Sequence[Column], constant: bool = True) -> En
     Raises:
         BadInput: for a column that is missing, and for a cell that the schema refuses, with its row.
     """
-    names = feature_names(columns, constant)
+    names = schema.feature_names(columns, constant)
     if len(table) * len(names) * 4 > MOST:
         raise BadInput(
             f"{table.where}: {len(table):,} rows of {len(names):,} features take more than {MOST >> 30} GiB: "
@@ -126,12 +113,12 @@ def encode(table: Table, columns: Sequence[Column], constant: bool = True) -> En
     x[:, : int(constant)] = 1.0
     at, fits = int(constant), []
     for column in columns:
-        if isinstance(column, IgnoredColumn):
+        if isinstance(column, schema.IgnoredColumn):
             continue
         check_there(table, column.name)
-        wide = len(feature_names([column], constant=False))
+        wide = len(schema.feature_names([column], constant=False))
         part = x[:, at : at + wide]
-        if isinstance(column, CategoryColumn):
+        if isinstance(column, schema.CategoryColumn):
             fits.append(_category(table, column, part))
         else:
             fits.append(_measured(table, column, part))
@@ -152,25 +139,27 @@ def check_there(table: Table, name: str) -> None:
         )
 
 
-def _measured(table: Table, column: NumberColumn | DateColumn | YesNoColumn, part: np.ndarray) -> Fit:
+def _measured(
+    table: Table, column: schema.NumberColumn | schema.DateColumn | schema.YesNoColumn, part: np.ndarray
+) -> Fit:
     read = read_as(table, column.name, column.kind)
     values = read.values
-    if isinstance(column, DateColumn):
+    if isinstance(column, schema.DateColumn):
         values = (np.datetime64(column.day) - _DAYS).astype(float) - values
     gone = np.isnan(values)
-    if column.empty == REFUSE and gone.any():
+    if column.empty == schema.REFUSE and gone.any():
         _refuse_empty(table, column.name, int(gone.argmax()))
     if isinstance(column.empty, float | int):
         values = np.where(gone, float(column.empty), values)
     clipped = np.zeros(len(values), dtype=bool)
-    if isinstance(column, YesNoColumn):
+    if isinstance(column, schema.YesNoColumn):
         filled = {"yes": 1.0, "no": 0.0}.get(column.empty)
         scaled = _from_usual(values if filled is None else np.where(gone, filled, values), column.share)
     else:
         scaled, clipped = scale(values, column)
         scaled = (scaled - column.middle) / column.spread
     part[:, 0] = np.nan_to_num(scaled).clip(-REACH, REACH)
-    if column.empty == INDICATOR:
+    if column.empty == schema.INDICATOR:
         part[:, 1] = gone
     clipped &= ~gone
     return Fit(
@@ -190,11 +179,12 @@ def _from_usual(values: np.ndarray, share: np.ndarray | float, least: float = LE
     [-1.0, 1.0]
     """
     spread = np.sqrt(np.asarray(share) * (1 - np.asarray(share)))
-    made: np.ndarray = ((values - share) / np.maximum(spread, least)).clip(-REACH, REACH)
-    return made
+    return np.asarray(((values - share) / np.maximum(spread, least)).clip(-REACH, REACH))
 
 
-def scale(values: np.ndarray, column: NumberColumn | DateColumn) -> tuple[np.ndarray, np.ndarray]:
+def scale(
+    values: np.ndarray, column: schema.NumberColumn | schema.DateColumn
+) -> tuple[np.ndarray, np.ndarray]:
     """Numbers on [-1, 1] by a column's range and scale, and which of them were clipped.
 
     Without a range it is a public transform that no data have a part in: ``log1p`` with the number's sign,
@@ -203,7 +193,7 @@ def scale(values: np.ndarray, column: NumberColumn | DateColumn) -> tuple[np.nda
     >>> scale(np.array([10.0, 15.0, 30.0]), NumberColumn(name="a", low=10, high=20))[0].tolist()
     [-1.0, 0.0, 1.0]
     """
-    if isinstance(column, NumberColumn) and column.quantiles:
+    if isinstance(column, schema.NumberColumn) and column.quantiles:
         cuts = np.asarray(column.quantiles)
         made = np.interp(values, cuts, np.linspace(-1, 1, len(cuts)))
         return np.where(np.isnan(values), np.nan, made), (values < cuts[0]) | (values > cuts[-1])
@@ -213,24 +203,23 @@ def scale(values: np.ndarray, column: NumberColumn | DateColumn) -> tuple[np.nda
     ends = np.array([column.low, column.high], dtype=float)
     outside = (values < ends[0]) | (values > ends[1])
     values = np.clip(values, *ends)
-    if isinstance(column, NumberColumn) and column.scale == "log":
+    if isinstance(column, schema.NumberColumn) and column.scale == "log":
         values, ends = _signed_log(values), _signed_log(ends)
     return np.clip(2 * (values - ends[0]) / (ends[1] - ends[0]) - 1, -1, 1), outside
 
 
 def _signed_log(values: np.ndarray) -> np.ndarray:
-    made: np.ndarray = np.sign(values) * np.log1p(np.abs(values))
-    return made
+    return np.asarray(np.sign(values) * np.log1p(np.abs(values)))
 
 
-def _category(table: Table, column: CategoryColumn, part: np.ndarray) -> Fit:
+def _category(table: Table, column: schema.CategoryColumn, part: np.ndarray) -> Fit:
     words = cells.words(table, column.name)
     found, cased = place_of(words, column.values)
     gone = pc.is_null(words).to_numpy(zero_copy_only=False)
     unknown = (found < 0) & ~gone
-    if column.empty == REFUSE and gone.any():
+    if column.empty == schema.REFUSE and gone.any():
         _refuse_empty(table, column.name, int(gone.argmax()))
-    if column.unknown == REFUSE and unknown.any():
+    if column.unknown == schema.REFUSE and unknown.any():
         index = int(unknown.argmax())
         raise BadInput(
             f"{table.at(index, column.name)} is {words[index].as_py()[:60]!r}, which the schema does not "
@@ -239,13 +228,13 @@ def _category(table: Table, column: CategoryColumn, part: np.ndarray) -> Fit:
     listed = list(column.values)
     if column.unknown in listed:
         found[unknown] = listed.index(column.unknown)
-    elif column.unknown == OTHER:
+    elif column.unknown == schema.OTHER:
         found[unknown] = len(listed)
     if column.empty in listed:
         found[gone] = listed.index(column.empty)
     rows = np.flatnonzero(found >= 0)
     part[rows, found[rows]] = 1.0
-    if column.empty == INDICATOR:
+    if column.empty == schema.INDICATOR:
         part[:, -1] = gone
     if column.shares:
         known = part[:, : len(listed)]
@@ -309,7 +298,7 @@ def _mended(read: Cells) -> str:
 # --- labels -------------------------------------------------------------------------------------------------
 
 
-def answers(table: Table, label: Label, task: Task) -> tuple[np.ndarray, tuple[Fit, ...]]:
+def answers(table: Table, label: schema.Label, task: Task) -> tuple[np.ndarray, tuple[Fit, ...]]:
     """What is known of rows: as :class:`~secure_fedgraph.graph.schema.Task` says it looks.
 
     Raises:

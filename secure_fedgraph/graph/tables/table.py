@@ -89,5 +89,4 @@ def _indices(which: np.ndarray) -> Any:
 
 def empty_cells(column: Any) -> np.ndarray:
     """Which cells hold nothing."""
-    gone: np.ndarray = pc.is_null(column, nan_is_null=True).to_numpy(zero_copy_only=False)
-    return gone
+    return np.asarray(pc.is_null(column, nan_is_null=True).to_numpy(zero_copy_only=False))

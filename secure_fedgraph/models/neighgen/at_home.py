@@ -7,8 +7,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.core.errors import BadInput
-from secure_fedgraph.graph.impairing import check_share, impair
-from secure_fedgraph.graph.mending import mend
+from secure_fedgraph.graph.mending import check_share, impair, mend
 from secure_fedgraph.models.neighgen.mixture import PrototypeMixture
 from secure_fedgraph.models.neighgen.model import NeighGen
 from secure_fedgraph.models.neighgen.training import begin, predict_neighbours, train_locally

@@ -108,5 +108,4 @@ def shrunk(rows: Tensor, deviation: float) -> Tensor:
     squares = ordered.square()
     risk = size * deviation**2 - 2 * deviation**2 * below + squares.cumsum(1) + (size - below) * squares
     threshold = ordered.gather(1, risk.argmin(1, keepdim=True))
-    kept: Tensor = rows.sign() * (rows.abs() - threshold).clamp(min=0)
-    return kept
+    return rows.sign() * (rows.abs() - threshold).clamp(min=0)

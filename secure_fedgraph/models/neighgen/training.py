@@ -3,18 +3,92 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric.data import Data
 
-from secure_fedgraph.graph.impairing import Impaired
-from secure_fedgraph.graph.mending import attach
-from secure_fedgraph.models.finite import Adam, finite, take_step
-from secure_fedgraph.models.neighgen.losses import FeatLossNorm, count_loss, feature_scale, matched_distances
-from secure_fedgraph.models.neighgen.model import NeighGen
+from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.graph.mending import Impaired, attach
+from secure_fedgraph.graph.sample.trees import MISSING
+from secure_fedgraph.models.finite import Adam, all_finite, finite, take_step
+from secure_fedgraph.models.neighgen.model import FeatureGenerator, NeighGen
 from secure_fedgraph.models.parameters import glorot
+
+# NeighGen's losses: counts, features against own hidden neighbours, features against other owners.
+
+FeatLossNorm = Literal["paper_sum", "per_dim_mean"]
+_SCRATCH = 1 << 24
+"""Floats that a search for nearest rows may hold at a time (64 MiB)."""
+
+
+def count_loss(predicted: Tensor, true: Tensor) -> Tensor:
+    """Mean smooth L1 between the predicted and the true number of hidden neighbours, both ``[n]``."""
+    return F.smooth_l1_loss(predicted, true.to(predicted.dtype))
+
+
+def feature_scale(norm: FeatLossNorm, nodes: int, candidates: int, features: int) -> float:
+    """What a sum of squared distances is multiplied by.
+
+    ``paper_sum`` divides by the number of nodes, as Eq. 4 does. ``per_dim_mean`` is the mean over all
+    nodes, candidate slots and feature columns, as the released code takes it: ``candidates * features``
+    times smaller.
+
+    >>> feature_scale("paper_sum", 4, 5, 10), feature_scale("per_dim_mean", 4, 5, 10)
+    (0.25, 0.005)
+    """
+    return 1 / max(nodes, 1) / (candidates * features if norm == "per_dim_mean" else 1)
+
+
+def matched_distances(rows: Tensor, choice: Tensor, pool: Tensor) -> Tensor:
+    """Squared distance from each row to the nearest of its own few rows of ``pool``; 0 where it has none.
+
+    Args:
+        rows: ``[t, d]``.
+        choice: ``[t, h]`` rows of ``pool``, padded with -1.
+        pool: ``[m, d]``.
+
+    Returns:
+        ``[t]``, with the gradient of the distance to the row chosen.
+    """
+    some = (choice != MISSING).any(1).nonzero().flatten()
+    rows, choice = rows.index_select(0, some), choice[some]
+    with torch.no_grad():
+        row, column = (choice != MISSING).nonzero(as_tuple=True)
+        size = max(_SCRATCH // max(rows.shape[1], 1), 1)
+        apart = [
+            (rows[r] - pool[choice[r, c]]).square_().sum(1)
+            for r, c in zip(row.split(size), column.split(size), strict=True)
+        ]
+        distances = rows.new_full(choice.shape, float("inf"))
+        distances[row, column] = torch.cat(apart)
+        nearest = choice.gather(1, distances.argmin(1, keepdim=True)).squeeze(1) if len(some) else row
+    return (rows - pool[nearest]).square().sum(1)
+
+
+def nearest_distances(rows: Tensor, pool: Tensor) -> Tensor:
+    """Squared distance from each row ``[t, d]`` to the nearest row of ``pool [m, d]``, ``[t]``.
+
+    The search is one matrix product; then the distance to the nearest row is computed exactly.
+
+    Raises:
+        BadInput: for an empty pool, or another width.
+    """
+    if pool.dim() != 2 or not len(pool) or pool.shape[1] != rows.shape[1]:
+        raise BadInput(
+            f"targets have shape {tuple(pool.shape)}: give one or more rows of {rows.shape[1]} features"
+        )
+    with torch.no_grad():
+        lengths = pool.square().sum(1)
+        # |x|^2 is the same for all of a row's candidates
+        chunks = [
+            torch.addmm(lengths, part, pool.T, alpha=-2).argmin(1)
+            for part in rows.split(max(_SCRATCH // len(pool), 1))
+        ]
+        nearest = torch.cat(chunks)
+    return (rows - pool[nearest]).square().sum(1)
 
 
 @dataclass(frozen=True)
@@ -40,7 +114,7 @@ def joint_loss(
         model: in training mode it drops out; parameters that need no gradient stay frozen.
         impaired: with ``train_mask`` in its graph.
         generator: of noise and dropout.
-        feat_loss_norm: see :func:`~secure_fedgraph.models.neighgen.losses.feature_scale`.
+        feat_loss_norm: see :func:`~secure_fedgraph.models.neighgen.training.feature_scale`.
     """
     graph, fgen = impaired.graph, model.fgen
     nodes = len(graph.x)
@@ -135,3 +209,36 @@ def predict_neighbours(
     finally:
         model.train(was_training)
     return counts, features
+
+
+def generator_gradient(
+    fgen: FeatureGenerator,
+    z: Tensor,
+    counts: Tensor,
+    targets: Tensor,
+    scale: float,
+    generator: torch.Generator,
+) -> dict[str, Tensor]:
+    """Gradient of ``scale * sum of squared distances to the nearest target`` at a peer's parameters.
+
+    Args:
+        fgen: over the peer's parameters, in training mode; they are not changed.
+        z: embeddings ``[b, latent]``.
+        counts: integers ``[b]``; nodes with 0 contribute nothing.
+        targets: the answering owner's own features ``[n_j, features]``.
+        scale: e.g. ``alpha * feature_scale(...)``.
+        generator: the answering owner's own, of noise and dropout.
+
+    Returns:
+        Name -> gradient, for every parameter. Entries that overflow on large parameters are 0 without an
+        error: which entries these are depends on the targets.
+
+    References:
+        Zhang et al., NeurIPS 2021, Eq. 6 and section 4.2.
+    """
+    made = fgen.generate(z, counts, generator)
+    names, values = zip(*fgen.named_parameters(), strict=True)
+    if not len(made.rows):
+        return {name: torch.zeros_like(p) for name, p in zip(names, values, strict=True)}
+    loss = scale * nearest_distances(made.rows, targets).sum()
+    return all_finite(dict(zip(names, torch.autograd.grad(loss, values), strict=True)))

@@ -19,8 +19,7 @@ from secure_fedgraph.core.carriers.homomorphic.worker import NativeWorker, blame
 from secure_fedgraph.core.channel import Domain, Reveal
 from secure_fedgraph.core.crypto import seal, unseal
 from secure_fedgraph.core.errors import BadInput, HostileMessage, Refused
-from secure_fedgraph.core.protection.contracts import SUBTRACTION, Ask, BindContext, Carrier, Scope
-from secure_fedgraph.core.protection.party import Party
+from secure_fedgraph.core.protection.contracts import SUBTRACTION, Ask, BindContext, Carrier, Party, Scope
 from secure_fedgraph.core.upload import Layout
 from secure_fedgraph.core.wire import BYTES, Tree, encode
 from secure_fedgraph.privacy.encrypted_values import valuation_native
@@ -162,12 +161,7 @@ class EncryptedValues(Carrier):
         raise Refused(f"channel {scope.channel!r}: encrypted values open no plain sum")
 
     def open_values(
-        self,
-        sealed: Mapping[str, Any],
-        weights: Mapping[str, float],
-        layout: Layout,
-        scope: Scope,
-        ask: Ask,
+        self, sealed: Mapping[str, Any], weights: Mapping[str, float], layout: Layout, scope: Scope, ask: Ask
     ) -> tuple[np.ndarray, dict[str, float], dict[str, float]]:
         """The weighted mean, each upload's cosine with it, and each one's length.
 

@@ -27,7 +27,7 @@ class RandomisedLabels(InputRandomizer):
 
     All labels that the client holds are randomised, of training nodes or not, and all that it computes uses
     these. Local training of node classifiers corrects its loss for the noise, whose size is public
-    (:func:`~secure_fedgraph.algorithms.training.noisy_labels.cross_entropy`).
+    (:func:`~secure_fedgraph.algorithms.training.local_training.cross_entropy`).
 
     Guarantees:
         - one node's label, set to any other class, changes the probability of any result by at most

@@ -173,8 +173,7 @@ class DividedLinks(RandomisedLinks):
 
     def _answered(self, pairs: np.ndarray, nodes: int) -> np.ndarray:
         low, high = torch.from_numpy(pairs // nodes), torch.from_numpy(pairs % nodes)
-        answered: np.ndarray = (link_holder(low, high, self.clients) == self._index).numpy()
-        return answered
+        return (link_holder(low, high, self.clients) == self._index).numpy()
 
     def _pairs(self, nodes: int) -> int:
         numbers = np.bincount(np.arange(nodes) % self.clients, minlength=self.clients)
@@ -198,5 +197,4 @@ def _most_alike(pairs: np.ndarray, x: Tensor, count: int) -> np.ndarray:
     pieces = torch.split(ends, 2**16, dim=1)
     alike = torch.cat([(rows[a] * rows[b]).sum(1) for a, b in pieces])
     chosen = alike.topk(count).indices.numpy()
-    kept: np.ndarray = np.sort(pairs[chosen])
-    return kept
+    return np.sort(pairs[chosen])

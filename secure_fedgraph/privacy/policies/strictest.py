@@ -55,10 +55,7 @@ class _Strictest(Policy):
             try:
                 # randomised inputs and noisy steps are set here: a candidate refuses what does not fit
                 candidate = replace(
-                    candidate,
-                    randomizers=self.randomizers,
-                    steps=self.steps,
-                    scores_noise=self.scores_noise,
+                    candidate, randomizers=self.randomizers, steps=self.steps, scores_noise=self.scores_noise
                 )
                 bound = candidate._bind(channel, clients)
             except Refused as refusal:

@@ -27,8 +27,7 @@ from secure_fedgraph.core.carriers.secagg.shamir import combine
 from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.crypto import AgreementKey
 from secure_fedgraph.core.errors import HostileMessage, Refused
-from secure_fedgraph.core.protection.contracts import BindContext
-from secure_fedgraph.core.protection.party import Party
+from secure_fedgraph.core.protection.contracts import BindContext, Party
 from secure_fedgraph.core.upload import Layout
 from secure_fedgraph.policies import homomorphic, masked
 

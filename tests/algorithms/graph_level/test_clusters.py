@@ -11,7 +11,7 @@ import small
 import torch
 
 import secure_fedgraph as sfg
-from secure_fedgraph.algorithms.gcfl import clusters
+from secure_fedgraph.algorithms.gcfl import algorithm as clusters
 from secure_fedgraph.core.errors import HostileMessage
 
 

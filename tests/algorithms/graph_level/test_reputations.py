@@ -7,7 +7,7 @@ import small
 import torch
 
 import secure_fedgraph as sfg
-from secure_fedgraph.algorithms.fairgraphfl.baselines import reputations
+from secure_fedgraph.algorithms.fairgraphfl.baselines import rewarded as reputations
 
 
 def test_a_zero_gradient_stays_zero_and_others_have_one_length():

@@ -17,7 +17,7 @@ from secure_fedgraph.algorithms.fairgraphfl import fairness, shared_structure
 from secure_fedgraph.algorithms.fairgraphfl.settings import FairGraphFLSettings
 from secure_fedgraph.core.errors import HostileMessage, Refused
 from secure_fedgraph.graph.kinds import GraphSetDataset
-from secure_fedgraph.graph.partition.agents import rewired
+from secure_fedgraph.graph.partition.dirichlet import rewired
 from secure_fedgraph.graph.sample.packing import pack
 
 SHARED = FairGraphFLSettings(diversity="shared")

@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithm import Form
-from secure_fedgraph.algorithms.fedego.class_mashes import FedEgoSums
+from secure_fedgraph.algorithms.fedego.algorithm import FedEgoSums
 from secure_fedgraph.algorithms.fedridge.algorithm import NOISE
 from secure_fedgraph.audits.conformance.rows import conformance_rows
 from secure_fedgraph.core.accounting.events import OneHolderRelease

@@ -12,8 +12,8 @@ from torch_geometric.nn import GCNConv
 from torch_geometric.utils import subgraph
 
 import secure_fedgraph as sfg
+from secure_fedgraph.algorithms.fedgcn.algorithm import COUNTS, SHARE, SUMS, OwnersGraph
 from secure_fedgraph.algorithms.fedgcn.gcn import Gcn
-from secure_fedgraph.algorithms.fedgcn.neighbour_sums import COUNTS, SHARE, SUMS, OwnersGraph
 from secure_fedgraph.attacks import Knowledge, NeighbourSums
 from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.graph.data.datasets import load

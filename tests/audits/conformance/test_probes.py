@@ -33,7 +33,7 @@ from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.upload import ContributionRows, Upload
 from secure_fedgraph.privacy import dp_sgd
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
-from secure_fedgraph.report.sections.conformance import conformance_section
+from secure_fedgraph.report.sections.audit_page import conformance_section
 
 mutants = script("mutants")
 P = sfg.policies

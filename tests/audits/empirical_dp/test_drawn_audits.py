@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from secure_fedgraph.audits.empirical_dp.randomized_inputs import audit_features, audit_labels
+from secure_fedgraph.audits.empirical_dp.empirical import audit_features, audit_labels
 from secure_fedgraph.privacy.input_dp.features import MultiBitFeatures
 from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
 

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from secure_fedgraph.audits.empirical_dp.step_audits import audit_links, audit_steps, scores
+from secure_fedgraph.audits.empirical_dp.empirical import audit_links, audit_steps, scores
 from secure_fedgraph.audits.empirical_dp.worst_cases import unit_in_records
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.privacy.input_dp.links import RandomisedLinks

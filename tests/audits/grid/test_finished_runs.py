@@ -15,7 +15,7 @@ from secure_fedgraph.attacks import ATTACKS
 from secure_fedgraph.audits.conformance.rows import FAILED, PASSED
 from secure_fedgraph.audits.grid.folders import audit_folder, read_folder
 from secure_fedgraph.cli.main import main
-from secure_fedgraph.cli.predicting.found import found
+from secure_fedgraph.cli.predicting.predicting import found
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment import released
 from secure_fedgraph.experiment.config import experiment_of

@@ -28,9 +28,13 @@ from secure_fedgraph.audits.conformance import checks, twins
 from secure_fedgraph.audits.conformance import steps as conformance_steps
 from secure_fedgraph.audits.conformance.dependence import randomised_data
 from secure_fedgraph.audits.conformance.rehearsal import Rehearsal
+from secure_fedgraph.audits.empirical_dp.empirical import (
+    audit_features,
+    audit_labels,
+    audit_links,
+    audit_steps,
+)
 from secure_fedgraph.audits.empirical_dp.mechanisms import audit
-from secure_fedgraph.audits.empirical_dp.randomized_inputs import audit_features, audit_labels
-from secure_fedgraph.audits.empirical_dp.step_audits import audit_links, audit_steps
 from secure_fedgraph.audits.empirical_dp.worst_cases import Neighbours, client_rows, pooled_parts
 from secure_fedgraph.audits.record import Finding
 from secure_fedgraph.core.accounting.events import GaussianRelease

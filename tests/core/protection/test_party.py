@@ -10,7 +10,7 @@ import secure_fedgraph as sfg
 from secure_fedgraph.core import crypto
 from secure_fedgraph.core.crypto import Identity
 from secure_fedgraph.core.errors import HostileMessage
-from secure_fedgraph.core.protection.party import Party
+from secure_fedgraph.core.protection.contracts import Party
 
 
 @pytest.fixture(autouse=True)

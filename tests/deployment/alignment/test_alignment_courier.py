@@ -14,8 +14,8 @@ from secure_fedgraph.core import wire
 from secure_fedgraph.core.crypto import AgreementKey, Identity
 from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.deployment.alignment import Hub, Letter, Member, Side, relay
-from secure_fedgraph.deployment.alignment.letter import OFFER, REQUEST, STEPS
 from secure_fedgraph.deployment.alignment.side import Side as SideOfAll
+from secure_fedgraph.deployment.alignment.terms import OFFER, REQUEST, STEPS
 
 LETTERS = [("bank", "shop", OFFER), ("shop", "bank", OFFER)] + [
     (*(("bank", "shop") if number % 2 else ("shop", "bank")), step)

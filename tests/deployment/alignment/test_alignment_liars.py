@@ -12,7 +12,10 @@ from secure_fedgraph.core import wire
 from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.deployment.alignment import Hub, Letter, Member, Side
 from secure_fedgraph.deployment.alignment.equality import Equality
-from secure_fedgraph.deployment.alignment.letter import (
+from secure_fedgraph.deployment.alignment.hub import NOWHERE
+from secure_fedgraph.deployment.alignment.points import Blinding
+from secure_fedgraph.deployment.alignment.rows import digest_of_rows
+from secure_fedgraph.deployment.alignment.terms import (
     ANSWER,
     CHECK,
     MANIFEST,
@@ -21,9 +24,6 @@ from secure_fedgraph.deployment.alignment.letter import (
     RECEIPT,
     REQUEST,
 )
-from secure_fedgraph.deployment.alignment.member import NOWHERE
-from secure_fedgraph.deployment.alignment.points import Blinding
-from secure_fedgraph.deployment.alignment.rows import digest_of_rows
 
 Lie = Callable[[wire.Tree], wire.Tree]
 

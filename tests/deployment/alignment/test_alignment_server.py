@@ -7,7 +7,7 @@ from aligning import NAMES, TABLES, aligned, numbered, opened_by, sides, terms
 
 from secure_fedgraph.core import wire
 from secure_fedgraph.deployment.alignment import Hub, Letter, Member
-from secure_fedgraph.deployment.alignment.letter import OFFER, STEPS
+from secure_fedgraph.deployment.alignment.terms import OFFER, STEPS
 
 WINDOW = 8
 

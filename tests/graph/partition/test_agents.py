@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.kinds import GraphSetDataset
-from secure_fedgraph.graph.partition.agents import file_order_agents, random_agents, rewired
+from secure_fedgraph.graph.partition.dirichlet import file_order_agents, random_agents, rewired
 from secure_fedgraph.graph.partition.registry import split_data
 from secure_fedgraph.graph.partition.result import EVERYBODY
 

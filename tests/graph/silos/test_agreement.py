@@ -13,7 +13,7 @@ from secure_fedgraph.core.carriers.history import History
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.silos.agreement import Declaration, agreed, check_names
 from secure_fedgraph.graph.silos.aligned import digest_of_training_rows
-from secure_fedgraph.graph.silos.by_owner import parts_by_owner
+from secure_fedgraph.graph.silos.given import parts_by_owner
 
 
 def declared(**changed: object) -> Declaration:

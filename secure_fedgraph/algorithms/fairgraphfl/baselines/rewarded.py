@@ -9,29 +9,100 @@ from pydantic import Field
 from torch import Tensor
 
 from secure_fedgraph.algorithm import Form, Settings, State
-from secure_fedgraph.algorithms.fairgraphfl import channels, fairness
-from secure_fedgraph.algorithms.fairgraphfl.agents import (
-    AgentsValuedUnread,
-    AgentsWithSizes,
-    PaidAgents,
-    Updates,
-    rewards_of,
-)
-from secure_fedgraph.algorithms.fairgraphfl.baselines import reputations
+from secure_fedgraph.algorithms.fairgraphfl import agents, channels, fairness
+from secure_fedgraph.algorithms.fairgraphfl import state as kept
+from secure_fedgraph.algorithms.fairgraphfl.fairness import SMALL
 from secure_fedgraph.algorithms.fairgraphfl.settings import RewardSettings
-from secure_fedgraph.algorithms.fairgraphfl.state import (
-    ALIGNMENT,
-    PAYOFFS,
-    SEED,
-    SIZES,
-    VALUES,
-    add_vector,
-    parameters_in,
-)
 from secure_fedgraph.core.channel import Channel
 from secure_fedgraph.core.inputs import Expected
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.seams import RoundApi
+
+LEAST = 1e-3
+"""CGSV keeps every reputation at this or more before it divides by their sum, so that none vanishes."""
+
+
+def of_equal_length(gradients: Tensor, length: float) -> Tensor:
+    """Each agent's gradient brought to one length; a zero gradient stays zero (CGSV).
+
+    Args:
+        gradients: ``[agents, D]``.
+        length: the L2 norm.
+
+    >>> of_equal_length(torch.tensor([[3.0, 4.0], [0.0, 0.0]]), 0.5)
+    tensor([[0.3000, 0.4000],
+            [0.0000, 0.0000]])
+    """
+    return gradients * _ratio(gradients, length)
+
+
+def at_most_of_length(gradients: Tensor, length: float) -> Tensor:
+    """Each agent's gradient, shortened to a length where it is longer (RFFL).
+
+    Args:
+        gradients: ``[agents, D]``.
+        length: the L2 norm.
+    """
+    return gradients * _ratio(gradients, length).clamp(max=1)
+
+
+def moving_reputations(values: Tensor, alignment: Tensor, rate: float) -> Tensor:
+    """``[agents]``: CGSV's reputations, ``(1 - rate) r + rate cos``, at least :data:`LEAST`, of sum 1.
+
+    >>> moving_reputations(torch.zeros(2), torch.tensor([0.9, 0.3]), 0.05)
+    tensor([0.7500, 0.2500], dtype=torch.float64)
+    """
+    raw = ((1 - rate) * values.double() + rate * alignment.double()).clamp(min=LEAST)
+    return raw / raw.sum()
+
+
+def surviving_reputations(values: Tensor, alignment: Tensor, rate: float, removes: bool) -> Tensor:
+    """``[agents]``: RFFL's reputations, of sum 1; an agent of 0 is out, and stays out.
+
+    Where nobody's would be positive they stay as they were.
+
+    Args:
+        values: of the round before; agents of 0 are removed.
+        alignment: cosines with the aggregate.
+        rate: of the moving mean.
+        removes: whether agents below a third of the mean reputation are removed now.
+
+    >>> surviving_reputations(torch.tensor([0.45, 0.45, 0.1]), torch.tensor([1.0, 1.0, -1.0]), 0.05, True)
+    tensor([0.5000, 0.5000, 0.0000], dtype=torch.float64)
+    """
+    values = values.double()
+    raw = torch.where(values > 0, (1 - rate) * values + rate * alignment.double(), 0.0).clamp(min=0)
+    if float(raw.sum()) <= SMALL:
+        return values
+    raw = raw / raw.sum()
+    if removes:
+        raw = torch.where(raw < 1 / (3 * int((raw > 0).sum())), 0.0, raw)
+    return raw / raw.sum()
+
+
+def nearness(distances: Tensor) -> Tensor:
+    """``[agents]``: shares of sum 1 that fall with the distance from the aggregate, ``1 / (1 + d)`` (EU).
+
+    The paper's table names a Euclidean score and leaves its map open; this one is ours.
+
+    >>> nearness(torch.tensor([0.0, 1.0]))
+    tensor([0.6667, 0.3333], dtype=torch.float64)
+    """
+    scores = 1 / (1 + distances.double())
+    return scores / scores.sum()
+
+
+def fractions_of(values: Tensor) -> Tensor:
+    """``[agents]`` in [0, 1]: each value over the largest; 0 where none is positive."""
+    positive = values.double().clamp(min=0)
+    most = float(positive.max()) if len(positive) else 0.0
+    return positive / most if most > 0 else positive
+
+
+def _ratio(gradients: Tensor, length: float) -> Tensor:
+    ratio: Tensor = length / gradients.norm(dim=-1, keepdim=True).clamp(min=1e-30)
+    return ratio
+
 
 ENCRYPTED = Form(
     {"valuation": "encrypted"}, "agents are valued on ciphertexts, so the server reads no update"
@@ -81,7 +152,7 @@ class CfflSettings(RewardSettings):
     stays: int = Field(10, ge=0)
 
 
-class RewardedAgents(PaidAgents):
+class RewardedAgents(agents.PaidAgents):
     """What the four have in common.
 
     Every agent trains its own GIN and uploads its update. The server takes their weighted mean, says what
@@ -93,7 +164,7 @@ class RewardedAgents(PaidAgents):
         - payoffs of a round add up to the budget.
     """
 
-    def worth(self, state: State, updates: Updates, number: int) -> Tensor:
+    def worth(self, state: State, updates: agents.Updates, number: int) -> Tensor:
         """``[agents]`` what each is worth after a round: not negative, of sum 1.
 
         Args:
@@ -105,28 +176,28 @@ class RewardedAgents(PaidAgents):
 
     def weights(self, state: State) -> Tensor:
         """``[agents]`` of the mean, of sum 1: what each was worth before."""
-        return state[VALUES][-1]
+        return state[kept.VALUES][-1]
 
     def fractions(self, values: Tensor) -> Tensor:
         """``[agents]`` in [0, 1]: which part of the mean's components each is given."""
-        return reputations.fractions_of(values)
+        return fractions_of(values)
 
     def round(self, round: RoundApi, state: State) -> State:
         """Updates in, values and payoffs; out go rewards."""
         state = self.meet(round, state)
-        parameters = parameters_in(state)
-        updates = self.updates(round, self.weights(state), {SEED: int(state[SEED])}, parameters)
+        parameters = kept.parameters_in(state)
+        updates = self.updates(round, self.weights(state), {kept.SEED: int(state[kept.SEED])}, parameters)
         values = self.worth(state, updates, round.number)
         payoffs = self.settings.budget * fairness.shares(values)
         step = self.settings.server_rate * updates.aggregate
         sizes = [p.numel() for p in parameters.values()]
-        rewards = rewards_of(round.cohort, step, self.fractions(values), values, payoffs, sizes)
+        rewards = agents.rewards_of(round.cohort, step, self.fractions(values), values, payoffs, sizes)
         round.scatter(channels.REWARD, rewards)
         return state | {
-            **add_vector(parameters, step),
-            VALUES: torch.cat([state[VALUES], values[None]]),
-            PAYOFFS: torch.cat([state[PAYOFFS], payoffs[None]]),
-            ALIGNMENT: updates.alignment,
+            **kept.add_vector(parameters, step),
+            kept.VALUES: torch.cat([state[kept.VALUES], values[None]]),
+            kept.PAYOFFS: torch.cat([state[kept.PAYOFFS], payoffs[None]]),
+            kept.ALIGNMENT: updates.alignment,
         }
 
     def takes(self, channel: str, schema: Schema) -> Expected | None:
@@ -139,7 +210,7 @@ class RewardedAgents(PaidAgents):
         return (*((channels.SIZE,) if self.asks_sizes else ()), self.update_channel, channels.REWARD)
 
 
-class Dw(RewardedAgents, AgentsWithSizes):
+class Dw(RewardedAgents, agents.AgentsWithSizes):
     """Rewards by data volume: an agent is worth its share of all training graphs.
 
     Agents of equal size are given everything, and with ``reading="fill"`` that is FedAvg with optimisers that
@@ -161,14 +232,14 @@ class Dw(RewardedAgents, AgentsWithSizes):
 
     def weights(self, state: State) -> Tensor:
         """By number of graphs."""
-        return state[SIZES] / state[SIZES].sum()
+        return state[kept.SIZES] / state[kept.SIZES].sum()
 
-    def worth(self, state: State, updates: Updates, number: int) -> Tensor:
+    def worth(self, state: State, updates: agents.Updates, number: int) -> Tensor:
         """By number of graphs."""
         return self.weights(state)
 
 
-class Eu(RewardedAgents, AgentsValuedUnread):
+class Eu(RewardedAgents, agents.AgentsValuedUnread):
     """Rewards by nearness: an agent is worth the more, the nearer its update is to the mean.
 
     The score is ``1 / (1 + ||u_i - u||)`` of the round alone; FairGraphFL leaves the map open.
@@ -182,12 +253,12 @@ class Eu(RewardedAgents, AgentsValuedUnread):
     reference = "baseline of FairGraphFL"
     forms = (ENCRYPTED,)
 
-    def worth(self, state: State, updates: Updates, number: int) -> Tensor:
+    def worth(self, state: State, updates: agents.Updates, number: int) -> Tensor:
         """By distance from the mean."""
-        return reputations.nearness(updates.distances)
+        return nearness(updates.distances)
 
 
-class Cffl(RewardedAgents, AgentsValuedUnread):
+class Cffl(RewardedAgents, agents.AgentsValuedUnread):
     """Robust and fair federated learning: reputations that agents can lose for good.
 
     Updates longer than ``length`` are shortened. A reputation is a moving mean of cosines with the mean
@@ -211,16 +282,16 @@ class Cffl(RewardedAgents, AgentsValuedUnread):
 
     def scaled(self, update: Tensor) -> Tensor:
         """At most ``length`` long."""
-        return reputations.at_most_of_length(update, self.settings.length)
+        return at_most_of_length(update, self.settings.length)
 
-    def worth(self, state: State, updates: Updates, number: int) -> Tensor:
+    def worth(self, state: State, updates: agents.Updates, number: int) -> Tensor:
         """A moving mean of cosines."""
         s = self.settings
         removes = number > s.stays
-        return reputations.surviving_reputations(state[VALUES][-1], updates.alignment, s.rate, removes)
+        return surviving_reputations(state[kept.VALUES][-1], updates.alignment, s.rate, removes)
 
 
-class Cgsv(RewardedAgents, AgentsWithSizes, AgentsValuedUnread):
+class Cgsv(RewardedAgents, agents.AgentsWithSizes, agents.AgentsValuedUnread):
     """Rewards by the cosine gradient Shapley value.
 
     Updates are brought to one length. A reputation is a moving mean of cosines with the mean update. Agents
@@ -250,19 +321,19 @@ class Cgsv(RewardedAgents, AgentsWithSizes, AgentsValuedUnread):
 
     def scaled(self, update: Tensor) -> Tensor:
         """Exactly ``length`` long."""
-        return reputations.of_equal_length(update, self.settings.length)
+        return of_equal_length(update, self.settings.length)
 
     def weights(self, state: State) -> Tensor:
         """By number of graphs in the first round where agents tell it, then by reputation."""
-        if len(state[VALUES]) == 1 and SIZES in state:
-            return state[SIZES] / state[SIZES].sum()
-        return state[VALUES][-1]
+        if len(state[kept.VALUES]) == 1 and kept.SIZES in state:
+            return state[kept.SIZES] / state[kept.SIZES].sum()
+        return state[kept.VALUES][-1]
 
-    def worth(self, state: State, updates: Updates, number: int) -> Tensor:
+    def worth(self, state: State, updates: agents.Updates, number: int) -> Tensor:
         """A moving mean of cosines, from nothing."""
-        values = state[VALUES]
+        values = state[kept.VALUES]
         before = torch.zeros_like(values[-1]) if len(values) == 1 else values[-1]
-        return reputations.moving_reputations(before, updates.alignment, self.settings.rate)
+        return moving_reputations(before, updates.alignment, self.settings.rate)
 
     def fractions(self, values: Tensor) -> Tensor:
         """By the hyperbolic tangent of reputations."""

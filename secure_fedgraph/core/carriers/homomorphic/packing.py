@@ -104,5 +104,4 @@ def packings(bound: int, contributors: int, slot_bits: int) -> list[Packing]:
 
 def _centred(numbers: np.ndarray, bits: int) -> np.ndarray:
     """The residue modulo ``2**bits`` that is nearest to zero."""
-    nearest: np.ndarray = (numbers << (64 - bits)) >> (64 - bits)
-    return nearest
+    return (numbers << (64 - bits)) >> (64 - bits)

@@ -14,8 +14,7 @@ from secure_fedgraph.core.carriers.homomorphic.worker import blame, refused_alon
 from secure_fedgraph.core.channel import Domain, Reveal
 from secure_fedgraph.core.crypto import seal, unseal
 from secure_fedgraph.core.errors import HostileMessage, Refused
-from secure_fedgraph.core.protection.contracts import DIFFERENCES, Ask, BindContext, Carrier, Scope
-from secure_fedgraph.core.protection.party import Party
+from secure_fedgraph.core.protection.contracts import DIFFERENCES, Ask, BindContext, Carrier, Party, Scope
 from secure_fedgraph.core.upload import Layout
 from secure_fedgraph.core.wire import BYTES, Tree, encode
 

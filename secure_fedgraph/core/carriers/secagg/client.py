@@ -24,9 +24,8 @@ from secure_fedgraph.core.carriers.secagg.neighbours import (
 from secure_fedgraph.core.carriers.secagg.shamir import BYTES, random_secret, split
 from secure_fedgraph.core.crypto import SEAL_BYTES, AgreementKey, Secret, seal, unseal
 from secure_fedgraph.core.errors import HostileMessage, Refused
-from secure_fedgraph.core.protection.contracts import Scope
+from secure_fedgraph.core.protection.contracts import Party, Scope
 from secure_fedgraph.core.protection.noise_components import ONE_PART, NoiseComponents
-from secure_fedgraph.core.protection.party import Party
 from secure_fedgraph.core.wire import Tree, pack
 
 _SESSION, _PAIRS = "masked/session", "masked/pairs"

@@ -19,10 +19,10 @@ from secure_fedgraph.core.protection.contracts import (
     Ask,
     BindContext,
     Carrier,
+    Party,
     Scope,
     checked_array,
 )
-from secure_fedgraph.core.protection.party import Party
 from secure_fedgraph.core.upload import Layout
 from secure_fedgraph.core.wire import encode
 

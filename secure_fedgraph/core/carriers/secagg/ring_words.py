@@ -85,8 +85,7 @@ def checked(data: Any, bits: int, layout: Layout, name: str) -> np.ndarray:
         )
     if bits == 20 and size % 2 and data[-1] >> 4:
         raise HostileMessage(f"{name}'s upload holds more than {size} values of {bits} bits")
-    packed: np.ndarray = data
-    return packed
+    return data
 
 
 def unpack(data: Any, bits: int, layout: Layout, name: str) -> np.ndarray:

@@ -33,10 +33,10 @@ from secure_fedgraph.core.protection.contracts import (
     BindContext,
     Carrier,
     NoiseKeys,
+    Party,
     Scope,
 )
 from secure_fedgraph.core.protection.noise_components import ONE_PART, NoiseComponents
-from secure_fedgraph.core.protection.party import Party
 from secure_fedgraph.core.upload import Layout
 from secure_fedgraph.core.wire import Tree
 
