@@ -90,7 +90,7 @@ def on_ray(
     try:
         ray.init(**how)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        why = str(error).partition("\n")[0]
+        why = " ".join(str(error).split())[:300]
         raise BadInput(f"--engine {engine}: no Ray answers ({why}): start it, or drop --engine") from error
     pool = RayPool(ray, out, workers, gpus=int(experiment is not None and experiment.device != "cpu"))
     try:

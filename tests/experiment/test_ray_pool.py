@@ -231,7 +231,7 @@ class TestTheEngine:
 
     def test_says_where_nobody_answers(self, ray: StandIn, tmp_path: Path) -> None:
         ray.unreachable = True
-        with pytest.raises(BadInput, match=r"no Ray answers \(timeout\)"), on_ray(CLUSTER, tmp_path):
+        with pytest.raises(BadInput, match=r"no Ray answers \(timeout and more\)"), on_ray(CLUSTER, tmp_path):
             pass
 
     def test_that_goes_away_is_named(self, ray: StandIn, tmp_path: Path) -> None:
