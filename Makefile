@@ -59,13 +59,17 @@ $(VENV)/.with-docs: pyproject.toml constraints.txt $(VENV)/.with-torch
 	$(PIP) -e '.[docs]'
 	@touch $@
 
+$(VENV)/.with-ray: $(VENV)/.with-test
+	$(PIP) -e '.[ray]'
+	@touch $@
+
 demo: $(VENV)/.with-data
 	$(BIN)/secure-fedgraph demo --seed $(SEED) --out $(OUT) --overwrite
 
 test: $(VENV)/.with-test
 	$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow"
 
-slow: $(VENV)/.with-test
+slow: $(VENV)/.with-ray
 	$(BIN)/python -m pytest -q -m slow
 
 lint: $(VENV)/.with-dev

@@ -20,10 +20,9 @@ from secure_fedgraph.audits.grid.choices import (
 from secure_fedgraph.audits.grid.estimates import estimate, most_informative_first
 from secure_fedgraph.audits.grid.options import checked_options
 from secure_fedgraph.audits.grid.planned_runs import PlannedRun, read_cells, write_cells
-from secure_fedgraph.core import errors
 from secure_fedgraph.core.errors import wrong_type
 from secure_fedgraph.experiment.config import Experiment
-from secure_fedgraph.experiment.pool import Failed, Pool, default_workers, tried
+from secure_fedgraph.experiment.pool import Failed, Pool, Tasks, default_workers, tried
 
 Progress = Callable[[str], None]
 SMALL = 30.0
@@ -46,6 +45,7 @@ def audit(
     budget: float | None = None,
     say: Progress = lambda text: None,
     probes: bool = False,
+    pool: Tasks | None = None,
 ) -> Audit:
     """Runs the grid.
 
@@ -66,6 +66,7 @@ def audit(
         budget: seconds that all of it may take. What did not fit is named in ``not_run``.
         say: called after the first run with an estimate of the others, where these take long.
         probes: whether each algorithm and its protections are called again on little data (first seed only).
+        pool: where the runs are made, in place of this machine's processes.
 
     Raises:
         BadInput: before any work, for an option that is unknown, of another type or out of range.
@@ -78,7 +79,7 @@ def audit(
         experiment, policies, attacks, seeds, out, adversary, controls, effort, workers, budget, probes,
     )  # fmt: skip
     wanted = planned_runs(experiments, names, chosen, numbers, adversary, controls, effort, probes)
-    call = _GridRunner(wanted, folder, progress, workers, budget, say, started)
+    call = _GridRunner(wanted, folder, progress, workers, budget, say, started, pool)
     call.run()
     return call.audit(controls, effort)
 
@@ -126,6 +127,7 @@ class _GridRunner:
     budget: float | None
     say: Progress
     started: float
+    pool: Tasks | None = None
     contents: dict[int, dict[str, Any]] = field(default_factory=dict)
     missing: dict[int, Failed] = field(default_factory=dict)
     seconds: list[float] = field(default_factory=list)
@@ -146,6 +148,9 @@ class _GridRunner:
                 self._take(planned, earlier)
         done = {*self.contents, *self.missing}
         todo = most_informative_first([planned for planned in self.wanted if id(planned) not in done])
+        if self.pool is not None:
+            self._side_by_side(self.pool, todo)
+            todo = []
         alone, workers = self.workers == 1, self.workers or default_workers(len(todo))
         if self.budget is None and self.workers in (None, 1) and todo:
             self._run_here(todo.pop(0))  # its time shows whether processes are worth starting
@@ -182,12 +187,13 @@ class _GridRunner:
     def _run_here(self, planned: PlannedRun) -> None:
         self._take_or_note(planned, tried(attacked, planned, self.out))
 
-    def _side_by_side(self, pool: Pool, todo: list[PlannedRun]) -> None:
+    def _side_by_side(self, pool: Tasks, todo: list[PlannedRun]) -> None:
         waiting = list(todo)
         while waiting or pool.working:
             while waiting and pool.free and (self.deadline is None or time.monotonic() < self.deadline):
                 planned = waiting.pop(0)
-                pool.start(planned, attacked, planned, self.out, True)
+                at = self.out and self.out / planned.place
+                pool.start(planned, attacked, planned, self.out, True, of=planned.experiment, at=at)
             if not pool.working:
                 break
             for planned, made in pool.finished(self.deadline):
@@ -220,5 +226,4 @@ class _GridRunner:
         """Raises the first error where no run succeeded and one or more failed."""
         failed = [one for one in self.missing.values() if not one.stopped]
         if failed and not self.contents:
-            kind = getattr(errors, failed[0].kind, None)
-            raise (kind if isinstance(kind, type) else errors.SecureFedGraphError)(failed[0].reason)
+            raise failed[0].error()

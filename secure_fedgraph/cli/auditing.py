@@ -24,6 +24,7 @@ from secure_fedgraph.experiment import results
 from secure_fedgraph.experiment.config import OPTIONS, Experiment
 from secure_fedgraph.experiment.intent import check_intent
 from secure_fedgraph.experiment.kept_schema import keep_schema
+from secure_fedgraph.experiment.ray_pool import on_ray
 from secure_fedgraph.experiment.schema import AuditResult, as_read
 from secure_fedgraph.graph.silos.places import is_place
 from secure_fedgraph.report.page import write_report
@@ -50,7 +51,7 @@ def audit(
         of = flags["data"] if is_place(flags["data"] or "") else None
         typed = {"algorithm": own, "data": of, "silos": flags["silos"], "ledger": flags["ledger"]}
         changes: dict[str, Any] = {"budget-minutes": budget_minutes, "workers": workers}
-        changes |= {"policy": policy, "control": control or None}
+        changes |= {"policy": policy, "control": control or None, "engine": flags["engine"]}
         changes |= {"set": flags["assignments"] or None, "seeds": flags["seeds"]}
         changes |= {key: flags.get(key) for key in (*OPTIONS, *Experiment.model_fields) if key != "policy"}
         for name, value in changes.items():
@@ -96,9 +97,14 @@ def audit(
             "controls": None if controls is None else list(controls),
             "effort": effort,
         }
-        out = _folder_for_grid(flags, experiments, grid_of)
         total = len(grid.planned_runs(experiments, policies, attacks, seeds, adversary, controls, effort))
-        with screen.bar("auditing", total) as advance, plain_warnings(said):
+        flags["out"] = flags["out"] or default_folder(experiment, "audit")
+        with (
+            on_ray(flags["engine"], flags["out"], workers, experiment) as pool,
+            screen.bar("auditing", total) as advance,
+            plain_warnings(said),
+        ):
+            out = _folder_for_grid(flags, experiments, grid_of)
             audited = grid.audit(
                 experiments,
                 policies,
@@ -113,6 +119,7 @@ def audit(
                 budget=budget,
                 say=screen.note,
                 probes=True,
+                pool=pool,
             )
     result = audit_result(
         audited, experiment, policies, seeds, time.perf_counter() - started, command_line(), more
@@ -145,7 +152,7 @@ def _folder_for_grid(flags: dict[str, Any], experiments: list[Experiment], asked
     Args:
         asked: what the grid is made of, as ``audit.json`` has it.
     """
-    out: Path = flags["out"] or default_folder(experiments[0], "audit")
+    out: Path = flags["out"]
     if flags["overwrite"]:
         with said_later():
             results.check_can_start(experiments[0].with_policy("plaintext"))

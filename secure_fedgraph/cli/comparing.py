@@ -17,6 +17,7 @@ from secure_fedgraph.experiment import compare as comparison
 from secure_fedgraph.experiment.intent import check_intent
 from secure_fedgraph.experiment.kept_schema import keep_schema
 from secure_fedgraph.experiment.pool import Pool
+from secure_fedgraph.experiment.ray_pool import on_ray
 from secure_fedgraph.experiment.results import dropped_charges, fresh_folder, write_json
 from secure_fedgraph.experiment.schema import CompareResult, as_read
 from secure_fedgraph.report.page import write_report
@@ -37,8 +38,8 @@ def compare(
     base, seeds = options.read_experiment(
         None, {**flags, "algorithm": algorithms[0], "policy": policies[0], "epsilon": None}, made=False
     )
-    workers = workers or os.cpu_count() or 1
-    chosen = comparison.checked_points(base, algorithms, policies, epsilons, workers)
+    cores = workers or os.cpu_count() or 1
+    chosen = comparison.checked_points(base, algorithms, policies, epsilons, cores)
     asked = options.asked_for(None, {**flags, "policy": policy, "epsilon": budgets if budgeted else None})
     compared = [point.experiment(0) for point in chosen if point.kind != comparison.ALONE]
     check_intent(asked, compared, "compare")
@@ -48,11 +49,11 @@ def compare(
     if not flags["overwrite"]:
         comparison.check_folder(out, base, chosen, seeds)
     say_of_data(base)
-    with Pool(workers) as pool:
+    with Pool(cores) as here, on_ray(flags["engine"], out, workers, base) as there:
         # a reference is checked where it runs: nobody asked for it by name, and its row says what is wrong
         todo = chosen if flags["overwrite"] else comparison.unfinished(chosen, seeds, out)
         with screen.bar("checking", len(todo)) as advance:
-            comparison.check(todo, seeds[0], pool, advance)
+            comparison.check(todo, seeds[0], here, advance)
         if flags["overwrite"]:
             if dropped := dropped_charges(out):
                 warn(dropped)
@@ -62,7 +63,7 @@ def compare(
         runs = len(chosen) + len(comparison.added(chosen, beside))
         total = runs * len(seeds) + len(chosen) * (leaks is not None)
         with screen.bar("comparing", total) as advance:
-            rows = comparison.compare(chosen, seeds, out, pool, advance, leaks, beside)
+            rows = comparison.compare(chosen, seeds, out, there or here, advance, leaks, beside)
     attacks = [] if leaks is None else list(leaks.attacks)
     seconds = time.perf_counter() - started
     result = comparison.compare_result(base, rows, seeds, seconds, options.command_line(), attacks)

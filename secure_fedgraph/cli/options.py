@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping
 from functools import wraps
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 Command = Callable[..., Any]
 AUTO = "auto"
 """In place of an algorithm's name: what the planner chooses."""
+ENGINE = re.compile(r"local|ray(://(\[[\da-fA-F:.]+\]|[^\s/:@\[\]]+):\d{1,5})?")
+"""Where runs are made."""
 
 
 def _named_files(
@@ -35,6 +39,14 @@ def _named_files(
             raise BadInput(f"--silo {one}: write NAME=FILE, such as bank-a=bank.csv, once for each owner")
         silos[name] = place
     return silos or None
+
+
+def _known_engine(context: click.Context, option: click.Parameter, given: str | None) -> str | None:
+    if given is not None and not ENGINE.fullmatch(given):
+        raise BadInput(f"--engine {given}: give local, ray (this machine) or ray://HOST:PORT (a cluster)")
+    if given not in (None, "local") and find_spec("ray") is None:
+        raise BadInput(f"--engine {given} needs Ray: run: pip install 'secure-fedgraph[ray]'")
+    return given
 
 
 class Flags(Keys):
@@ -62,6 +74,8 @@ class Flags(Keys):
     """All tables: metrics, privacy, noise, channels."""
     workers: int | None = None
     """Processes; one a core by default."""
+    engine: str | None = None
+    """Where runs are made: local, ray, or ray://HOST:PORT."""
 
 
 SPELT: dict[str, tuple[str, ...]] = {
@@ -80,13 +94,14 @@ TAKES: dict[str, dict[str, Any]] = {
     "assignments": {"multiple": True, "metavar": "KEY=VALUE"},
     "seeds": {"type": click.IntRange(1)},
     "workers": {"type": click.IntRange(1)},
+    "engine": {"callback": _known_engine, "metavar": "local|ray|ray://HOST:PORT"},
     "debug": {"expose_value": False},  # `main` looks for it among all words
 }
 """What an option takes, where its type does not say it all."""
 OF_RUNS = (
     *("algorithm", "data", "silos", "tables", "rows", "clients", "partition", "rounds", "norm", "multiplier"),
     *("epsilon", "unit", "against", "ledger", "relation", "delta", "seed", "seeds", "assignments"),
-    *("allow_plaintext", "evaluate_every", "evaluate_sample", "device", "out", "overwrite"),
+    *("allow_plaintext", "evaluate_every", "evaluate_sample", "device", "engine", "out", "overwrite"),
     *("quiet", "as_json", "debug"),
 )
 """The options of every command that makes runs."""

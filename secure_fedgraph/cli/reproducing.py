@@ -15,6 +15,7 @@ from secure_fedgraph.cli.tables import table as table_of
 from secure_fedgraph.core import files
 from secure_fedgraph.core.errors import BadInput, SecureFedGraphError
 from secure_fedgraph.experiment.pool import Pool
+from secure_fedgraph.experiment.ray_pool import on_ray
 from secure_fedgraph.experiment.reproduce import PaperTable, table_named
 from secure_fedgraph.experiment.reproduce.outcome import Outcome, Score, counts, outcomes, share_reached
 from secure_fedgraph.experiment.reproduce.tables import Reproduction
@@ -28,6 +29,7 @@ def reproduce(
     only: tuple[str, ...],
     finished: bool,
     workers: int | None,
+    engine: str | None,
     out: Path,
     **flags: Any,
 ) -> None:
@@ -47,15 +49,16 @@ def reproduce(
             files.private_folder(out)
         except OSError as error:
             raise BadInput(f"--out {out} cannot be made ({error.strerror}): give another folder") from None
-        workers = workers or os.cpu_count() or 1
-        about = words.seconds(60.0 * sum(case.minutes for case, _ in left) / workers)
+        cores = workers or os.cpu_count() or 1
+        about = words.seconds(60.0 * sum(case.minutes for case, _ in left) / cores)
         screen.lead(
             f"{asked.name}, {asked.title} ({asked.paper}): {len(left)} of "
-            f"{len(asked.cases) * len(made.seeds)} runs are left, about {about} on {workers} "
-            f"process{'es' * (workers > 1)}"
+            f"{len(asked.cases) * len(made.seeds)} runs are left, about {about} on {cores} "
+            f"process{'es' * (cores > 1)}"
         )
-        with Pool(workers) as pool, screen.bar(asked.name, len(left)) as advance:
-            made.run(left, pool, advance)
+        bar = screen.bar(asked.name, len(left))
+        with Pool(cores) as here, on_ray(engine, out, workers) as there, bar as advance:
+            made.run(left, there or here, advance)
     found = outcomes(asked, made.results, made.failures)
     result = _result(asked, made, found, bool(only), time.perf_counter() - started)
     if not finished:

@@ -20,9 +20,12 @@ from secure_fedgraph.cli.screen import Screen, plain_warnings, said_later, warn
 from secure_fedgraph.core import files
 from secure_fedgraph.core.errors import BadInput, SecureFedGraphError, Terminated
 from secure_fedgraph.experiment import released
+from secure_fedgraph.experiment.compare.runner import ended
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.intent import check_intent
 from secure_fedgraph.experiment.kept_schema import in_folder, keep_schema
+from secure_fedgraph.experiment.pool import Failed, Tasks
+from secure_fedgraph.experiment.ray_pool import on_ray
 from secure_fedgraph.experiment.results import (
     begin,
     begun,
@@ -61,9 +64,11 @@ def run(experiment_file: Path | None, policy: str | None, **flags: Any) -> None:
             check_can_start(experiment, flags["anyway"])  # an earlier result goes only for a run that starts
         if dropped:
             warn(dropped)
-    out = fresh_folder(flags["out"] or default_folder(experiment, "run"), flags["overwrite"])
-    with _can_go_on(out, experiment):
-        _run_seeds(out, experiment, seeds, command_line(), screen, note, flags["anyway"])
+    out = flags["out"] or default_folder(experiment, "run")
+    with on_ray(flags["engine"], out, None, experiment, len(seeds)) as pool:
+        fresh_folder(out, flags["overwrite"])
+        with _can_go_on(out, experiment):
+            _run_seeds(out, experiment, seeds, command_line(), screen, note, flags["anyway"], pool)
 
 
 def resume(
@@ -74,6 +79,7 @@ def resume(
     silos: dict[str, str] | None,
     data: str | None,
     device: str | None,
+    engine: str | None,
     **flags: Any,
 ) -> None:
     """Goes on after the last whole round of a run that was killed, or stopped by its budget."""
@@ -100,8 +106,8 @@ def resume(
     check_device(experiment.device)
     for seed in seeds:
         check_goes_on(_folder_of(folder, seed, seeds))
-    with _can_go_on(folder, experiment):
-        _run_seeds(folder, experiment, seeds, command, screen)
+    with on_ray(engine, folder, None, experiment, len(seeds)) as pool, _can_go_on(folder, experiment):
+        _run_seeds(folder, experiment, seeds, command, screen, pool=pool)
 
 
 @contextmanager
@@ -179,7 +185,10 @@ def _run_seeds(
     screen: Screen,
     note: str = "",
     anyway: bool = True,
+    pool: Tasks | None = None,
 ) -> None:
+    if pool is not None:
+        _side_by_side(pool, out, experiment, seeds, command, screen, anyway)
     results: list[dict[str, Any]] = []
     said: set[str] = set()
 
@@ -216,3 +225,54 @@ def _run_seeds(
     page = write_report(out)
     shown = tables.run_tables if screen.verbose else tables.run_lines
     screen.finish(result, shown(as_read(RunResult, result)), page)
+
+
+def _side_by_side(
+    pool: Tasks,
+    out: Path,
+    experiment: Experiment,
+    seeds: list[int],
+    command: str,
+    screen: Screen,
+    anyway: bool,
+) -> None:
+    """Runs the seeds that have no result yet, on other machines perhaps.
+
+    Raises:
+        SecureFedGraphError: the first seed's that failed, once all have ended.
+    """
+    each = {seed: experiment.model_copy(update={"seed": seed}) for seed in seeds}
+    with said_later():
+        check_can_start(each[seeds[0]], anyway)
+    _begin({out: (experiment, seeds)}, command)
+
+    def start(seed: int) -> None:
+        one, folder = each[seed], _folder_of(out, seed, seeds)
+        pool.start(seed, _seed_elsewhere, one, folder, command, anyway, of=one, at=folder)
+
+    left = [seed for seed in seeds if not (_folder_of(out, seed, seeds) / "result.json").exists()]
+    failed, said = dict[int, Failed](), set[str]()
+    with screen.bar(f"{experiment.algorithm} under policy {experiment.policy}", len(left)) as advance:
+        for seed, made in ended(pool, left, start):
+            if isinstance(made, Failed):
+                failed[seed] = made
+            else:
+                said.update(made)
+            advance(f"seed {seed}")
+    for text in sorted(said):
+        warn(text)
+    if failed:
+        told = f"{len(failed)} of {len(seeds)} seeds failed, and 'resume {out}' makes them: seed {min(failed)}: "
+        raise failed[min(failed)].error(told)
+
+
+def _seed_elsewhere(one: Experiment, folder: Path, command: str, anyway: bool) -> list[str]:
+    """Runs one seed, or goes on with it, where nobody reads a screen. Returns its warnings."""
+    said: set[str] = set()
+    started = partial(_begin, {folder: (one, [one.seed])}, command)
+    with plain_warnings(said):
+        finished = execute(one, folder, checkpoints=True, on_start=started, anyway=anyway)
+    write_json(folder / "result.json", run_result(finished, one, command))
+    released.keep(finished, folder, one)
+    finish(folder)
+    return list(said)

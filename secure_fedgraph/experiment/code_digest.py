@@ -59,8 +59,8 @@ def _is_installed(path: Path, rooms: Iterable[Path]) -> bool:
 
 def _of(files: Iterable[Path]) -> str:
     digest = hashlib.sha256()
-    for path in sorted(files):
-        digest.update(f"{path.name}\n".encode() + _of_file(path).encode())
+    for name, content in sorted((path.name, _of_file(path)) for path in files):  # wherever they are installed
+        digest.update(f"{name}\n{content}".encode())
     return digest.hexdigest()[:16]
 
 

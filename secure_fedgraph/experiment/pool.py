@@ -13,11 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
 from secure_fedgraph.backends.memory import keep_freed_memory
+from secure_fedgraph.core import errors
 from secure_fedgraph.core.errors import SecureFedGraphError
 from secure_fedgraph.registry import PluginWarning
 
@@ -43,6 +44,39 @@ class Failed:
     kind: str = ""
     stopped: bool = False
     unforeseen: bool = False
+
+    def error(self, where: str = "") -> SecureFedGraphError:
+        """The error to raise where nothing can go on without the task."""
+        kind = getattr(errors, self.kind, None)
+        if not isinstance(kind, type) or not issubclass(kind, SecureFedGraphError):
+            kind = SecureFedGraphError
+        return kind(f"{where}{self.reason}")
+
+
+class Tasks(Protocol):
+    """Where tasks are done: :class:`Pool`, :class:`Here`, or a pool on Ray."""
+
+    @property
+    def free(self) -> bool:
+        """Whether a task would be started at once."""
+
+    @property
+    def working(self) -> bool:
+        """Whether a task is on its way."""
+
+    def start(self, name: Any, work: Work, *arguments: Any, of: Any = None, at: Path | None = None) -> None:
+        """Starts a task.
+
+        Args:
+            of: the experiment that it runs; what decides its result must be the same where it is done.
+            at: the folder that it may go on in, where it is done on a disk of its own.
+        """
+
+    def finished(self, deadline: float | None = None) -> list[tuple[Any, Any]]:
+        """Waits until a task has ended, or until the deadline: (name, result or :class:`Failed`)."""
+
+
+STOPPED = Failed("it was stopped at the end of the time that it was given", stopped=True)
 
 
 def default_workers(tasks: int) -> int:
@@ -95,7 +129,7 @@ class Pool:
         """Whether a task is on its way."""
         return bool(self._busy)
 
-    def start(self, name: Any, work: Work, *arguments: Any) -> None:
+    def start(self, name: Any, work: Work, *arguments: Any, of: Any = None, at: Path | None = None) -> None:
         """Gives a task to a free process."""
         process, pipe = self._idle.pop() if self._idle else self._made()
         pipe.send((work, arguments))
@@ -134,7 +168,7 @@ class Pool:
         process.kill()
         process.join()
         pipe.close()
-        return name, Failed("it was stopped at the end of the time that it was given", stopped=True)
+        return name, STOPPED
 
     def _made(self) -> tuple[Any, Connection]:
         ours, theirs = self._context.Pipe()
@@ -161,7 +195,7 @@ class Here:
         """Whether a task's end was not told yet."""
         return bool(self._done)
 
-    def start(self, name: Any, work: Work, *arguments: Any) -> None:
+    def start(self, name: Any, work: Work, *arguments: Any, of: Any = None, at: Path | None = None) -> None:
         """Does a task, in one thread as processes do: more of them would add up in another order."""
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
@@ -174,9 +208,6 @@ class Here:
         """(name, result or :class:`Failed`) of what was done."""
         done, self._done = self._done, []
         return done
-
-
-Tasks = Pool | Here
 
 
 @contextmanager
@@ -197,10 +228,15 @@ def _without_working_folder() -> Iterator[None]:
             os.environ[SAFE_PATH] = before
 
 
-def _serve(pipe: Connection) -> None:
+def ready_for_tasks() -> None:
+    """Makes a process ready: one thread, and nothing said that was said where the work was asked for."""
     torch.set_num_threads(1)
     keep_freed_memory()
-    warnings.simplefilter("ignore", PluginWarning)  # said where the work was asked for
+    warnings.simplefilter("ignore", PluginWarning)
+
+
+def _serve(pipe: Connection) -> None:
+    ready_for_tasks()
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     while True:
         try:

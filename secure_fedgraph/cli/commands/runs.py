@@ -30,7 +30,7 @@ def run() -> None:
 @click.command(epilog="\b\nExample:\n  secure-fedgraph resume runs/masked")
 @click.argument("folder", type=click.Path(path_type=Path))
 @options(
-    *("epsilon", "ledger", "device", "algorithm", "data", "silos", "quiet", "verbose", "as_json"),
+    *("epsilon", "ledger", "device", "engine", "algorithm", "data", "silos", "quiet", "verbose", "as_json"),
     "debug",
     epsilon={"help": "A larger budget; a round that is done again is paid again."},
     ledger={"help": "The ledger that the run shares, where it was begun with one."},
@@ -144,7 +144,7 @@ Examples:
 @click.option("--only", multiple=True, metavar="WORD", help="Cells whose row or column holds it; repeatable.")
 @click.option("--finished", is_flag=True, help="Print what earlier calls finished, and run nothing.")
 @options(
-    *("workers", "out", "as_json", "quiet", "debug"),
+    *("workers", "engine", "out", "as_json", "quiet", "debug"),
     out={"default": Path("runs/reproduce"), "show_default": True, "help": "The folder of all tables' runs."},
     quiet={"help": "Print errors only."},
     debug={"hidden": True},

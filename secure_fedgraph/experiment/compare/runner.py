@@ -194,9 +194,11 @@ def compare(
     def start(job: Job) -> None:
         config = configs[job].model_dump(mode="json")
         if job.seed is not None:
-            pool.start(job, run_point, config, job.point.run_folder(out, job.seed), keys[job])
+            folder = job.point.run_folder(out, job.seed)
+            pool.start(job, run_point, config, folder, keys[job], of=configs[job], at=folder)
         else:
-            pool.start(job, _attack, leaks, config, keys[job], job.point.folder(out) / "leaks.json")
+            path = job.point.folder(out) / "leaks.json"
+            pool.start(job, _attack, leaks, config, keys[job], path, of=configs[job])
 
     for job in jobs:
         if look(job):

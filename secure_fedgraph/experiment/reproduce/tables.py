@@ -175,7 +175,12 @@ class Reproduction:
 
     def run(self, left: Sequence[tuple[Case, int]], pool: Tasks, say: Callable[[str], None]) -> None:
         """Makes the runs that are left. Where one fails, its cells say so, and the others go on."""
-        for (case, seed), made in ended(pool, list(left), lambda one: pool.start(one, _run, *one, self.out)):
+
+        def start(one: tuple[Case, int]) -> None:
+            at = folder_of(*one, self.out)
+            pool.start(one, _run, *one, self.out, of=experiment_of(*one), at=at)
+
+        for (case, seed), made in ended(pool, list(left), start):
             if isinstance(made, Failed):
                 self.failures.setdefault(case.name, made.reason)
             elif not self._take(case, seed):
