@@ -54,6 +54,11 @@ class Glasu(Vertical):
     of_one_label_holder = "glasu-one-label-holder"
     forms = (
         Form(
+            {"sampler": "public", "backward": "server", "batch": 64, "steps": 8, "learning_rate": 0.1},
+            "index sets are drawn from the public seed, so no client lists the nodes that it sampled; they "
+            "are larger, and serve fewer steps with more training nodes in each",
+        ),
+        Form(
             {"sampler": "public"},
             "index sets are drawn from the public seed, so no client lists the nodes that it sampled",
         ),

@@ -41,6 +41,7 @@ class GlasuOneLabelHolder(Glasu):
     name = "glasu-one-label-holder"
     summary = "GLASU with labels at one client, which sends the others its gradient"
     all_need_labels = False
+    forms = Glasu.forms[1:]
 
     class Settings(GlasuSettings):
         """GLASU's, with local gradients unless it is said."""
