@@ -159,6 +159,8 @@ def test_every_family_under_every_policy(algorithm: str, name: str) -> None:
 def test_glasu_keeps_a_training_set_by_hand_and_takes_public_sets_alone(name: str, given: Any) -> None:
     usual, made = ALGORITHMS[name](**given), fit(ALGORITHMS[name](**given), policy("masked"), THREE)
     assert made.settings == usual.settings.model_copy(update={"sampler": "public"})
+    short, paper = fit(ALGORITHMS[name](), policy("masked"), THREE).settings, ALGORITHMS[name]().settings
+    assert (short.steps, short.backward) == (8, paper.backward)
 
 
 def test_every_declared_form_is_one_that_its_algorithm_takes() -> None:
