@@ -112,12 +112,12 @@ def test_a_form_that_the_data_are_not_fit_for_is_passed_over() -> None:
     assert made.form is not None and not made.settings.sums
 
 
+FEWER = {"sampler": "public", "backward": "server", "batch": 64, "steps": 8, "learning_rate": 0.1}
 FORMS: dict[tuple[str, str], Any] = {
-    ("glasu", "homomorphic"): {"sampler": "public"},
-    ("glasu", "masked"): {"sampler": "public"},
-    ("glasu", "local_dp"): {"sampler": "public"},
-    ("glasu", "distributed_dp"): {"sampler": "public"},
-    ("glasu", "strictest"): {"sampler": "public"},
+    **{
+        ("glasu", name): FEWER
+        for name in ("homomorphic", "masked", "local_dp", "distributed_dp", "strictest")
+    },
     ("fedego", "homomorphic"): {"mash": "across"},
     ("fedego", "masked"): {"mash": "across"},
     ("fedego", "distributed_dp"): {"mash": "across"},
@@ -150,6 +150,17 @@ def test_every_family_under_every_policy(algorithm: str, name: str) -> None:
         warnings.simplefilter("error", PlaintextWarning)
         bound = policy(name).bind(made.in_use, clients)
     assert bool(bound.unprotected) == (name == "plaintext")
+
+
+@pytest.mark.parametrize(
+    "given", [{"batch": 16}, {"steps": 32}, {"learning_rate": 0.01}, {"local_steps": 2}], ids=str
+)
+@pytest.mark.parametrize("name", ["glasu", "glasu-simulated", "glasu-one-label-holder"])
+def test_glasu_keeps_a_training_set_by_hand_and_takes_public_sets_alone(name: str, given: Any) -> None:
+    usual, made = ALGORITHMS[name](**given), fit(ALGORITHMS[name](**given), policy("masked"), THREE)
+    assert made.settings == usual.settings.model_copy(update={"sampler": "public"})
+    short, paper = fit(ALGORITHMS[name](), policy("masked"), THREE).settings, ALGORITHMS[name]().settings
+    assert (short.steps, short.backward) == (8, paper.backward)
 
 
 def test_every_declared_form_is_one_that_its_algorithm_takes() -> None:

@@ -17,6 +17,8 @@ from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.seams import ClientContext, RoundApi
 
+DRAWN = "index sets are drawn from the public seed, so no client lists the nodes that it sampled"
+
 
 class Glasu(Vertical):
     """Vertical federated learning on a graph whose features and links are spread over owners.
@@ -54,9 +56,10 @@ class Glasu(Vertical):
     of_one_label_holder = "glasu-one-label-holder"
     forms = (
         Form(
-            {"sampler": "public"},
-            "index sets are drawn from the public seed, so no client lists the nodes that it sampled",
+            {"sampler": "public", "backward": "server", "batch": 64, "steps": 8, "learning_rate": 0.1},
+            f"{DRAWN}; they are larger than sampled ones, and serve fewer steps of more training nodes",
         ),
+        Form({"sampler": "public"}, DRAWN),
     )
 
     def untouched_by(self, unit: str) -> Algorithm:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -41,6 +42,8 @@ class GlasuOneLabelHolder(Glasu):
     name = "glasu-one-label-holder"
     summary = "GLASU with labels at one client, which sends the others its gradient"
     all_need_labels = False
+    _local: ClassVar = {"backward": "local", "local_steps": 1, "learning_rate": 0.5}
+    forms = (replace(Glasu.forms[0], settings={**Glasu.forms[0].settings, **_local}), Glasu.forms[1])
 
     class Settings(GlasuSettings):
         """GLASU's, with local gradients unless it is said."""
