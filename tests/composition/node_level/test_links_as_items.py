@@ -40,9 +40,8 @@ BUDGET = Budget(epsilon=4.0, delta=1e-5, unit="edge")
 STEPS = PrivateSteps(noise=1.0, rate=0.2, steps=3, unit="edge")
 
 
-@pytest.mark.parametrize("task", [Task.LINKS, Task.LINK_CLASSES])
+@pytest.mark.parametrize(("task", "policy"), [(Task.LINKS, "masked"), (Task.LINK_CLASSES, "plaintext")])
 @pytest.mark.parametrize("name", ALGORITHMS)
-@pytest.mark.parametrize("policy", ["plaintext", "masked"])
 def test_links_are_learned(name: str, policy: str, task: str) -> None:
     algorithm, rounds = ALGORITHMS[name]
     every = {"evaluate_every": rounds}
