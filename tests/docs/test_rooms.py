@@ -15,7 +15,7 @@ CEILINGS = {
     "secure_fedgraph/core": 4_100,
     "secure_fedgraph/core/carriers": 2_300,
     "all code": 52_490,
-    "lines of tests": 64_160,
+    "lines of tests": 63_980,
     "lines of benchmarks": 5_610,
     "words of pages": 59_700,
     "bytes of the changelog": 10_000,
