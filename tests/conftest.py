@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 # Before torch is imported anywhere: xdist runs one process per core.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -12,6 +13,9 @@ os.environ.setdefault("MPLBACKEND", "agg")
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from secure_fedgraph import Federation
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = "SECURE_FEDGRAPH_DATA"
@@ -70,3 +74,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=reason))
         if item.get_closest_marker("cuda") and not _sees_a_gpu():
             item.add_marker(pytest.mark.skip(reason="torch sees no GPU"))
+
+
+@pytest.fixture(scope="session")
+def federation() -> Federation:
+    """Three owners of sixty nodes, for whole runs that need no more; no test changes it."""
+    from secure_fedgraph import federate
+
+    return federate("synthetic-citation", clients=3, nodes=60, features=16, seed=0)

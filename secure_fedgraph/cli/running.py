@@ -262,8 +262,11 @@ def _side_by_side(
     for text in sorted(said):
         warn(text)
     if failed:
-        told = f"{len(failed)} of {len(seeds)} seeds failed, and 'resume {out}' makes them: seed {min(failed)}: "
-        raise failed[min(failed)].error(told)
+        seed, told = (
+            min(failed),
+            f"{len(failed)} of {len(seeds)} seeds failed, and 'resume {out}' makes them: ",
+        )
+        raise failed[seed].error(f"{told}seed {seed}: ")
 
 
 def _seed_elsewhere(one: Experiment, folder: Path, command: str, anyway: bool) -> list[str]:

@@ -6,40 +6,16 @@ import dataclasses
 
 import numpy as np
 import pytest
-import torch
+from hostile import Peers
 from parties import NAMES, pairwise, scope, session, vectors
 
-from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.core import wire
 from secure_fedgraph.core.carriers import history, sealed
-from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.core.parcel import OFFER, READ, Bundle, Parcel
-from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.policies import masked
 
 FOUR = ("owner-0", "owner-1", "owner-2", "owner-3")
-
-
-class Peers(Algorithm):
-    """Every client offers its vector; the others answer with theirs, times what they were offered."""
-
-    name = "peers"
-    OFFERS = Channel("offers", Reveal.EACH, to="peer")
-    ANSWERS = Channel("answers", Reveal.SUM, to="peer")
-
-    @OFFERS.answer
-    def offer(self, client, given):
-        return Upload({"z": client.memory["w"][:3], "counts": torch.arange(2.0)})
-
-    @ANSWERS.answer
-    def respond(self, client, given):
-        client.memory["offered"] = given["offers"]
-        return Upload({"w": client.memory["w"]})
-
-    @ANSWERS.read
-    def take(self, client, answered):
-        client.memory["read"] = answered
 
 
 def peers(names=FOUR):

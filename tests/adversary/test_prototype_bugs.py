@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import re
 
 import numpy as np
 import pytest
@@ -312,21 +311,6 @@ class TestMiddle:
         opened = server.unmask("owner-0", words, place)
         assert np.abs(opened - vectors(made)["owner-0"]).max() > 1e-3  # by chance at (1e-3/32)**5
 
-    def test_a_stranger_is_not_introduced(self):
-        made = session(masked())
-        with pytest.raises(HostileMessage, match="names a stranger"):
-            made.tell(made.message("owner-0", "carrier/keys", 1, step="advertise", cohort=(*NAMES, "eve")))
-
-    def test_advertised_twice(self):
-        made = session(masked()).set_up()
-        with pytest.raises(HostileMessage, match="already advertised"):
-            made.tell(made.message("owner-0", "carrier/keys", step="advertise"))
-
-    def test_introduced_twice(self):
-        made = session(masked()).set_up()
-        with pytest.raises(HostileMessage, match="out of order"):
-            made.tell(made.message("owner-0", "carrier/keys", step="introduce"))
-
 
 # --- the homomorphic key ------------------------------------------------------------------------------------
 
@@ -420,10 +404,11 @@ LIES = {
 }
 
 
-def lying(policy, lie, liar):
-    """A session in which one client's uploads are changed, and what should be said about it."""
+@pytest.mark.parametrize("liar", NAMES)
+@pytest.mark.parametrize("lie", LIES)
+def test_a_client_that_lies_is_named(lie, liar):
     change, sentence = LIES[lie]
-    made = session(policy).set_up()
+    made = session(plaintext()).set_up()
 
     def tamper(name, reply):
         if name != liar or reply.step != "answer":
@@ -431,31 +416,9 @@ def lying(policy, lie, liar):
         return dataclasses.replace(reply, body=wire.encode({**wire.decode(reply.body), **change}))
 
     made.tamper = tamper
-    return made, sentence
-
-
-@pytest.mark.parametrize("liar", NAMES)
-@pytest.mark.parametrize("lie", LIES)
-def test_a_client_that_lies_is_named(lie, liar):
-    made, sentence = lying(plaintext(), lie, liar)
     with pytest.raises(HostileMessage, match=f"{liar}.*{sentence}"):
         made.round().reduce(Toy.UPDATE)
     assert made.transcript.opened == []
-
-
-@pytest.mark.parametrize("liar", NAMES)
-@pytest.mark.parametrize("lie", LIES)
-def test_a_masked_sum_goes_on_without_a_client_that_lies(lie, liar):
-    made, sentence = lying(masked(), lie, liar)
-    if "1 x 5" in sentence or lie == "NaN":
-        sentence = "does not hold 1 x 6 values"  # with the tally's; and words hold no NaN
-    total = made.round().reduce(Toy.UPDATE)
-    rest = tuple(name for name in NAMES if name != liar)
-    assert total.contributors == rest
-    assert np.abs(total.total["w"].numpy() - sum(vectors(made)[n] for n in rest)).max() < 1e-6
-    (note,) = made.transcript.left_out
-    assert (note.client, note.step, note.channel) == (liar, "answer", "update")
-    assert re.search(f"{liar}.*{sentence}", note.reason)
 
 
 def test_a_drop_out_among_peers_opens_nothing_and_the_rest_does_not_add_up():
@@ -468,31 +431,3 @@ def test_a_drop_out_among_peers_opens_nothing_and_the_rest_does_not_add_up():
     plain = vectors(made)["owner-0"] + vectors(made)["owner-1"]
     # what the server could add up is under owner-2's masks still; five words by chance at (2e-3/64)**5
     assert np.abs(words.astype(np.int32) * STEP - plain).max() > 1e-3
-
-
-def test_a_carrier_that_only_adds_is_no_protection_for_a_stranger():
-    made = session(pairwise()).set_up()
-    sealed = {n: made.tell(made.message(n))["data"] for n in NAMES}
-    with pytest.raises(HostileMessage, match="from outside the cohort"):
-        Pairwise().open_sum(
-            {**sealed, "eve": sealed["owner-0"]},
-            made.policy["update"]._layout("a", made.tell(made.message("owner-0", exchange=101))),
-            scope(),
-            lambda *_: {},
-        )
-
-
-# --- what no defence here covers ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("policy", [masked(), homomorphic()], ids=lambda p: p.name)
-def test_known_limit_two_cohorts_that_differ_in_one_client(policy):
-    """A server that chooses cohorts subtracts two sums; only noise (or a fixed cohort) takes this away.
-
-    The answers here depend on what is given alone, as in-band metrics do. The test is here so that whoever
-    builds the defence finds it, and so that nobody claims a masked sum against a server that picks cohorts.
-    """
-    made = session(policy).set_up()
-    everybody = made.round(1).reduce(Toy.UPDATE).total["w"]
-    others = made.round(1, NAMES[1:]).reduce(Toy.UPDATE).total["w"]
-    assert np.abs((everybody - others).numpy() - vectors(made)["owner-0"]).max() < 1e-6

@@ -400,7 +400,12 @@ def attack(pair: Pair, calls: int, seed: int, visits: int) -> Outcome:
         if number in chosen:
             outcome.add(in_a_copy(pair, client, bytes(raw), changes, each, rng.randrange(2**32)))
 
-    visited(pair, visit)
+    gc.collect()
+    gc.freeze()  # else each copy walks over all of torch, and copies the pages that it walks over
+    try:
+        visited(pair, visit)
+    finally:
+        gc.unfreeze()
     return outcome
 
 

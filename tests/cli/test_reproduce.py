@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from command_line import held
+from in_this_process import at_once
 
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.experiment import reproduce, results
@@ -98,6 +99,9 @@ def test_a_file_in_the_place_of_the_folder_is_refused_and_stays(tmp_path: Path) 
     assert file.read_text() == "mine"
 
 
-def test_the_first_line_counts_what_is_left(table: str, tmp_path: Path) -> None:
+def test_the_first_line_counts_what_is_left(
+    table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_once(monkeypatch)
     said = CliRunner().invoke(main, ["reproduce", table, "--seeds", "1", "--out", str(tmp_path)]).output
     assert "3 of 3 runs are left" in " ".join(said.split())

@@ -34,11 +34,6 @@ POOLED = {"globsage"}  # one owner of everything: a sum of one is no sum
 PROTECTED = ("masked", "homomorphic")
 
 
-@pytest.fixture(scope="module")
-def federation() -> sfg.Federation:
-    return sfg.federate("synthetic-citation", clients=3, nodes=60, features=16, seed=0)
-
-
 @contextmanager
 def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[bytes, bytes]]]:
     """Everything that passes through any client's door: (request, reply)."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
-import subprocess
-import sys
+from collections.abc import Mapping
 from pathlib import Path
+
+import pytest
+
+from tests.scripts import script
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = sorted((ROOT / "benchmarks/results/attack_pictures").glob("*.json"))
@@ -14,14 +18,16 @@ NO_PICTURES = {"all", "payoffs"}
 """A page of several surfaces, and one whose attack guesses nothing but an order."""
 
 
-def printed(*options: str) -> str:
-    command = [sys.executable, str(ROOT / "benchmarks/attack_pictures.py"), *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
-    return done.stdout.rstrip()
+@pytest.fixture(scope="module")
+def drawn() -> Mapping[str, tuple[str, str]]:
+    """The files and their words that the script makes of what is kept."""
+    pictures = script("attack_pictures").pictures
+    kept = (json.loads(path.read_text(encoding="utf-8")) for path in KEPT)
+    return {name: made for one in kept for name, made in pictures(one).items()}
 
 
-def words(path: Path) -> list[str]:
-    return re.findall(r"<(?:title|text)[^>]*>([^<]*)<", path.read_text(encoding="utf-8"))
+def words(text: str) -> list[str]:
+    return re.findall(r"<(?:title|text)[^>]*>([^<]*)<", text)
 
 
 def test_every_surface_has_pictures() -> None:
@@ -29,24 +35,17 @@ def test_every_surface_has_pictures() -> None:
     assert {path.stem for path in KEPT} == pages
 
 
-def test_the_pages_say_what_is_kept() -> None:
-    """Every line that is printed stands on one page, and no page has another between its marks."""
-    told = [
-        line
-        for page in sorted(path.stem for path in KEPT)
-        for line in (ROOT / f"docs/attacks/{page}.md")
-        .read_text(encoding="utf-8")
-        .split("<!-- pictures -->\n")[1]
-        .split("<!-- end -->")[0]
-        .splitlines()
-    ]
-    assert sorted(told) == sorted(printed("--text").splitlines())
+def test_the_pages_say_what_is_kept(drawn: Mapping[str, tuple[str, str]]) -> None:
+    """Every picture stands with its words on its page, and no page has another between its marks."""
+    for page in (path.stem for path in KEPT):
+        text = (ROOT / f"docs/attacks/{page}.md").read_text(encoding="utf-8")
+        told = text.split("<!-- pictures -->\n")[1].split("<!-- end -->")[0].splitlines()
+        own = (f"{page}-stolen.svg", f"{page}-left.svg")
+        assert told == [f"![{drawn[name][1]}](../images/attacks/{name})" for name in own]
 
 
-def test_the_pictures_have_the_words_of_what_is_kept(tmp_path: Path) -> None:
-    printed("--draw", "--images", str(tmp_path))
-    made = sorted(tmp_path.glob("*.svg"))
-    assert [path.name for path in made] == sorted(path.name for path in IMAGES.glob("*.svg"))
-    assert len(made) == 2 * len(KEPT)
-    for path in made:
-        assert words(path) == words(IMAGES / path.name)
+def test_the_pictures_have_the_words_of_what_is_kept(drawn: Mapping[str, tuple[str, str]]) -> None:
+    assert sorted(drawn) == sorted(path.name for path in IMAGES.glob("*.svg"))
+    assert len(drawn) == 2 * len(KEPT)
+    for name, (file, _) in drawn.items():
+        assert words(file) == words((IMAGES / name).read_text(encoding="utf-8"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -40,10 +39,6 @@ def defended(aim: str, **changes: Any) -> dict[str, Any]:
     row = {"defence": "masks", "attack": "a1-vocabulary-support", "adversary": "server", "aim": aim}
     scored = {"figure": "f1 at |E|", "score": [0.75, 0.25], "trivial": [0.5, 0.5], "leaks": [True, False]}
     return row | scored | {"otherwise": []} | changes
-
-
-def test_the_page_is_what_is_kept() -> None:
-    assert page.PAGE.read_text(encoding="utf-8") == page.page(json.loads(page.KEPT.read_text()))
 
 
 @pytest.mark.parametrize(

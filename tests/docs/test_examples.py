@@ -1,14 +1,13 @@
-"""Every example runs in a process of its own, offline, and prints what it promises."""
+"""Every example runs offline and prints what it promises."""
 
 from __future__ import annotations
 
 import ast
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.scripts import offline, printed  # noqa: F401 - a fixture
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
@@ -63,34 +62,24 @@ PROMISED = {
     ],
 }
 QUICK = ("own_algorithm", "three_silos")
-"""What `make test` runs; the others are run one by one by `make slow`."""
-LIMIT = 3000.0
-"""Seconds: more than ten times what the longest takes on two idle cores."""
+"""What `make test` runs, where torch is loaded already; `make slow` runs each in a process of its own."""
 
 
 @pytest.mark.parametrize(
-    "example",
+    ("example", "apart"),
     [
-        pytest.param(path, id=path.stem, marks=[] if path.stem in QUICK else pytest.mark.slow)
-        for path in EXAMPLES
+        *[pytest.param(ROOT / f"examples/{name}.py", False, id=name) for name in QUICK],
+        *[pytest.param(path, True, id=f"{path.stem}-apart", marks=pytest.mark.slow) for path in EXAMPLES],
     ],
 )
-@pytest.mark.timeout(LIMIT + 60)
-def test_it_runs_and_prints_what_it_promises(example: Path, tmp_path: Path) -> None:
-    nowhere = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
-    done = subprocess.run(
-        [sys.executable, str(example)],
-        cwd=tmp_path,
-        env={**os.environ, **nowhere, "HOME": str(tmp_path), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+@pytest.mark.timeout(3000)  # more than ten times what the longest takes on two idle cores
+@pytest.mark.usefixtures("offline")
+def test_it_runs_and_prints_what_it_promises(
+    example: Path, apart: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    said = printed(example, apart, capfd)
     for words in PROMISED[example.stem]:
-        assert words in done.stdout
+        assert words in said
 
 
 def test_every_example_promises_something() -> None:

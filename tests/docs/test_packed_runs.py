@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from in_this_process import at_once
 
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.experiment import reproduce
@@ -18,6 +19,7 @@ FINE = Case("fine", {**SMALL, "algorithm": "fedavg", "training": {"hidden": [8],
 
 
 def test_an_unpacked_run_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_once(monkeypatch)
     monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2] / "benchmarks"))
     import reproduced
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
-import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -14,21 +12,19 @@ assert SPEC.loader is not None
 rooms = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(rooms)
 CEILINGS = {
-    "secure_fedgraph/core": 4_110,
-    "secure_fedgraph/core/carriers": 2_300,
-    "all code": 52_770,
-    "lines of tests": 64_370,
-    "lines of benchmarks": 5_630,
-    "words of pages": 60_000,
+    "secure_fedgraph/core": 4_080,
+    "secure_fedgraph/core/carriers": 2_280,
+    "all code": 52_160,
+    "lines of tests": 64_560,
+    "lines of benchmarks": 5_520,
+    "words of pages": 60_300,
     "bytes of the changelog": 10_000,
 }
 """What the house weighs at most; a change that needs more takes something else out, or says here why not."""
 
 
 def test_the_page_holds_the_tree_of_the_code() -> None:
-    command = [sys.executable, str(ROOT / "docs" / "rooms.py")]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert printed.rstrip() in (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert rooms.tree(False).rstrip() in (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 
 
 def test_nothing_weighs_more() -> None:

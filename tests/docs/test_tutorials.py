@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests.scripts import offline, printed  # noqa: F401 - a fixture
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TUTORIALS = sorted(ROOT.glob("docs/tutorials/*.py"))
@@ -35,35 +36,24 @@ def whole(line: str) -> str:
     return f"^{'.*'.join(map(re.escape, line.split('…')))}$"
 
 
-@pytest.mark.parametrize(
-    "tutorial",
-    [
-        pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path.stem in SLOW else [])
-        for path in TUTORIALS
-    ],
-)
-def test_it_runs_and_prints_what_its_page_says(tutorial: Path, tmp_path: Path) -> None:
+def cases() -> Iterator[Any]:
+    """Each in this process, where torch is loaded already; and by ``make slow`` in one of its own."""
+    for path in TUTORIALS:
+        if path.stem not in SLOW:
+            yield pytest.param(path, False, id=path.stem)
+        yield pytest.param(path, True, id=f"{path.stem}-apart", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("tutorial", "apart"), list(cases()))
+@pytest.mark.usefixtures("offline")
+def test_it_runs_and_prints_what_its_page_says(
+    tutorial: Path, apart: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
     if tutorial.stem in NEEDS:
         pytest.importorskip(NEEDS[tutorial.stem])
-    nowhere = {
-        "http_proxy": "http://127.0.0.1:9",
-        "https_proxy": "http://127.0.0.1:9",
-        "no_proxy": "127.0.0.1",
-    }
-    own = {"HOME": str(tmp_path), "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-W", "error::UserWarning:__main__", str(tutorial)],
-        cwd=tmp_path,
-        env={**os.environ, **nowhere, **own},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
     expected = printed_by_the_page(tutorial.read_text(encoding="utf-8"))
     assert expected
-    lines = "\n".join(line.strip() for line in done.stdout.splitlines())
+    lines = "\n".join(line.strip() for line in printed(tutorial, apart, capfd).splitlines())
     assert [line for line in expected if not re.search(whole(line), lines, re.MULTILINE)] == []
 
 

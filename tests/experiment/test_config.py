@@ -227,7 +227,7 @@ def test_an_experiment_survives_its_own_json() -> None:
     assert Experiment(**experiment.model_dump(mode="json")) == experiment
 
 
-@pytest.mark.parametrize("unit", ["client", "node"])
+@pytest.mark.parametrize("unit", ["client", "node", "label", "feature"])
 def test_add_remove_is_refused_where_presence_is_public(unit):
     with pytest.raises(BadInput, match="add-remove"):
         Experiment(relation="add-remove", unit=unit, epsilon=1.0, policy="distributed_dp").make_policy({})

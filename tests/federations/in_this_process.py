@@ -21,5 +21,6 @@ class InThisProcess(Here):
 
 
 def at_once(patch: pytest.MonkeyPatch) -> None:
-    """The command ``compare`` starts no processes."""
-    patch.setattr("secure_fedgraph.cli.comparing.Pool", InThisProcess)
+    """The commands ``compare`` and ``reproduce`` start no processes."""
+    for command in ("comparing", "reproducing"):
+        patch.setattr(f"secure_fedgraph.cli.{command}.Pool", InThisProcess)

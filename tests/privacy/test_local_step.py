@@ -109,11 +109,6 @@ def test_steps_are_owed_until_they_are_paid_and_only_where_there_were_some():
 SMALL = {"hidden": (8,), "fanout": (2,), "crowd": 8}
 
 
-@pytest.fixture(scope="module")
-def federation() -> sfg.Federation:
-    return sfg.federate("synthetic-citation", clients=3, nodes=60, features=16, seed=0)
-
-
 def private(policy: sfg.policies.Policy, **settings: object) -> sfg.policies.Policy:
     return replace(policy, steps=PrivateSteps(**{"noise": 4.0, "rate": 0.2, "steps": 3, **settings}))
 

@@ -31,16 +31,6 @@ def test_unseal_undoes_seal(key, plaintext, context):
 
 
 @quick
-@given(keys, st.binary(max_size=100), st.data())
-def test_no_changed_byte_opens(key, plaintext, data):
-    sealed = bytearray(seal(key, plaintext, b"context"))
-    at = data.draw(st.integers(0, len(sealed) - 1))
-    sealed[at] ^= data.draw(st.integers(1, 255))
-    with pytest.raises(HostileMessage):
-        unseal(key, bytes(sealed), b"context")
-
-
-@quick
 @given(keys, keys, st.binary(max_size=20), st.binary(max_size=20))
 def test_a_seal_opens_under_its_own_key_and_context_only(key, other, context, elsewhere):
     sealed = seal(key, b"message", context)
@@ -56,13 +46,6 @@ def test_a_seal_opens_under_its_own_key_and_context_only(key, other, context, el
 def test_streams_of_different_keys_differ(one, other):
     same = (stream(one, 4096) == stream(other, 4096)).mean()
     assert same == 1 if one == other else same < 0.03  # 1/256 by chance, with deviation 0.001
-
-
-@quick
-@given(keys, st.integers(0, 70_000), st.integers(0, 70_000))
-def test_a_shorter_stream_is_a_prefix(key, one, other):
-    short, long = sorted((one, other))
-    assert (stream(key, long)[:short] == stream(key, short)).all()
 
 
 @quick
@@ -94,13 +77,3 @@ def test_homomorphic_sums_are_sums(data):
     uploads = [key.encrypt(np.array(row, dtype=np.int64)) for row in rows]
     opened = key.decrypt(Adder(parameters).add(uploads, length), length)
     assert opened.tolist() == np.sum(rows, axis=0, dtype=np.int64).tolist()
-
-
-@few
-@given(st.permutations(range(4)), st.lists(st.integers(-50, 50), min_size=4, max_size=4))
-def test_the_order_of_uploads_does_not_matter(order, values):
-    parameters = RingParameters(50, 4)
-    key = SecretKey.generate(parameters)
-    uploads = [key.encrypt(np.array([value])) for value in values]
-    total = Adder(parameters).add([uploads[n] for n in order], 1)
-    assert key.decrypt(total, 1).tolist() == [sum(values)]

@@ -108,28 +108,6 @@ class TestWire:
             tracemalloc.stop()
         assert peak < 1_000_000
 
-    @given(st.binary(max_size=200))
-    def test_any_bytes(self, raw):
-        for start in (b"", b"SFG\x01", b"SFG\x01\x01\x00\x01\x00a"):
-            try:
-                wire.decode(start + raw)
-            except HostileMessage:
-                continue
-
-    @given(st.integers(0, 255), st.lists(st.sampled_from([0, 1, 2**31, 2**60, 2**63, 2**64 - 1]), max_size=8))
-    def test_any_shape(self, code, shape):
-        raw = b"SFG\x01\x01\x00\x01\x00a" + bytes([code, len(shape)])
-        raw += b"".join(n.to_bytes(8, "little") for n in shape) + bytes(8)
-        tracemalloc.start()
-        try:
-            wire.decode(raw)
-        except HostileMessage:
-            pass
-        finally:
-            peak = tracemalloc.get_traced_memory()[1]
-            tracemalloc.stop()
-        assert peak < 100_000
-
 
 LAYOUTS = st.builds(
     Layout,
@@ -243,17 +221,6 @@ class TestMasks:
 
 
 class TestNoise:
-    @pytest.mark.parametrize("multiplier", [0.1, 1.0, 30.0])
-    @pytest.mark.parametrize("norm", [0.01, 5.0])
-    def test_scale(self, multiplier, norm):
-        context = BindContext(Channel("update", Reveal.SUM), NAMES, "zero-out")
-        stage, _ = Gaussian(multiplier).bind(Clip(norm).bind(Sensitivity(), context)[1], context)
-        drawn = stage.apply(np.zeros((10, 10_000)), scope())
-        # 3 % of a standard deviation is 13 standard errors at 1e5 draws
-        assert drawn.std() == pytest.approx(multiplier * norm, rel=0.03)
-        # on whole steps, one in 3.5 * 4096 is drawn twice: 7 of 1e5 expected
-        assert np.count_nonzero(drawn == stage.apply(np.zeros((10, 10_000)), scope())) < 40
-
     @given(
         st.floats(0.01, 1000),
         st.floats(1e-6, 1e6),
@@ -273,23 +240,14 @@ class TestNoise:
         steps = out / stage.step
         assert np.all(np.abs(steps - np.rint(steps)) <= 1e-12 * np.maximum(np.abs(steps), 1))
 
-    def test_no_seed_repeats_what_leaves_a_client(self):
+    @pytest.mark.parametrize("policy", [local_dp(1.0, 1.0), masked()], ids=lambda policy: policy.name)
+    def test_no_seed_repeats_what_leaves_a_client(self, policy):
         sent = []
         for _ in range(2):
             torch.manual_seed(1)
             np.random.seed(1)  # noqa: NPY002
             random.seed(1)
-            made = session(local_dp(1.0, 1.0), width=1000)
-            sent.append(made.tell(made.message("owner-0"))["data"])
-        assert np.count_nonzero(sent[0] == sent[1]) < 3
-
-    def test_no_seed_repeats_a_mask(self):
-        sent = []
-        for _ in range(2):
-            torch.manual_seed(1)
-            np.random.seed(1)  # noqa: NPY002
-            random.seed(1)
-            made = session(masked(), width=1000).set_up()
+            made = session(policy, width=1000).set_up()
             sent.append(made.tell(made.upload(made.prepared(), "owner-0"))["data"])
         assert np.count_nonzero(sent[0] == sent[1]) < 3
 

@@ -21,11 +21,6 @@ HIDDEN = (8, 4)
 BUDGET = sfg.Budget(8.0, unit="client")
 
 
-@pytest.fixture(scope="module")
-def federation() -> sfg.Federation:
-    return sfg.federate("synthetic-citation", clients=3, nodes=60, features=16, seed=0)
-
-
 def train(federation: sfg.Federation, policy: Any, **options: Any) -> sfg.Run:
     return sfg.train(sfg.FedAvg(hidden=HIDDEN), federation, policy, **{"rounds": 2, **options})
 

@@ -12,11 +12,6 @@ from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.protocol.transcript import everything
 
 
-@pytest.fixture(scope="module")
-def federation():
-    return sfg.federate("synthetic-citation", clients=3, nodes=60, features=16, seed=0)
-
-
 def fedavg() -> sfg.FedAvg:
     return sfg.FedAvg(hidden=(8, 8))
 

@@ -115,7 +115,7 @@ def test_without_refusals_the_same_search_reads_nothing() -> None:
     assert len({round(share, 6) for share in read.values()}) == 1  # the same for all: where the search ends
 
 
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 127.9, 128.1, 1e6, 3e38])
+@pytest.mark.parametrize("scale", [1e-3, 127.9, 128.1, 3e38])
 def test_long_updates_are_valued_like_any_other(scale: float) -> None:
     found = session(P.homomorphic(), channels=(Valuing.VALUED,), algorithm=Valuing()).set_up()
     for client in found.clients.values():

@@ -77,11 +77,6 @@ class OneSender(Whole):
     SENDERS = ("owner-1",)
 
 
-@pytest.fixture(scope="module")
-def federation():
-    return sfg.federate("synthetic-citation", clients=3, nodes=60, features=16)
-
-
 @pytest.mark.parametrize("policy", [plaintext, strictest])
 @pytest.mark.filterwarnings("ignore::secure_fedgraph.privacy.policy.PlaintextWarning")
 def test_everybody_reads_everybody_else_and_not_itself(federation, policy):

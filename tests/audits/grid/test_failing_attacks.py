@@ -109,8 +109,3 @@ def test_an_attack_on_a_finished_run(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     manifest.write(tmp_path)
     monkeypatch.setattr(LabelCounts, "run", raising(BadInput("odd")))
     check(audit_folder(tmp_path, TWO)[1], BadInput("odd"))
-
-
-def test_what_is_checked_before_the_run_is_still_refused() -> None:
-    with pytest.raises(BadInput, match="effort"):
-        grid.audit(experiment(), ["plaintext"], TWO, [0], controls=(), effort=-1)

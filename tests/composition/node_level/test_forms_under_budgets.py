@@ -9,6 +9,7 @@ import small
 
 import secure_fedgraph as sfg
 from secure_fedgraph.core.errors import BadInput, LeftInPlaintext, Refused
+from secure_fedgraph.models import perceptron, personal
 from secure_fedgraph.privacy.policies import RECIPES, policy_with_noise
 
 FORMS = {
@@ -27,7 +28,11 @@ FORMS = {
 @pytest.mark.filterwarnings("ignore::UserWarning")  # of what a form takes by itself
 @pytest.mark.parametrize("policy", RECIPES.own)
 @pytest.mark.parametrize("name", list(FORMS))
-def test_it_trains_or_is_refused_before_round_1(name: str, policy: str) -> None:
+def test_it_trains_or_is_refused_before_round_1(
+    name: str, policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(perceptron, "STEPS", 15)  # of owners' own networks, of which no score is read
+    monkeypatch.setattr(personal, "_KEPT", {})
     recipe, federation = policy_with_noise(policy, 1.0, {}), small.federation(name)
     try:
         made = sfg.train(small.algorithm(name), federation, recipe, rounds=2, seed=0)

@@ -27,7 +27,7 @@ from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 QUICK: dict[str, Any] = {"hidden": (8, 8), "learning_rate": 0.02, "batch": 32}
 ALGORITHMS: dict[str, tuple[sfg.Algorithm, int]] = {
     "fedridge": (FedRidge(), 1),
-    "fedsgd": (FedSgd(hidden=8, rate=0.3), 30),
+    "fedsgd": (FedSgd(hidden=8, rate=1.0), 30),  # without sampling: cheap to account
     "fedavg": (sfg.FedAvg(**QUICK), 6),
     "fedprox": (FedProx(**QUICK), 6),
     "fedsage": (sfg.FedSage(**QUICK), 6),
@@ -37,12 +37,11 @@ ALGORITHMS: dict[str, tuple[sfg.Algorithm, int]] = {
 }
 pytestmark = pytest.mark.filterwarnings("ignore::secure_fedgraph.forms.FormWarning")
 BUDGET = Budget(epsilon=4.0, delta=1e-5, unit="edge")
-STEPS = PrivateSteps(noise=1.0, rate=0.2, steps=3, unit="edge")
+STEPS = PrivateSteps(noise=1.0, rate=1.0, steps=3, unit="edge")
 
 
-@pytest.mark.parametrize("task", [Task.LINKS, Task.LINK_CLASSES])
+@pytest.mark.parametrize(("task", "policy"), [(Task.LINKS, "masked"), (Task.LINK_CLASSES, "plaintext")])
 @pytest.mark.parametrize("name", ALGORITHMS)
-@pytest.mark.parametrize("policy", ["plaintext", "masked"])
 def test_links_are_learned(name: str, policy: str, task: str) -> None:
     algorithm, rounds = ALGORITHMS[name]
     every = {"evaluate_every": rounds}
@@ -192,7 +191,7 @@ def test_alone_and_the_commonest_class_stand_beside() -> None:
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "taken"), [(FedRidge(second_moments="own"), GraphFedRidge), (FedSgd(), GraphFedSgd)]
+    ("algorithm", "taken"), [(FedRidge(second_moments="own"), GraphFedRidge), (FedSgd(rate=1.0), GraphFedSgd)]
 )
 def test_sets_of_graphs_are_learned_by_the_class_for_them(algorithm: sfg.Algorithm, taken: type) -> None:
     graphs = sfg.federate(triangles(), clients=3, partition="random", seed=0)

@@ -287,11 +287,6 @@ class TestSession:
 ROUNDS = 3
 
 
-@pytest.fixture(scope="module")
-def federation() -> sfg.Federation:
-    return sfg.federate("synthetic-citation", clients=3, nodes=60, features=16, seed=0)
-
-
 @pytest.mark.filterwarnings("ignore::secure_fedgraph.privacy.budget_warnings.EarlyStopWarning")
 class TestRun:
     def train(self, federation, times: float, **more):

@@ -20,7 +20,7 @@ from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.core.accounting.events import GaussianRelease
 from secure_fedgraph.core.channel import Channel, Reveal
-from secure_fedgraph.core.errors import BadInput, BudgetExhausted, Refused
+from secure_fedgraph.core.errors import BadInput, BudgetExhausted
 from secure_fedgraph.core.spending.budget import Budget
 from secure_fedgraph.core.spending.ledger import Ledger
 from secure_fedgraph.core.upload import Upload
@@ -61,17 +61,6 @@ class TestRelations:
             replace(sfg.policies.local_dp(1.0, 1.0, relation), steps=PrivateSteps(1.0))
         with pytest.raises(BadInput, match=f"relation '{relation}'"):
             planned(experiment(policy="masked", unit="node", relation=relation))
-
-    @pytest.mark.parametrize("unit", ["client", "node", "label", "feature"])
-    def test_a_budget_for_a_presence_is_refused(self, unit):
-        with pytest.raises(BadInput, match="'add-remove'"):
-            planned(experiment(policy="distributed_dp", unit=unit, relation="add-remove"))
-
-    @pytest.mark.parametrize("recipe", ["local_dp", "central_dp", "distributed_dp"])
-    def test_noise_under_add_remove_is_refused_where_it_is_bound(self, recipe):
-        policy = getattr(sfg.policies, recipe)(1.0, 1.0, "add-remove")
-        with pytest.raises(Refused, match=r"channel 'update'.*add-remove"):
-            policy.bind([sfg.FedSage.UPDATE], ("a", "b", "c"))
 
     def test_a_link_that_is_there_or_not_is_one_answer(self):
         found = planned(experiment(policy="masked", unit="edge", relation="add-remove"))

@@ -100,13 +100,17 @@ def graphs() -> sfg.Federation:
     return sfg.federate(triangles(), clients=3, partition="random")
 
 
-@pytest.mark.parametrize("kind", ["nodes", "graphs"])
+@pytest.fixture(scope="module", params=["nodes", "graphs"])
+def usual(request: pytest.FixtureRequest) -> sfg.Run:
+    """The usual model on each kind of data."""
+    return trained(Usual, request.getfixturevalue(request.param))
+
+
 @pytest.mark.parametrize("style", SAME)
-def test_every_style_trains_as_the_usual_one(style: str, kind: str, request: pytest.FixtureRequest) -> None:
-    federation = request.getfixturevalue(kind)
+def test_every_style_trains_as_the_usual_one(style: str, usual: sfg.Run) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", sfg.DataWarning)
-        run, usual = (trained(model, federation) for model in (SAME[style], Usual))
+        run = trained(SAME[style], usual.federation)
     assert all(torch.equal(run.state[key], usual.state[key]) for key in usual.state)
     assert isinstance(run.model, SAME[style]) and run.accuracy == usual.accuracy
 

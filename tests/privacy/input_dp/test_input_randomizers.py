@@ -49,11 +49,6 @@ KINDS = {
 }
 
 
-@pytest.fixture(scope="module")
-def federation() -> sfg.Federation:
-    return sfg.federate("synthetic-citation", clients=3, nodes=60, features=16, seed=0)
-
-
 def experiment(**changes: Any) -> Experiment:
     return Experiment(**{**SMALL, **changes})
 
