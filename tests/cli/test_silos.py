@@ -66,7 +66,7 @@ def test_what_cannot_be_used_is_refused_in_a_line(arguments: list[str], words: s
 
 
 def test_a_budget_for_nodes_counts_scores_under_noise(tmp_path: Path) -> None:
-    budget = ["--epsilon", "8", "--unit", "node", "--set", "steps.rate=1"]  # cheap to account
+    budget = ["--epsilon", "8", "--unit", "node"]
     done = call("run", *SMALL, *SILOS, *budget, "--policy", "masked", "--out", "out")
     assert done.exit_code == 0, done.output
     result = held(tmp_path / "out/result.json")

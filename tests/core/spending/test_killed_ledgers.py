@@ -29,6 +29,11 @@ SMALL = {"hidden": (8, 8), "fanout": (2, 2), "batch": "full"}
 TO_THE_REFEREE = {one.name for one in sfg.FedAvg.examiners() if one.to == "referee"}
 
 
+@pytest.fixture(scope="module")
+def federation() -> sfg.Federation:
+    return sfg.federate("synthetic-citation", clients=3, nodes=60, features=16, seed=0)
+
+
 def train(federation: sfg.Federation, folder: Path) -> None:
     """The run, which notes every upload that has left a client's door."""
     sent = os.open(folder / "sent", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
