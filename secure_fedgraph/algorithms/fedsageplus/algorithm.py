@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Form, State
 from secure_fedgraph.algorithms.fedsage import PAPER, FedSage, LocSage
-from secure_fedgraph.algorithms.fedsageplus import prototypes
+from secure_fedgraph.algorithms.fedsageplus import generation as prototypes
 from secure_fedgraph.algorithms.fedsageplus.generation import CANDIDATES, DECAY, RATE, Generates
 from secure_fedgraph.algorithms.fedsageplus.settings import PROTOTYPES, GeneratorSettings, MendingSettings
 from secure_fedgraph.algorithms.fedsgd.graph_sage import FedSageSteps
