@@ -24,7 +24,7 @@ from secure_fedgraph.core.inputs import NOTHING, Expected
 from secure_fedgraph.core.upload import ContributionMoments
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models import personal
-from secure_fedgraph.models.neighgen import at_home
+from secure_fedgraph.models.neighgen import training as at_home
 from secure_fedgraph.models.user_models import Given, own_copy
 from secure_fedgraph.seams import ClientContext, RoundApi
 
