@@ -14,11 +14,11 @@ assert SPEC.loader is not None
 rooms = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(rooms)
 CEILINGS = {
-    "secure_fedgraph/core": 4_100,
-    "secure_fedgraph/core/carriers": 2_300,
-    "all code": 52_490,
+    "secure_fedgraph/core": 4_060,
+    "secure_fedgraph/core/carriers": 2_270,
+    "all code": 51_530,
     "lines of tests": 64_160,
-    "lines of benchmarks": 5_610,
+    "lines of benchmarks": 5_500,
     "words of pages": 59_700,
     "bytes of the changelog": 10_000,
 }
