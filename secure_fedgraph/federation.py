@@ -29,8 +29,9 @@ from secure_fedgraph.graph.data.checks import check_owner
 from secure_fedgraph.graph.data.datasets import DATASETS, load
 from secure_fedgraph.graph.data.molecules import schema_of
 from secure_fedgraph.graph.data.own_graph import DataWarning, own_dataset
-from secure_fedgraph.graph.data.sources import cache_folder, digest_of_data
+from secure_fedgraph.graph.data.sources import cache_folder
 from secure_fedgraph.graph.data.splits import MASKS
+from secure_fedgraph.graph.data.store import digest_of_data
 from secure_fedgraph.graph.kinds import Dataset, GraphDataset, GraphSetDataset
 from secure_fedgraph.graph.own.objects import brought
 from secure_fedgraph.graph.own.pairs import paired

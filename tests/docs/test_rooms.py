@@ -16,7 +16,7 @@ SPEC.loader.exec_module(rooms)
 CEILINGS = {
     "secure_fedgraph/core": 4_060,
     "secure_fedgraph/core/carriers": 2_270,
-    "all code": 51_550,
+    "all code": 51_560,
     "lines of tests": 64_160,
     "lines of benchmarks": 5_500,
     "words of pages": 59_700,
