@@ -10,8 +10,7 @@ from functools import cached_property
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.message import ANSWER, CARRIER, Message
 from secure_fedgraph.core.protection.bound import Bound
-from secure_fedgraph.core.protection.clip import Clip
-from secure_fedgraph.core.protection.gaussian import Gaussian
+from secure_fedgraph.core.protection.gaussian import Clip, Gaussian
 from secure_fedgraph.core.spending.ledger import Charge
 from secure_fedgraph.core.wire import Tree
 from secure_fedgraph.experiment.schema import RunResult

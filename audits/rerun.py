@@ -46,7 +46,12 @@ def train_again(
 
 
 def in_the_open(
-    algorithm: Algorithm, federation: Federation, seed: int, rounds: int | None, keep: Keep, evaluation: str
+    algorithm: Algorithm,
+    federation: Federation,
+    seed: int,
+    rounds: int | None,
+    keep: Keep = nothing,
+    evaluation: str | None = None,
 ) -> Run:
     """A run without protection, of what an attacker makes up."""
     with warnings.catch_warnings():

@@ -107,6 +107,19 @@ def share_right(
     )
 
 
+def independent(
+    metric: str,
+    right: float,
+    of: float,
+    baselines: Mapping[str, float],
+    details: Mapping[str, float],
+    kind: ScoreKind = ScoreKind.MEAN,
+) -> Score:
+    """The share of guesses that are right, which are independent of each other."""
+    ends = intervals.bounds(lambda error: intervals.share(right, of, error))
+    return Score(metric, right / max(of, 1), kind=kind, **ends, baselines=baselines, details=details)
+
+
 def vocabulary(guesses: Mapping[str, np.ndarray], truths: Mapping[str, np.ndarray]) -> Score:
     """F1 of the guessed words over all owners; a word is guessed where its score is not zero.
 

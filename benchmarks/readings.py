@@ -22,7 +22,8 @@ from written_pages import keep, options, write_part
 
 from secure_fedgraph.algorithms.fairgraphfl.fairness import correlation
 from secure_fedgraph.experiment.reproduce import TABLES
-from secure_fedgraph.experiment.reproduce.tables import Case, folder_of
+from secure_fedgraph.experiment.reproduce.running import folder_of
+from secure_fedgraph.experiment.reproduce.tables import Case
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT, PAGE = ROOT / "benchmarks" / "results" / "readings.json", ROOT / "docs" / "reproducing.md"

@@ -29,15 +29,16 @@ from secure_fedgraph.graph.data.checks import check_owner
 from secure_fedgraph.graph.data.datasets import DATASETS, load
 from secure_fedgraph.graph.data.molecules import schema_of
 from secure_fedgraph.graph.data.own_graph import DataWarning, own_dataset
-from secure_fedgraph.graph.data.sources import cache_folder, digest_of_data
+from secure_fedgraph.graph.data.sources import cache_folder
 from secure_fedgraph.graph.data.splits import MASKS
+from secure_fedgraph.graph.data.store import digest_of_data
 from secure_fedgraph.graph.kinds import Dataset, GraphDataset, GraphSetDataset
 from secure_fedgraph.graph.own.objects import brought
 from secure_fedgraph.graph.own.pairs import paired
 from secure_fedgraph.graph.own.sets import own_set
+from secure_fedgraph.graph.partition.partition import handed_out
 from secure_fedgraph.graph.partition.registry import split_data
 from secure_fedgraph.graph.partition.result import Partition, owner_names
-from secure_fedgraph.graph.partition.subgraphs import handed_out
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS
 from secure_fedgraph.graph.schema import NO_EDGE_ATTR, OF_LINKS, Schema, Task
 from secure_fedgraph.graph.seeds import sub_seed

@@ -23,8 +23,8 @@ from secure_fedgraph.core.channel import Domain
 from secure_fedgraph.core.crypto import Identity
 from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.protection.bound import Bound
-from secure_fedgraph.core.protection.clip import Clip
 from secure_fedgraph.core.protection.contracts import Party, Scope
+from secure_fedgraph.core.protection.gaussian import Clip
 from secure_fedgraph.core.upload import AnyUpload, ContributionRows, ContributionSample, Layout, Upload
 from secure_fedgraph.protocol.transcript import SERVER
 

@@ -20,7 +20,7 @@ from secure_fedgraph.audits import intervals
 from secure_fedgraph.audits.finished_run import FinishedRun, once
 from secure_fedgraph.audits.judgement import Judge, Judgement, Maker
 from secure_fedgraph.audits.rerun import train_again
-from secure_fedgraph.audits.scoring import Score, ScoreKind, share_right
+from secure_fedgraph.audits.scoring import Score, ScoreKind, independent, share_right
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.evaluation import roc_auc
 from secure_fedgraph.federation import Federation
@@ -152,19 +152,14 @@ def of_graphs(guess: Guess, finished: FinishedRun) -> Judgement:
     right = sum(int((a <= 10 * EXACT).sum()) for a in apart.values())
     graphs = sum(map(len, true.values()))
     trivial = np.mean([float((_apart(v.mean(0, keepdims=True), v) <= EXACT).mean()) for v in true.values()])
-    score = Score(
-        metric="graphs' embeddings read",
-        kind=ScoreKind.MEAN,
-        value=right / graphs,
-        **intervals.bounds(lambda error: intervals.share(right, graphs, error)),
-        baselines={"the owner's mean embedding": float(trivial)},
-        details={
-            "graphs": float(graphs),
-            "solved": float(sum(int(at.sum()) for at in solved.values())),
-            "right": float(right),
-            "largest_error": max((float(a.max()) for a in apart.values() if len(a)), default=0.0),
-        },
-    )
+    details = {
+        "graphs": float(graphs),
+        "solved": float(sum(int(at.sum()) for at in solved.values())),
+        "right": float(right),
+        "largest_error": max((float(a.max()) for a in apart.values() if len(a)), default=0.0),
+    }
+    baselines = {"the owner's mean embedding": float(trivial)}
+    score = independent("graphs' embeddings read", right, graphs, baselines, details)
     some_of = {t: np.flatnonzero(at)[:2] for t, at in solved.items()}
     shown, named = ({t: rows[t][at].round(3) for t, at in some_of.items()} for rows in (true, guess.values))
     return Judgement(score, shown, named)
@@ -194,19 +189,13 @@ def change(guess: Guess, finished: FinishedRun) -> Judgement:
     whole = target == owner or target == "some owner"
     hits = int(claims.sum()) if whole else 0
     share = hits / max(len(claims), 1)
-    score = Score(
-        metric="motifs of the graph right",
-        kind=ScoreKind.MEAN,
-        value=share,
-        **intervals.bounds(lambda error: intervals.share(share, 1.0, error)),
-        baselines={"no motif": 0.0},
-        details={
-            "motifs": float(held.sum()),
-            "moved": float(moved.sum()),
-            **({"embedding_error": float(apart[moved & held].min())} if (moved & held).any() else {}),
-            "of_the_right_owner": float(target == owner),
-        },
-    )
+    details = {
+        "motifs": float(held.sum()),
+        "moved": float(moved.sum()),
+        **({"embedding_error": float(apart[moved & held].min())} if (moved & held).any() else {}),
+        "of_the_right_owner": float(target == owner),
+    }
+    score = independent("motifs of the graph right", share, 1.0, {"no motif": 0.0}, details)
     return Judgement(score, {target: true[held][:1].round(3)}, {target: rows[moved][:1].round(3)})
 
 
@@ -367,14 +356,9 @@ def sizes(guess: Guess, finished: FinishedRun) -> Judgement:
     owners = guess.targets[target]
     true, equal = _training(finished, owners), own_graphs(finished) * len(owners)
     hit = abs(float(named[0]) - true) < 0.5
-    score = Score(
-        metric="sizes exact",
-        kind=ScoreKind.UNBOUNDED,
-        value=float(hit),
-        **intervals.bounds(lambda error: intervals.share(float(hit), 1, error)),
-        baselines={"as many as one's own": float(equal == true)},
-        details={"off_by": abs(float(named[0]) - true), "trivial_off_by": float(abs(equal - true))},
-    )
+    baselines = {"as many as one's own": float(equal == true)}
+    details = {"off_by": abs(float(named[0]) - true), "trivial_off_by": float(abs(equal - true))}
+    score = independent("sizes exact", float(hit), 1.0, baselines, details, ScoreKind.UNBOUNDED)
     return Judgement(score, {target: np.array([true])}, {target: np.round(named, 3)})
 
 

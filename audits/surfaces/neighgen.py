@@ -16,11 +16,10 @@ from secure_fedgraph.attacks.neighgen import EMBEDDED_LINKS, MISSING, NEIGHBOURS
 from secure_fedgraph.audits import intervals, scoring, truth
 from secure_fedgraph.audits.finished_run import FinishedRun, once
 from secure_fedgraph.audits.judgement import Judge, Judgement
+from secure_fedgraph.audits.rerun import in_the_open
 from secure_fedgraph.audits.scoring import Score, ScoreKind, cosine
 from secure_fedgraph.audits.surfaces.links import Pairs, auc, linked_nodes
 from secure_fedgraph.core.upload import Upload
-from secure_fedgraph.policies import plaintext
-from secure_fedgraph.running.loop import train
 from secure_fedgraph.seams import ClientContext
 
 SHOWN = 4
@@ -75,18 +74,9 @@ def covered(guess: Guess, finished: FinishedRun) -> Judgement:
         first = rows.distinct()[:SHOWN]
         true[target] = np.round(held[rows.nearest[first]], 3)
         guessed[target] = np.round(rows.rows[first], 3)
-    score = Score(
-        "nodes covered",
-        right / of,
-        kind=ScoreKind.UNBOUNDED,
-        **intervals.bounds(lambda error: intervals.share(right, of, error)),
-        baselines=dict(zip(_TRIVIAL[words], (mean / of, drawn / of), strict=True)),
-        details={
-            "nodes": float(of),
-            "rows_named": float(named),
-            "share_that_are_nodes": real / max(named, 1),
-        },
-    )
+    baselines = dict(zip(_TRIVIAL[words], (mean / of, drawn / of), strict=True))
+    details = {"nodes": float(of), "rows_named": float(named), "share_that_are_nodes": real / max(named, 1)}
+    score = scoring.independent("nodes covered", right, of, baselines, details, ScoreKind.UNBOUNDED)
     return Judgement(score, true, guessed)
 
 
@@ -120,7 +110,7 @@ def _again(finished: FinishedRun) -> Offered:
             return upload
 
     settings = finished.algorithm.settings.model_dump() | {"federated_epochs": 1}
-    train(RerunForTruth(**settings), finished.federation, plaintext(), rounds=1, seed=finished.seed)
+    in_the_open(RerunForTruth(**settings), finished.federation, finished.seed, 1)
     return offers
 
 
@@ -175,15 +165,8 @@ def missing(guess: Guess, finished: FinishedRun) -> Judgement:
         _, at = np.unique(nodes, return_index=True)
         right, of = right + int((values[at] == counts[at]).sum()), of + len(at)
         common += int(np.bincount(counts[at]).max())
-    score = Score(
-        "counts right",
-        right / of,
-        kind=ScoreKind.MEAN,
-        **intervals.bounds(lambda error: intervals.share(right, of, error)),
-        baselines={"the commonest number": common / of},
-        details={"nodes": float(of)},
-    )
-    return Judgement(score)
+    baselines = {"the commonest number": common / of}
+    return Judgement(scoring.independent("counts right", right, of, baselines, {"nodes": float(of)}))
 
 
 def _neighbours(graph: Any) -> np.ndarray:

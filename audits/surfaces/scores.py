@@ -9,7 +9,7 @@ import numpy as np
 
 from secure_fedgraph.attacks.attack import Guess
 from secure_fedgraph.attacks.scores import COUNTED_SHARES, TEST_SHARES, TEST_SIZES
-from secure_fedgraph.audits import intervals, scoring
+from secure_fedgraph.audits import scoring
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.judgement import Judge, Judgement
 
@@ -23,14 +23,9 @@ def sizes(guess: Guess, finished: FinishedRun) -> Judgement:
     true = {owner: np.array([len(tested[owner])]) for owner in guess.values}
     hits = [int(guess.values[owner][0]) == int(size[0]) for owner, size in true.items()]
     mean = round(float(np.mean([size[0] for size in true.values()])))
-    score = scoring.Score(
-        metric="sizes exact",
-        kind=scoring.ScoreKind.MEAN,
-        value=float(np.mean(hits)),
-        **intervals.bounds(lambda error: intervals.share(sum(hits), len(hits), error)),
-        baselines={"the mean size": float(np.mean([int(size[0]) == mean for size in true.values()]))},
-        details={"owners": float(len(hits))},
-    )
+    baselines = {"the mean size": float(np.mean([int(size[0]) == mean for size in true.values()]))}
+    details = {"owners": float(len(hits))}
+    score = scoring.independent("sizes exact", sum(hits), len(hits), baselines, details)
     return Judgement(score, true, {owner: guess.values[owner].astype(int) for owner in true})
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from secure_fedgraph.attacks.attack import Guess
 from secure_fedgraph.attacks.weights.graph_structure import KINDS, TRAINED_GRAPHS
-from secure_fedgraph.audits import intervals, scoring
+from secure_fedgraph.audits import scoring
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.judgement import Judge, Judgement, Maker
 from secure_fedgraph.graph.kinds import GraphSetDataset
@@ -122,20 +122,14 @@ def graphs(guess: Guess, finished: FinishedRun) -> Judgement:
             placed.append(0.0 if graph is None else max(graph.placed(other) for other in own))
     exact, near = _trivial(guess, held)
     of = len(right)
-    score = scoring.Score(
-        "graphs exact",
-        float(np.mean(right)) if of else 0.0,
-        kind=scoring.ScoreKind.ROWS,
-        **intervals.bounds(lambda error: intervals.share(sum(right), of, error)),
-        baselines={"another owner's graph": exact},
-        details={
-            "graphs": float(of),
-            "nodes": float(max(sum(len(held[o]) for o in owners) for owners in guess.targets.values())),
-            "nodes_placed": float(np.mean(placed)) if of else 0.0,
-            "nodes_placed_by_another_owners_graph": near,
-        },
-    )
-    return Judgement(score)
+    details = {
+        "graphs": float(of),
+        "nodes": float(max(sum(len(held[o]) for o in owners) for owners in guess.targets.values())),
+        "nodes_placed": float(np.mean(placed)) if of else 0.0,
+        "nodes_placed_by_another_owners_graph": near,
+    }
+    baselines, kind = {"another owner's graph": exact}, scoring.ScoreKind.ROWS
+    return Judgement(scoring.independent("graphs exact", sum(right), of, baselines, details, kind))
 
 
 def _trivial(guess: Guess, held: Mapping[str, Sequence[Labelled]]) -> tuple[float, float]:

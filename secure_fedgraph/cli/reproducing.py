@@ -18,7 +18,7 @@ from secure_fedgraph.experiment.pool import Pool
 from secure_fedgraph.experiment.ray_pool import on_ray
 from secure_fedgraph.experiment.reproduce import PaperTable, table_named
 from secure_fedgraph.experiment.reproduce.outcome import Outcome, Score, counts, outcomes, share_reached
-from secure_fedgraph.experiment.reproduce.tables import Reproduction
+from secure_fedgraph.experiment.reproduce.running import Reproduction
 from secure_fedgraph.experiment.results import versions, write_json
 from secure_fedgraph.report import text as words
 

@@ -28,7 +28,7 @@ from secure_fedgraph.deployment.charge_report import signed_report
 from secure_fedgraph.deployment.greeting import check_digest, greeted
 from secure_fedgraph.deployment.silo_folder import LEDGER, MEMORY, MODEL, SCORES, Keys, SiloFolder
 from secure_fedgraph.deployment.terms import Terms
-from secure_fedgraph.graph.data.sources import digest_of_data
+from secure_fedgraph.graph.data.store import digest_of_data
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.graph.silos.aligned import AlignedTable, digest_of_training_rows
 from secure_fedgraph.storage.party_store import LABEL, PartyStore

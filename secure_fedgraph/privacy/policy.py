@@ -13,9 +13,8 @@ from secure_fedgraph.core.errors import BadInput, Incompatible, Unbound
 from secure_fedgraph.core.guarantee import Relation
 from secure_fedgraph.core.protection.binding import Protection
 from secure_fedgraph.core.protection.bound import Bound
-from secure_fedgraph.core.protection.clip import Clip
 from secure_fedgraph.core.protection.contracts import Carrier
-from secure_fedgraph.core.protection.gaussian import Gaussian
+from secure_fedgraph.core.protection.gaussian import Clip, Gaussian
 from secure_fedgraph.privacy.broadcasts import BroadcastLimits
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer

@@ -9,7 +9,7 @@ import pytest
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.training import cohorts
-from secure_fedgraph.models.many_sages import ManySages
+from secure_fedgraph.models.gnn import ManySages
 from secure_fedgraph.protocol import meeting
 from secure_fedgraph.protocol.transcript import everything
 

@@ -49,8 +49,7 @@ from secure_fedgraph.experiment.results import (
     write_json,
 )
 from secure_fedgraph.experiment.schema import AuditResult, CompareResult, RunResult
-from secure_fedgraph.graph.data import datasets
-from secure_fedgraph.graph.data import sources as store
+from secure_fedgraph.graph.data import datasets, store
 from secure_fedgraph.graph.data.own_graph import DataWarning
 from secure_fedgraph.graph.data.rawfiles import RAW
 from secure_fedgraph.graph.silos.given import silos_of

@@ -39,8 +39,7 @@ from secure_fedgraph.core.carriers.plain import Plain
 from secure_fedgraph.core.carriers.secagg.server import Masked
 from secure_fedgraph.core.errors import BadInput, HostileMessage, Refused
 from secure_fedgraph.core.protection.binding import Protection
-from secure_fedgraph.core.protection.clip import Clip
-from secure_fedgraph.core.protection.gaussian import Gaussian
+from secure_fedgraph.core.protection.gaussian import Clip, Gaussian
 from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.experiment.results import execute

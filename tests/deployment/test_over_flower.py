@@ -24,7 +24,8 @@ pytest.importorskip("flwr")
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.deployment.certificates import AUTHORITY, CERTIFICATE, KEY, make_certificates
 from secure_fedgraph.deployment.flower.fleet import Fleet, Refusal, Unreachable
-from secure_fedgraph.deployment.flower.grid import HOLD, Address, Bell, Grid, Receive, _at_most
+from secure_fedgraph.deployment.flower.grid import Address, Grid
+from secure_fedgraph.deployment.flower.port import HOLD, Bell, Receive, _at_most
 from secure_fedgraph.deployment.silo_folder import Keys, SiloFolder
 from secure_fedgraph.deployment.silo_messages import ASK, DONE, Letter
 

@@ -21,9 +21,8 @@ from secure_fedgraph.core.channel import Channel, Domain, Reveal
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.protection.binding import Protection
-from secure_fedgraph.core.protection.clip import Clip
 from secure_fedgraph.core.protection.contracts import BindContext, Scope, Sensitivity, Stage
-from secure_fedgraph.core.protection.gaussian import Gaussian
+from secure_fedgraph.core.protection.gaussian import Clip, Gaussian
 from secure_fedgraph.experiment.config import Experiment, make_policy
 from secure_fedgraph.privacy.policies import RECIPES, _checked, is_noised, takes_by_channel
 from secure_fedgraph.privacy.policies.recipe import Amount, amount_of

@@ -12,7 +12,7 @@ from torch import Tensor
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data.synthetic import citation
 from secure_fedgraph.graph.mending import Impaired, impair, mend
-from secure_fedgraph.models.neighgen import at_home
+from secure_fedgraph.models.neighgen import training as at_home
 from secure_fedgraph.models.neighgen.model import FeatureGenerator, Gcn, NeighGen
 from secure_fedgraph.models.neighgen.training import (
     count_loss,

@@ -19,10 +19,9 @@ from secure_fedgraph.core.carriers.secagg.pairwise import Pairwise
 from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.core.message import Message
-from secure_fedgraph.core.protection.clip import Clip
 from secure_fedgraph.core.protection.contracts import BindContext, Sensitivity
 from secure_fedgraph.core.protection.fixed_point import FixedPoint
-from secure_fedgraph.core.protection.gaussian import Gaussian
+from secure_fedgraph.core.protection.gaussian import Clip, Gaussian
 from secure_fedgraph.core.upload import Layout
 from secure_fedgraph.policies import local_dp, masked
 

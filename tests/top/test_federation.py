@@ -212,7 +212,7 @@ def test_an_owner_without_training_nodes_is_refused(monkeypatch: pytest.MonkeyPa
         none = torch.zeros(len(y), dtype=torch.bool)
         return none, ~none, ~none
 
-    monkeypatch.setattr("secure_fedgraph.graph.partition.subgraphs.stratified", nothing)
+    monkeypatch.setattr("secure_fedgraph.graph.partition.partition.stratified", nothing)
     with pytest.raises(BadInput, match="owner-0 has no training nodes"):
         sfg.federate(graph(), 3, "random")
 

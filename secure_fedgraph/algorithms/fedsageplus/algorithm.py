@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Form, State
 from secure_fedgraph.algorithms.fedsage import PAPER, FedSage, LocSage
-from secure_fedgraph.algorithms.fedsageplus import prototypes
+from secure_fedgraph.algorithms.fedsageplus import generation
 from secure_fedgraph.algorithms.fedsageplus.generation import CANDIDATES, DECAY, RATE, Generates
 from secure_fedgraph.algorithms.fedsageplus.settings import PROTOTYPES, GeneratorSettings, MendingSettings
 from secure_fedgraph.algorithms.fedsgd.graph_sage import FedSageSteps
@@ -137,7 +137,7 @@ class FedSagePlus(Generates, FedSage):
 
     @property
     def _feature_sums(self) -> Channel:
-        moved = prototypes.contribution(self.settings)
+        moved = generation.contribution(self.settings)
         return replace(self.FEATURE_SUMS, unit=Unit.NODE, links=False, unit_contribution=moved)
 
     @property
@@ -150,7 +150,7 @@ class FedSagePlus(Generates, FedSage):
         if round.number == 1:
             given: State = {}
             if self.settings.of_prototypes:
-                given = prototypes.released(round.reduce(self._feature_sums), self.settings)
+                given = generation.released(round.reduce(self._feature_sums), self.settings)
             round.scatter(self.as_used(self.PRETRAIN), dict.fromkeys(round.cohort, given))
             return state | given
         if round.number <= self.warm_up:
@@ -166,7 +166,7 @@ class FedSagePlus(Generates, FedSage):
             BadInput: for noise on the sums of features that hides no node.
         """
         if channel.name == self.FEATURE_SUMS.name:
-            prototypes.check_noise(noise, self.settings)
+            generation.check_noise(noise, self.settings)
         return super().suited(channel, noise, schema, clients, sizes)
 
     def first_round(self, channel: str) -> int:
@@ -205,7 +205,7 @@ class FedSagePlus(Generates, FedSage):
             )
         state = super().init(schema, seed)
         if self.settings.of_prototypes:
-            state |= prototypes.nothing_known(schema)
+            state |= generation.nothing_known(schema)
         if self.settings.generator == "shared":
             model = self.neighgen(schema)
             parameters.glorot(model, seed)
@@ -219,7 +219,7 @@ class FedSagePlus(Generates, FedSage):
     def takes(self, channel: str, schema: Schema) -> Expected | None:
         """Weights of the classifier or of the shared generator, a peer's offer, prototypes; or nothing."""
         if channel == self.PRETRAIN.name and self.settings.of_prototypes:
-            return (like(prototypes.nothing_known(schema)),)
+            return (like(generation.nothing_known(schema)),)
         if channel in (self.PRETRAIN.name, self.GENERATOR.name, self.FEATURE_SUMS.name):
             return NOTHING
         if channel == self.FEEDBACK.name:
@@ -253,15 +253,15 @@ class FedSagePlus(Generates, FedSage):
     def start_generator(self, client: ClientContext, given: State) -> None:
         """Stage A; before it, what was released is kept."""
         if self.settings.of_prototypes:
-            prototypes.once(client, self.PRETRAIN.name)
-            prototypes.keep(client, given)
+            generation.once(client, self.PRETRAIN.name)
+            generation.keep(client, given)
         self.pretrain(client)
 
     @FEATURE_SUMS.answer
     def feature_sums(self, client: ClientContext, given: State) -> ContributionMoments:
         """The training nodes' features and classes, of which the client's door makes sums by class."""
-        prototypes.once(client, self.FEATURE_SUMS.name)
-        return prototypes.records_of(client, self.settings, client.noised(self._feature_sums))
+        generation.once(client, self.FEATURE_SUMS.name)
+        return generation.records_of(client, self.settings, client.noised(self._feature_sums))
 
     @GENERATOR.answer
     def offer(self, client: ClientContext, given: State) -> Upload:
@@ -364,7 +364,7 @@ class FedSagePlus(Generates, FedSage):
         if not self.settings.of_prototypes:
             return super().generator_of(client)
         encoder, schema = self.settings.encoder, client.schema
-        mixture = PrototypeMixture(encoder[1], prototypes.at_home(client), CANDIDATES)
+        mixture = PrototypeMixture(encoder[1], generation.at_home(client), CANDIDATES)
         return NeighGen(schema.features, schema.classes, encoder, candidates=CANDIDATES, fgen=mixture)
 
     def check_own(self, graph: Data, name: str) -> None:
@@ -380,4 +380,4 @@ _SHARED = "neighgen."
 
 def _classifier(state: State) -> State:
     """Of a state, what FedSage has."""
-    return {k: v for k, v in state.items() if not k.startswith((_SHARED, prototypes.PREFIX))}
+    return {k: v for k, v in state.items() if not k.startswith((_SHARED, generation.PREFIX))}

@@ -13,9 +13,8 @@ from torch_geometric.data import Data
 from secure_fedgraph.algorithm import Form, State
 from secure_fedgraph.algorithms.fedridge.algorithm import TRAINED, FedRidge
 from secure_fedgraph.algorithms.fedsgd.algorithm import FedSgd
-from secure_fedgraph.algorithms.fedsgd.heads.graph_sage import GraphSageHead
+from secure_fedgraph.algorithms.fedsgd.heads.graph_sage import GraphSageHead, OwnModelHead
 from secure_fedgraph.algorithms.fedsgd.heads.head import Head
-from secure_fedgraph.algorithms.fedsgd.heads.own_model import OwnModelHead
 from secure_fedgraph.algorithms.fedsgd.heads.perceptron import NodePerceptron
 from secure_fedgraph.algorithms.fedsgd.settings import GcnStepSettings, SageStepSettings, SgdSettings
 from secure_fedgraph.core.channel import Channel, Reveal
@@ -25,7 +24,7 @@ from secure_fedgraph.core.inputs import NOTHING, Expected
 from secure_fedgraph.core.upload import ContributionMoments
 from secure_fedgraph.graph.schema import Schema, Task
 from secure_fedgraph.models import personal
-from secure_fedgraph.models.neighgen import at_home
+from secure_fedgraph.models.neighgen import training as at_home
 from secure_fedgraph.models.user_models import Given, own_copy
 from secure_fedgraph.seams import ClientContext, RoundApi
 

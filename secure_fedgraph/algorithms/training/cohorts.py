@@ -13,8 +13,7 @@ from secure_fedgraph.algorithms.training.optimizers import bounded
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.graph.sample.trees import MISSING
 from secure_fedgraph.models.finite import finite_moments, is_finite, note_divergence
-from secure_fedgraph.models.gnn import GraphSage
-from secure_fedgraph.models.many_sages import ManySages
+from secure_fedgraph.models.gnn import GraphSage, ManySages
 from secure_fedgraph.models.targets import Loss
 from secure_fedgraph.seams import ClientContext
 

@@ -28,7 +28,7 @@ from secure_fedgraph.graph.data import (
 from secure_fedgraph.graph.data.canonical import content_digest
 from secure_fedgraph.graph.data.own_graph import own_dataset
 from secure_fedgraph.graph.data.rawfiles import RAW
-from secure_fedgraph.graph.data.sources import load_or_read
+from secure_fedgraph.graph.data.store import load_or_read
 from secure_fedgraph.graph.kinds import (
     Dataset,
     GraphDataset,

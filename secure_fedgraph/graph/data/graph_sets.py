@@ -13,7 +13,8 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.data import sources
-from secure_fedgraph.graph.data.sources import Raw, Tables, digest_of
+from secure_fedgraph.graph.data.sources import Raw
+from secure_fedgraph.graph.data.store import Tables, digest_of
 from secure_fedgraph.graph.kinds import GraphSetDataset
 
 VERSION = 1

@@ -9,7 +9,7 @@ import torch
 from torch_geometric.data import Data
 
 from secure_fedgraph.core.errors import BadInput
-from secure_fedgraph.graph.data.sources import digest_of
+from secure_fedgraph.graph.data.store import digest_of
 from secure_fedgraph.graph.kinds import Dataset, GraphSetDataset
 from secure_fedgraph.graph.schema import Schema
 

@@ -9,7 +9,8 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.graph.data import canonical, packages, sources
 from secure_fedgraph.graph.data.checks import check_graph
-from secure_fedgraph.graph.data.sources import Raw, Tables
+from secure_fedgraph.graph.data.sources import Raw
+from secure_fedgraph.graph.data.store import Tables
 from secure_fedgraph.graph.kinds import GraphDataset
 
 KEYS = ("x", "y", "edge_index")

@@ -24,8 +24,8 @@ from secure_fedgraph.graph.answers import (
 from secure_fedgraph.graph.conversions import plain, plain_masks
 from secure_fedgraph.graph.data.canonical import content_digest
 from secure_fedgraph.graph.data.checks import check_inputs
-from secure_fedgraph.graph.data.sources import digest_of_data
 from secure_fedgraph.graph.data.splits import MASKS, stratified
+from secure_fedgraph.graph.data.store import digest_of_data
 from secure_fedgraph.graph.kinds import GraphDataset
 from secure_fedgraph.graph.mapped import is_mapped
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS

@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch_geometric.data import Data
 
-from secure_fedgraph.graph.data.sources import Raw, Tables, digest_of, readable
+from secure_fedgraph.graph.data.sources import Raw, readable
+from secure_fedgraph.graph.data.store import Tables, digest_of
 from secure_fedgraph.graph.kinds import RatingsDataset
 
 digest = digest_of

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch_geometric.data import Data
 
-from secure_fedgraph.graph.data.sources import Raw, Tables, digest_of, readable
+from secure_fedgraph.graph.data.sources import Raw, readable
+from secure_fedgraph.graph.data.store import Tables, digest_of
 from secure_fedgraph.graph.kinds import RelationsDataset
 from secure_fedgraph.loading import postponed
 

@@ -14,8 +14,8 @@ from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.answers import FLOATS, WHOLE, Target, answered, check_varied, is_plain, target_of
 from secure_fedgraph.graph.conversions import plain, plain_masks
 from secure_fedgraph.graph.data.own_graph import NAMES, DataWarning, checked_graph, named_columns, words_of
-from secure_fedgraph.graph.data.sources import digest_of_data
 from secure_fedgraph.graph.data.splits import MASKS
+from secure_fedgraph.graph.data.store import digest_of_data
 from secure_fedgraph.graph.kinds import GraphSetDataset
 from secure_fedgraph.graph.sample.packing import pack
 from secure_fedgraph.graph.schema import OF_LINKS

@@ -20,7 +20,8 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.graph.answers import answers_of, has_classes
-from secure_fedgraph.graph.data.sources import Tables, cache_folder, digest_of, load_or_read
+from secure_fedgraph.graph.data.sources import cache_folder
+from secure_fedgraph.graph.data.store import Tables, digest_of, load_or_read
 from secure_fedgraph.graph.sample.links import undirected_links
 from secure_fedgraph.loading import postponed
 

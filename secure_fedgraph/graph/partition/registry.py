@@ -15,9 +15,8 @@ from secure_fedgraph.graph.partition.by_category import by_category
 from secure_fedgraph.graph.partition.communities import assign
 from secure_fedgraph.graph.partition.dirichlet import dirichlet, file_order_agents, random_agents
 from secure_fedgraph.graph.partition.label_skew import label_skew
-from secure_fedgraph.graph.partition.partition import louvain, random_parts
+from secure_fedgraph.graph.partition.partition import louvain, random_parts, subgraphs
 from secure_fedgraph.graph.partition.result import Partition
-from secure_fedgraph.graph.partition.subgraphs import subgraphs
 from secure_fedgraph.graph.partition.vertical import vertical
 
 

@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.core.errors import BadInput, check_whole, wrong_type
 from secure_fedgraph.graph.data.own_graph import DataWarning
-from secure_fedgraph.graph.data.sources import digest_of_data
+from secure_fedgraph.graph.data.store import digest_of_data
 from secure_fedgraph.graph.own.objects import brought
 from secure_fedgraph.graph.partition.partition import NodeAssignment, from_assignment
 from secure_fedgraph.graph.partition.result import owner_names

@@ -10,9 +10,8 @@ from secure_fedgraph.core.channel import Channel, Recipient, Reveal
 from secure_fedgraph.core.errors import Incompatible
 from secure_fedgraph.core.guarantee import Relation
 from secure_fedgraph.core.protection.binding import Protection
-from secure_fedgraph.core.protection.clip import Clip
 from secure_fedgraph.core.protection.contracts import Quorum
-from secure_fedgraph.core.protection.gaussian import Gaussian
+from secure_fedgraph.core.protection.gaussian import Clip, Gaussian
 from secure_fedgraph.privacy.policies.recipe import Amount, amount_of, check_amounts, recipe
 from secure_fedgraph.privacy.policy import Policy
 

@@ -10,9 +10,8 @@ from typing import Any, TypeVar, cast
 
 from secure_fedgraph.core.channel import Channel
 from secure_fedgraph.core.errors import BadInput, wrong_type
-from secure_fedgraph.core.protection.clip import Clip
 from secure_fedgraph.core.protection.contracts import MAJORITY, Quorum
-from secure_fedgraph.core.protection.gaussian import Gaussian
+from secure_fedgraph.core.protection.gaussian import Clip, Gaussian
 from secure_fedgraph.privacy.policy import Policy
 
 Make = TypeVar("Make", bound=Callable[..., Policy])

@@ -18,7 +18,7 @@ from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.forms import FormWarning
 from secure_fedgraph.graph.schema import Schema, Task
-from secure_fedgraph.models.neighgen import at_home
+from secure_fedgraph.models.neighgen import training as at_home
 from secure_fedgraph.models.parameters import load
 from secure_fedgraph.models.per_record import tree_gradients
 from secure_fedgraph.protocol.transcript import everything

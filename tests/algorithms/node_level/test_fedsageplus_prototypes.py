@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 
 import secure_fedgraph as sfg
-from secure_fedgraph.algorithms.fedsageplus import prototypes
+from secure_fedgraph.algorithms.fedsageplus import generation as prototypes
 from secure_fedgraph.attacks import ATTACKS, Blind, Knowledge
 from secure_fedgraph.core.errors import BadInput, BudgetExhausted, HostileMessage, Refused
 from secure_fedgraph.core.guarantee import Unit

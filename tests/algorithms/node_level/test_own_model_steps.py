@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import BatchNorm, GATConv, GCNConv
 
 import secure_fedgraph as sfg
-from secure_fedgraph.algorithms.fedsgd.heads.own_model import OwnModelHead
+from secure_fedgraph.algorithms.fedsgd.heads.graph_sage import OwnModelHead
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.forms import FormWarning
 from secure_fedgraph.graph.schema import Schema

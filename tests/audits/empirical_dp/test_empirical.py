@@ -14,7 +14,7 @@ from secure_fedgraph.audits.empirical_dp import empirical
 from secure_fedgraph.audits.empirical_dp.empirical import BROKEN, HOLDS, UNAUDITED, WEAK, empirical_rows
 from secure_fedgraph.audits.empirical_dp.worst_cases import pooled_parts
 from secure_fedgraph.cli.main import main
-from secure_fedgraph.core.protection import clip
+from secure_fedgraph.core.protection import gaussian as clip
 from secure_fedgraph.core.protection.discrete_gaussian import DiscreteGaussian
 from secure_fedgraph.core.protection.rounded_gaussian import RoundedGaussian
 from secure_fedgraph.experiment.config import load

@@ -36,11 +36,11 @@ from secure_fedgraph.core.channel import (
 )
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.guarantee import Reader, Unit
-from secure_fedgraph.core.protection import binding, clip, moments, pooling
+from secure_fedgraph.core.protection import binding, moments, pooling
+from secure_fedgraph.core.protection import gaussian as clip
 from secure_fedgraph.core.protection.bound import Bound
-from secure_fedgraph.core.protection.clip import Clip
 from secure_fedgraph.core.protection.contracts import Noise, Sensitivity
-from secure_fedgraph.core.protection.gaussian import Gaussian
+from secure_fedgraph.core.protection.gaussian import Clip, Gaussian
 from secure_fedgraph.core.upload import ContributionRows, Upload
 from secure_fedgraph.policies import central_dp, distributed_dp, local_dp, masked
 from secure_fedgraph.privacy.policy import Policy

@@ -44,9 +44,8 @@ from secure_fedgraph.core.guarantee import Reader, Unit
 from secure_fedgraph.core.protection import binding, contracts, pooling
 from secure_fedgraph.core.protection import bound as bounds
 from secure_fedgraph.core.protection.bound import Bound
-from secure_fedgraph.core.protection.clip import Clip
 from secure_fedgraph.core.protection.contracts import Sensitivity
-from secure_fedgraph.core.protection.gaussian import Gaussian
+from secure_fedgraph.core.protection.gaussian import Clip, Gaussian
 from secure_fedgraph.core.spending.ledger import Ledger
 from secure_fedgraph.core.upload import ContributionSample
 from secure_fedgraph.graph.schema import Schema

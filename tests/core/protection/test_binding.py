@@ -16,10 +16,9 @@ from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput, HostileMessage, Incompatible, Refused, Unbound
 from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.protection.binding import Protection
-from secure_fedgraph.core.protection.clip import Clip
 from secure_fedgraph.core.protection.contracts import checked_array
 from secure_fedgraph.core.protection.fixed_point import FixedPoint
-from secure_fedgraph.core.protection.gaussian import Gaussian
+from secure_fedgraph.core.protection.gaussian import Clip, Gaussian
 from secure_fedgraph.core.upload import Layout, Upload
 
 SUM = Channel("update", Reveal.SUM)

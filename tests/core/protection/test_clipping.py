@@ -11,8 +11,8 @@ from parties import NAMES, scope
 from secure_fedgraph.core.channel import Channel, Reveal
 from secure_fedgraph.core.errors import BadInput, Incompatible
 from secure_fedgraph.core.guarantee import Unit
-from secure_fedgraph.core.protection.clip import Clip
 from secure_fedgraph.core.protection.contracts import BindContext, Sensitivity
+from secure_fedgraph.core.protection.gaussian import Clip
 
 
 def context(relation: str) -> BindContext:

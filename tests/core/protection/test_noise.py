@@ -23,11 +23,10 @@ from secure_fedgraph.core.channel import Channel, Domain, Reveal, UnitContributi
 from secure_fedgraph.core.errors import BadInput, Incompatible, Unbound
 from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.protection.binding import Protection
-from secure_fedgraph.core.protection.clip import Clip
 from secure_fedgraph.core.protection.contracts import BindContext, Sensitivity
 from secure_fedgraph.core.protection.discrete_gaussian import discrete_gaussian, reach_of
 from secure_fedgraph.core.protection.fixed_point import FixedPoint
-from secure_fedgraph.core.protection.gaussian import COARSEST, EXACT, STEPS, Gaussian
+from secure_fedgraph.core.protection.gaussian import COARSEST, EXACT, STEPS, Clip, Gaussian
 from secure_fedgraph.core.protection.noise_components import NoiseComponents
 from secure_fedgraph.core.protection.pooling import clipped, first, pooled
 from secure_fedgraph.core.upload import ContributionRows

@@ -20,9 +20,8 @@ from secure_fedgraph.core.channel import Channel, Reveal, UnitContribution
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.protection.binding import Protection
-from secure_fedgraph.core.protection.clip import Clip
 from secure_fedgraph.core.protection.fixed_point import FixedPoint
-from secure_fedgraph.core.protection.gaussian import Gaussian
+from secure_fedgraph.core.protection.gaussian import Clip, Gaussian
 from secure_fedgraph.core.protection.pooling import clipped, first, l2_sensitivity, pooled
 from secure_fedgraph.core.spending.ledger import OF_GRAPH_SETS, Charge
 from secure_fedgraph.core.upload import ContributionRows, Upload

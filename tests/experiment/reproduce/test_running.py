@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from secure_fedgraph.experiment.reproduce import tables as running
+from secure_fedgraph.experiment.reproduce import running
 from secure_fedgraph.experiment.reproduce.tables import Case
 
 TINY = Case(

@@ -6,7 +6,7 @@ import pytest
 
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment.reproduce import TABLES, Case, Cell, table_named
-from secure_fedgraph.experiment.reproduce.tables import experiment_of
+from secure_fedgraph.experiment.reproduce.running import experiment_of
 
 
 @pytest.mark.parametrize("name", sorted(TABLES))
