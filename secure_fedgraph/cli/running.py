@@ -268,8 +268,8 @@ def _side_by_side(
     for text in sorted(said):
         warn(text)
     if failed:
-        told = f"{len(failed)} of {len(seeds)} seeds failed, and 'resume {out}' makes them: seed {min(failed)}: "
-        raise failed[min(failed)].error(told)
+        told = f"{len(failed)} of {len(seeds)} seeds failed, and 'resume {out}' makes them: "
+        raise failed[min(failed)].error(f"{told}seed {min(failed)}: ")
 
 
 def _seed_elsewhere(one: Experiment, folder: Path, command: str, anyway: bool) -> list[str]:
