@@ -111,6 +111,7 @@ class ReversedUpdate(Lie):
     """
 
     id = "j1-reversed-update"
+    subject = "an update turned around"
     summary = "nothing: an owner sends its update turned around, ten times as long"
 
     @classmethod
@@ -128,6 +129,7 @@ class FlippedLabels(Lie):
     """
 
     id = "j2-flipped-labels"
+    subject = "wrong labels"
     summary = "nothing: an owner trains on wrong labels"
 
     @classmethod
@@ -144,6 +146,7 @@ class ReplacedModel(FlippedLabels):
     """
 
     id = "j3-replaced-model"
+    subject = "a model in place of the mean"
     summary = "nothing: an owner sends a model trained on wrong labels as many times as there are owners"
 
     @classmethod
@@ -163,6 +166,7 @@ class Backdoor(ReplacedModel):
     """
 
     id = "j4-backdoor"
+    subject = "a trigger"
     summary = "nothing: an owner teaches the model to answer class 0 for nodes with a trigger"
     about = BACKDOOR
 
@@ -183,6 +187,7 @@ class FreeRider(Lie):
     """
 
     id = "j5-free-rider"
+    subject = "noise in place of an update"
     summary = "nothing: an owner sends noise in place of an update, and takes the model"
 
     @classmethod

@@ -31,6 +31,7 @@ USES = {
     "molecules": "the data set bbbp",
     "flower": "federation, silo and server",
     "align": "silo align and server align",
+    "ray": "--engine ray",
 }
 """Extra -> what needs it."""
 

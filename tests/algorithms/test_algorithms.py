@@ -59,7 +59,8 @@ def test_fedsages_defaults_are_the_papers() -> None:
     assert (s.weighted, s.clip, s.share, s.class_weight) == (False, "policy", 1.0, ())
     assert sfg.FedSage.rounds == 50
     assert sfg.LocSage().settings == sfg.GlobSage().settings
-    weights = {"weighted": False, "heaviest": 10_000, "clip": "policy"}  # which one client has no use for
+    # which one client has no use for
+    weights = {"weighted": False, "heaviest": 10_000, "clip": "policy", "bucket": 0, "combine": "closest"}
     assert sfg.LocSage().settings.model_dump() | weights == sfg.FedSage().settings.model_dump()
 
 

@@ -14,8 +14,8 @@ from tests.scripts import script
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = sorted((ROOT / "benchmarks/results/attack_pictures").glob("*.json"))
 IMAGES = ROOT / "docs/images/attacks"
-NO_PICTURES = {"all", "payoffs"}
-"""A page of several surfaces, and one whose attack guesses nothing but an order."""
+NO_PICTURES = {"all", "lies", "payoffs"}
+"""A page of several surfaces, and those whose attacks guess nothing, or nothing but an order."""
 
 
 @pytest.fixture(scope="module")

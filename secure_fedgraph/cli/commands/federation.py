@@ -52,7 +52,7 @@ def federation() -> None:
     *("out", "debug"),
     out={"default": Path("federation.toml"), "show_default": True, "help": "The file to write."},
 )
-@work("federating")
+@work("serving")
 def init() -> None:
     """Write federation.toml from the silos' cards, and certificates where you have none.
 

@@ -190,7 +190,7 @@ def scale(
     Without a range it is a public transform that no data have a part in: ``log1p`` with the number's sign,
     over ``log1p`` of :data:`PUBLIC_REACH`.
 
-    >>> scale(np.array([10.0, 15.0, 30.0]), NumberColumn(name="a", low=10, high=20))[0].tolist()
+    >>> scale(np.array([10.0, 15.0, 30.0]), schema.NumberColumn(name="a", low=10, high=20))[0].tolist()
     [-1.0, 0.0, 1.0]
     """
     if isinstance(column, schema.NumberColumn) and column.quantiles:
