@@ -60,7 +60,7 @@ class Lie(Attack):
     harms = True
     first_rounds = 1
     depends_on = ("clients", "rounds", "training.bucket", "training.combine")
-    stops = "training.bucket (sums over buckets, of which outliers are left out), from nine owners on"
+    stops = "training.bucket, from nine owners on: an outlier among sums over buckets is left out"
     about: ClassVar[str] = COST
 
     @classmethod

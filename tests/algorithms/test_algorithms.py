@@ -60,7 +60,7 @@ def test_fedsages_defaults_are_the_papers() -> None:
     assert sfg.FedSage.rounds == 50
     assert sfg.LocSage().settings == sfg.GlobSage().settings
     # which one client has no use for
-    weights = {"weighted": False, "heaviest": 10_000, "clip": "policy", "bucket": 0, "combine": "closest"}
+    weights = {"weighted": False, "heaviest": 10_000, "clip": "policy", "bucket": 0, "combine": "inliers"}
     assert sfg.LocSage().settings.model_dump() | weights == sfg.FedSage().settings.model_dump()
 
 

@@ -24,6 +24,8 @@ from secure_fedgraph.models.parameters import Parameters
 FEWEST = 3
 """Owners of a bucket, and buckets: a sum of two shows each the other's, and of two means none is outvoted."""
 
+FAR = 2.0
+
 
 class BucketedSettings(AveragingSettings):
     """How a client trains, how much its update weighs, and with whom it is summed.
@@ -31,12 +33,11 @@ class BucketedSettings(AveragingSettings):
     Args:
         bucket: owners are summed in fixed buckets of at least so many, and the model moves by what the
             buckets' means have in common: an owner that lies moves its own bucket alone. 0: one sum of all.
-        combine: the mean of the two thirds of the buckets that are ``closest`` to each other, or the
-            ``median`` of all at each coordinate.
+        combine: the mean of the buckets that are ``inliers``, or the ``median`` of all at each coordinate.
     """
 
     bucket: int = Field(0, ge=0)
-    combine: Literal["closest", "median"] = "closest"
+    combine: Literal["inliers", "median"] = "inliers"
 
     @model_validator(mode="after")
     def _check_bucket(self) -> BucketedSettings:
@@ -81,20 +82,26 @@ def median(means: Sequence[Parameters]) -> Parameters:
     return found
 
 
-def closest(means: Sequence[Parameters]) -> Parameters:
-    """The mean of the two thirds of the buckets whose nearest others are nearest.
+def inliers(means: Sequence[Parameters]) -> Parameters:
+    """The mean of the buckets without outliers.
+
+    A third of the buckets at most is left out: those that are :data:`FAR` times as far from their nearest
+    others as buckets usually are (Multi-Krum, which always leaves them out).
 
     References:
-        Blanchard et al., Machine Learning with Adversaries, NeurIPS 2017 (Multi-Krum).
+        Blanchard et al., Machine Learning with Adversaries, NeurIPS 2017.
 
-    >>> closest([{"w": torch.tensor([value])} for value in (1.0, 3.0, -50.0)])["w"]
-    tensor([2.])
+    >>> values = [(1.0, 3.0, -50.0), (1.0, 3.0, 4.5)]
+    >>> [float(inliers([{"w": torch.tensor([v])} for v in one])["w"]) for one in values]
+    [2.0, 2.8333332538604736]
     """
     rows = torch.stack([torch.cat([one[name].flatten().double() for name in means[0]]) for one in means])
-    kept = len(means) - max(1, len(means) // 3)
-    nearest = torch.cdist(rows, rows).sort(dim=1).values[:, 1:kept].sum(dim=1)
-    chosen = nearest.argsort(stable=True)[:kept].tolist()
+    sure = len(means) - max(1, len(means) // 3)
+    away = torch.cdist(rows, rows).sort(dim=1).values[:, 1:sure].sum(dim=1)
+    order = away.argsort(stable=True).tolist()
+    usual = float(away.median())
+    chosen = order[:sure] + [i for i in order[sure:] if float(away[i]) <= FAR * usual]
     return {name: torch.stack([means[i][name] for i in chosen]).mean(dim=0) for name in means[0]}
 
 
-COMBINED = {"closest": closest, "median": median}
+COMBINED = {"inliers": inliers, "median": median}

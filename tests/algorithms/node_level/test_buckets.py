@@ -40,8 +40,8 @@ def test_the_model_moves_by_what_the_buckets_have_in_common(federation, rule):
         if rule == "median":
             assert moved == pytest.approx(np.median(means, axis=0), abs=1e-6)
         else:
-            pairs = [(means[a] + means[b]) / 2 for a, b in ((0, 1), (0, 2), (1, 2))]
-            assert any(np.allclose(moved, pair, atol=1e-6) for pair in pairs)
+            kept = [means, *([means[a], means[b]] for a, b in ((0, 1), (0, 2), (1, 2)))]
+            assert any(np.allclose(moved, np.mean(one, axis=0), atol=1e-6) for one in kept)
 
 
 @pytest.mark.parametrize("rule", COMBINED)
@@ -50,6 +50,11 @@ def test_one_bucket_moves_the_model_no_further_than_the_others_are(rule):
     for far in (1e3, -1e6):
         made = COMBINED[rule]([honest[0], {"w": torch.full((2,), far)}, honest[1]])["w"]
         assert bool((made >= honest[0]["w"]).all() and (made <= honest[1]["w"]).all())
+
+
+def test_buckets_that_differ_as_owners_do_are_all_counted():
+    means = [{"w": torch.tensor([value, 0.0])} for value in (0.0, 1.0, 2.5)]
+    assert COMBINED["inliers"](means)["w"].tolist() == pytest.approx([3.5 / 3, 0.0])
 
 
 def test_under_masks_a_sum_is_of_a_bucket_and_the_result_says_so(federation):
