@@ -26,6 +26,8 @@ from secure_fedgraph.running.run import Run
 
 WHOLE = 0.02
 """How far a value that was sent as float32 may be from a whole step."""
+_ROUNDED = 2.0**-24
+"""The same as a share of the value: a sum of a million steps is rounded to a sixteenth of one."""
 LastSeen = dict[tuple[str, str], tuple[np.ndarray, float]]
 """(channel, reader or sender) -> the last values in steps, and the variance of their noise."""
 
@@ -60,7 +62,7 @@ def _noised(
 ) -> Iterator[Finding]:
     """Args: values and the claimed deviation of their noise, both in steps of the grid."""
     width = steps.size
-    if np.abs(steps - np.rint(steps)).max() > WHOLE:
+    if (np.abs(steps - np.rint(steps)) > WHOLE + _ROUNDED * np.abs(steps)).any():
         yield Finding(
             "grid", channel, f"{who}: values lie between the steps, so the noise is not on the grid"
         )

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import small
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
+from secure_fedgraph.audits.conformance import checks
 from secure_fedgraph.audits.conformance.checks import CHECKS, check
 from secure_fedgraph.audits.record import Finding, Record
 from secure_fedgraph.core.errors import BadInput, Refused
@@ -166,3 +168,12 @@ def test_words_that_are_not_uniform():
     for _, tree in record.replies:
         tree["data"] = np.asarray(tree["data"]) % 2**24
     assert {f.check for f in CHECKS["uniform"](record)} == {"uniform"}
+
+
+@pytest.mark.parametrize(("off", "found"), [(0.0, []), (0.2, ["grid"])])
+def test_a_sum_of_a_million_steps_is_on_the_grid_as_far_as_float32_goes(off: float, found: list[str]) -> None:
+    whole, step = np.arange(10**6, 10**6 + 500) + off, 0.0123
+    sent = (whole * step).astype(np.float32).astype(np.float64) / step
+    assert np.abs(sent - whole).max() > checks.WHOLE
+    record: Any = SimpleNamespace(each=1e-9)
+    assert [one.check for one in checks._noised(record, {}, "step", "server", sent, 1.0)] == found
