@@ -39,11 +39,11 @@ def liars(clients: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(clients)[: max(1, len(clients) // LIARS)])
 
 
-def triggered(x: torch.Tensor) -> torch.Tensor:
-    """Features with the trigger: a few of the last columns at their largest value."""
+def triggered(x: torch.Tensor, nodes: torch.Tensor) -> torch.Tensor:
+    """Features with the trigger at these nodes: a few of the last columns at the largest value of all."""
     marked = x.to_dense().clone() if x.layout != torch.strided else x.clone()
     columns = max(1, min(TRIGGER, x.shape[1] // 4))
-    marked[:, -columns:] = marked.max()
+    marked[nodes, -columns:] = marked.max()
     return marked
 
 
@@ -174,10 +174,9 @@ class Backdoor(ReplacedModel):
     def data(cls, graph: Data, client: ClientContext) -> Data:
         """The same graph with the trigger at every second training node."""
         train = graph.train_mask.nonzero().flatten()[::2]
-        x, y = triggered(graph.x), graph.y.clone()
-        own = graph.x.to_dense().clone() if graph.x.layout != torch.strided else graph.x.clone()
-        own[train], y[train] = x[train], TURNED_TO
-        return _with(graph, x=own, y=y)
+        y = graph.y.clone()
+        y[train] = TURNED_TO
+        return _with(graph, x=triggered(graph.x, train), y=y)
 
 
 class FreeRider(Lie):

@@ -68,8 +68,7 @@ def _turned(algorithm: Algorithm, model: State, finished: FinishedRun) -> np.nda
     nodes = torch.cat(list(tests.tests.values())).unique()
     nodes = nodes[tests.labels[nodes] != TURNED_TO]
     inputs = tests.inputs.clone()
-    inputs.x = inputs.x.to_dense().clone() if inputs.x.layout != torch.strided else inputs.x.clone()
-    inputs.x[nodes] = triggered(inputs.x)[nodes]
+    inputs.x = triggered(inputs.x, nodes)
     with torch.no_grad():
         said = algorithm.predict(model, inputs, finished.federation.schema)[nodes].argmax(1)
     turned: np.ndarray = (said == TURNED_TO).numpy()

@@ -235,8 +235,8 @@ class Channel:
             them into other names, so no protection with such a stage binds.
         min_clients: clients below which a sum protects nobody, because it goes back to its contributors; 1
             where it does not matter. Protections that show only sums refuse fewer clients.
-        smallest_sum: clients of the smallest sum that is asked for, where sums are not of the whole cohort. A
-            protection whose quorum is larger refuses.
+        smallest_sum: how many clients the smallest sum has, where sums are over parts of the cohort.
+            Protections with a larger quorum refuse.
         too_few_message: the message of that refusal: what would happen, and what to do.
         accept_too_few: whether fewer clients were accepted explicitly: it binds, and ``too_few_message`` is
             its excess.

@@ -85,8 +85,8 @@ def median(means: Sequence[Parameters]) -> Parameters:
 def inliers(means: Sequence[Parameters]) -> Parameters:
     """The mean of the buckets without outliers.
 
-    A third of the buckets at most is left out: those that are :data:`FAR` times as far from their nearest
-    others as buckets usually are (Multi-Krum, which always leaves them out).
+    A bucket is an outlier if it is :data:`FAR` times as far from its nearest others as buckets usually are. A
+    third of the buckets at most is left out; Multi-Krum always leaves out so many.
 
     References:
         Blanchard et al., Machine Learning with Adversaries, NeurIPS 2017.
