@@ -14,7 +14,7 @@ from secure_fedgraph.algorithm import Algorithm, State
 from secure_fedgraph.algorithms.fedridge.forms import FedAvgMoments
 from secure_fedgraph.algorithms.fedsgd.graph_sage import FedSageSteps
 from secure_fedgraph.algorithms.training import adaptive_clip
-from secure_fedgraph.algorithms.training.buckets import COMBINED, BucketedSettings, buckets
+from secure_fedgraph.algorithms.training.buckets import COMBINED, FEWEST, BucketedSettings, buckets
 from secure_fedgraph.algorithms.training.local_training import fit
 from secure_fedgraph.algorithms.training.node_classifier import NodeClassifier
 from secure_fedgraph.algorithms.training.private_training import Penalty
@@ -121,7 +121,7 @@ class FedAvg(NodeClassifier):
             return used
         told = f"the sum of every bucket of at least {self._bucket} owners, round after round the same owners"
         return tuple(
-            replace(one, without_noise=told, smallest_sum=self._bucket)
+            replace(one, without_noise=told, smallest_sum=self._bucket, min_clients=FEWEST)
             if one.name == self.UPDATE.name
             else one
             for one in used

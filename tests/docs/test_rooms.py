@@ -15,7 +15,7 @@ CEILINGS = {
     "secure_fedgraph/core": 4_080,
     "secure_fedgraph/core/carriers": 2_280,
     "all code": 52_160,
-    "lines of tests": 64_570,
+    "lines of tests": 64_580,
     "lines of benchmarks": 5_520,
     "words of pages": 60_330,
     "bytes of the changelog": 10_000,

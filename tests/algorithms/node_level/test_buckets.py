@@ -9,10 +9,12 @@ import torch
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.training.buckets import COMBINED, buckets
 from secure_fedgraph.core.errors import BadInput, Refused
+from secure_fedgraph.protocol.dropouts import STEPS, Dropouts
 from secure_fedgraph.protocol.transcript import everything
 
 OWNERS, SIZE = 10, 3
-OPEN = sfg.policies.masked(quorum=SIZE)
+P = sfg.policies
+OPEN = P.masked(quorum=SIZE)
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
@@ -100,3 +102,9 @@ def test_a_bucket_is_of_the_cohort(federation):
     for kind in (Strangers, Unknown):
         with pytest.raises(BadInput, match="among"):
             trained(federation, "plaintext", kind)
+
+
+def test_no_sum_of_two_opens_whatever_the_quorum(federation):
+    policy, gone = P.masked(quorum=2, colluders=0.0), Dropouts(at={(1, min(federation.names)): STEPS[2]})
+    with pytest.raises(Refused):
+        sfg.train(sfg.FedAvg(bucket=SIZE), federation, policy, rounds=1, seed=0, dropouts=gone)
