@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from secure_fedgraph.core.errors import BadInput, check_whole, wrong_type
@@ -60,8 +60,11 @@ def several_seeds(value: object) -> list[int]:
     return list(dict.fromkeys(seeds))
 
 
-def unknown_name(kind: str, given: str, known: Iterable[str]) -> BadInput:
+def unknown_name(kind: str, given: str, known: Iterable[str], others: Sequence[str] = ()) -> BadInput:
     """The error for an unknown name, with the nearest known one.
+
+    Args:
+        others: who knows the name, where somebody else does.
 
     >>> print(unknown_name("policy", "maskd", ["masked", "plaintext"]))
     unknown policy 'maskd': did you mean 'masked'? Known: masked, plaintext.
@@ -71,6 +74,7 @@ def unknown_name(kind: str, given: str, known: Iterable[str]) -> BadInput:
     names = sorted(known)
     near = nearest(given, names)
     hint = f" did you mean {near!r}?" if near else ""
+    hint = f" it is one of {', '.join(others)}." if others else hint
     return BadInput(f"unknown {kind} {given!r}:{hint} Known: {', '.join(names)}.")
 
 

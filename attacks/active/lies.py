@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm, State
 from secure_fedgraph.attacks.active import disguised
-from secure_fedgraph.attacks.attack import ALL, CLIENT, Attack, Blind, Guess, Knowledge
+from secure_fedgraph.attacks.attack import ALL, CLIENT, Attack, Guess, Knowledge
 from secure_fedgraph.core.upload import Upload
 from secure_fedgraph.protocol import View
 from secure_fedgraph.seams import ClientContext
@@ -95,10 +95,6 @@ class Lie(Attack):
         return update
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
-        """Nothing of a single owner."""
-        raise Blind(f"{self.id}: it reads nobody's data; what it costs all owners is in the other row")
-
-    def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """Nothing that was guessed, about all owners."""
         return Guess(self.about, {ALL: np.zeros(0)}, {ALL: tuple(view.public["clients"])}, 0)
 

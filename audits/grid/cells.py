@@ -65,7 +65,8 @@ def cells(
     effort: float | None = None,
     claims: Claims | None = None,
 ) -> Audit:
-    """The cells of one finished run: each attack by each adversary, on single owners and on what is left.
+    """The cells of one finished run: each attack by each adversary, on single owners and on what is left;
+    each lie.
 
     Args:
         claims: what the run claims at every delta; by default what its result says at its own.
@@ -76,7 +77,7 @@ def cells(
     for attack in attacks:
         for adversary in (a for a in attack.adversaries if a in who):
             view = finished.transcript.view(*finished.parties(adversary))
-            for aim in AIMS:
+            for aim in (score_verdict.HARM,) if attack.harms else AIMS:
                 blank = blank_cell(experiment, attack, adversary, aim, variant)
                 decides = {key: at(finished.result["config"], key) for key in attack.depends_on}
                 blank["settings"] |= decides
@@ -131,7 +132,7 @@ def _scored(
     score = judgement.score
     # an exact guess has nothing left to find, whatever ended its search
     short = stopped(guess) if score_verdict.is_lower_bound(score.value, len(guess.stopped)) else ""
-    about = "" if aim == score_verdict.SINGLE_OWNERS else describe_owners(guess, finished.federation.names)
+    about = describe_owners(guess, finished.federation.names) if aim == score_verdict.RESIDUAL else ""
     details = dict(score.details)
     if guess.stopped:
         details |= {"searches_stopped": len(guess.stopped), "stopped_after": max(guess.stopped.values())}
@@ -184,7 +185,7 @@ def _judged(
     """
     if not set(attack.reads()) & set(view.public.get("channels", {})):
         raise Blind(f"{attack.id}: {view.why_unreadable(attack.channel)}")  # nor are there facts to grant
-    work = attack.run if aim == score_verdict.SINGLE_OWNERS else attack.residual
+    work = attack.residual if aim == score_verdict.RESIDUAL else attack.run
     guess: object = work(view, knowledge(attack, finished))
     if not isinstance(guess, Guess):
         raise TypeError(f"{work.__name__} gave {guess!r:.60}: return a Guess, or raise Blind")

@@ -13,6 +13,7 @@ from secure_fedgraph.core.channel import Domain
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import versions
 from secure_fedgraph.experiment.schema.score_verdict import (
+    HARM,
     RESIDUAL,
     SINGLE_OWNERS,
     exact_of_too_few,
@@ -80,13 +81,14 @@ def verdict(cells: list[dict[str, Any]], not_run: Sequence[dict[str, Any]] = ())
             told = "no attack has a result" if (algorithm, policy) in lost else "refused before round 1"
             sentences.append(f"{label}: {told}.")
             continue
+        lies = [c for c in mine if _about(c) == HARM]
         single = _leaking(mine, SINGLE_OWNERS)
         union = _leaking(mine, RESIDUAL)
-        parts = [
-            f"single owners are exposed to {', '.join(single)}"
-            if single
-            else "no attack that was tried reads a single owner"
-        ]
+        parts = _harm(lies)
+        if single:
+            parts.append(f"single owners are exposed to {', '.join(single)}")
+        elif len(mine) > len(lies):
+            parts.append("no attack that was tried reads a single owner")
         close = (c["attack"] for c in mine if _about(c) == SINGLE_OWNERS and _exact_of_too_few(c))
         unsure = [] if single else list(dict.fromkeys(close))
         if unsure:
@@ -98,6 +100,16 @@ def verdict(cells: list[dict[str, Any]], not_run: Sequence[dict[str, Any]] = ())
             parts.append(f"where a search was stopped ({stopped} of {len(mine)} cells) this is a lower bound")
         sentences.append(f"{label}: {'; '.join(parts)}.")
     return " ".join(sentences)
+
+
+def _harm(cells: list[dict[str, Any]]) -> list[str]:
+    """What owners that lie do to the others, at worst: one part a metric."""
+    scored = sorted((c for c in cells if c["outcome"] == "score"), key=lambda c: c["score"])
+    worst = {c["metric"]: c for c in scored}
+    return [
+        f"with an owner that lies {c['score']:.3f} {metric} ({c['attack']}; {c['baseline'] or 0:.3f} without)"
+        for metric, c in worst.items()
+    ]
 
 
 def broken(audit: Audit) -> list[str]:

@@ -190,7 +190,8 @@ class Experiment(Keys):
             return form(**self.training)
         known = [f"training.{one}" for one in kind.Settings.model_fields]
         for key in self.training.keys() - kind.Settings.model_fields.keys():
-            raise unknown_name(f"setting of {self.algorithm}", f"training.{key}", known)
+            others = [name for name, one in ALGORITHMS.items() if key in one.Settings.model_fields]
+            raise unknown_name(f"setting of {self.algorithm}", f"training.{key}", known, others)
         if self._on_sums:
             return kind(**self.training).on_sums(self.unit)
         if self._untouched:

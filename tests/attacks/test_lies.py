@@ -40,7 +40,7 @@ def scored(kind, **training):
     run = execute(experiment, None, keep=lambda channel, round: round == 1, plays=kind.plays)
     finished = FinishedRun.of(run, 0, run_result(run, experiment))
     attack = kind()
-    guess = attack.residual(finished.transcript.view("owner-0"), Knowledge())
+    guess = attack.run(finished.transcript.view("owner-0"), Knowledge())
     return judge_of(kind, guess)(guess, finished).score
 
 
@@ -85,15 +85,14 @@ def test_a_reversed_update_costs_most_of_the_accuracy_and_with_buckets_little():
 
 
 def test_a_trigger_turns_nodes_in_the_liars_model_alone():
-    score = scored(Backdoor)
-    assert score.value > score.baseline + 0.3
+    assert (score := scored(Backdoor)).value > score.baseline + 0.3
 
 
 def test_an_honest_run_has_no_liar_to_judge():
     experiment = config()
     run = execute(experiment.model_copy(update={"rounds": 1}), None)
     finished = FinishedRun.of(run, 0, run_result(run, experiment))
-    guess = ReversedUpdate().residual(finished.transcript.view("owner-0"), Knowledge())
+    guess = ReversedUpdate().run(finished.transcript.view("owner-0"), Knowledge())
     with pytest.raises(Blind, match="honest"):
         judge_of(ReversedUpdate, guess)(guess, finished)
 

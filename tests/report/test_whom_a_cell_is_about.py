@@ -11,7 +11,7 @@ from result_parts import cells
 from secure_fedgraph.attacks import ATTACKS, Guess
 from secure_fedgraph.audits.grid.cells import describe_owners, owners_of
 from secure_fedgraph.audits.grid.report import verdict
-from secure_fedgraph.experiment.schema.score_verdict import RESIDUAL, SINGLE_OWNERS
+from secure_fedgraph.experiment.schema.score_verdict import HARM, RESIDUAL, SINGLE_OWNERS
 from secure_fedgraph.report import text
 from secure_fedgraph.report.first_screens.readers import read_under
 from secure_fedgraph.report.outcomes import leak_table
@@ -44,6 +44,15 @@ def left(owners: int | None) -> dict[str, Any]:
         "adversary": "server", "outcome": "score", "score": 1.0, "baseline": 0.0, "leaks": True,
         "verdict": "exact", "owners": owners, "settings": {"aim": RESIDUAL, "variant": "as configured"},
     }  # fmt: skip
+
+
+def test_what_a_lie_costs_is_no_reading() -> None:
+    lie = left(3) | {"attack": "j1-reversed-update", "score": 0.4, "metric": "accuracy lost"}
+    lie |= {"settings": {"aim": HARM, "variant": "as configured"}}
+    (row,) = read_under(cells([lie]), ["strictest"])
+    assert (row.state, row.tried, row.together) == ("harmed", 0, 0) and "steered" in row.outcome()
+    told = "strictest: with an owner that lies 0.400 accuracy lost (j1-reversed-update; 0.000 without)."
+    assert verdict([lie]) == told
 
 
 def test_what_is_left_about_single_owners_is_no_union() -> None:

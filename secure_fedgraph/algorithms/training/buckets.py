@@ -41,12 +41,18 @@ class BucketedSettings(AveragingSettings):
 
     @model_validator(mode="after")
     def _check_bucket(self) -> BucketedSettings:
-        if self.bucket and (self.bucket < FEWEST or self.clip == "adaptive"):
-            raise PydanticCustomError(
-                "bucket",
-                "the sum of fewer than three owners tells one of them the other's update, and a clip that "
-                "follows the clients counts them all: set bucket=3 or more, and clip=policy",
+        said = ""
+        if 0 < self.bucket < FEWEST:
+            said = (
+                f"training.bucket = {self.bucket}: the sum of fewer than three owners tells one of them the "
+                "other's update; set 3 or more"
             )
+        elif self.bucket and self.clip == "adaptive":
+            said = "training.clip = adaptive counts all owners in one sum: with buckets set clip=policy"
+        elif not self.bucket and self.combine != "inliers":
+            said = f"training.combine = {self.combine} combines buckets: set training.bucket=3 or more"
+        if said:
+            raise PydanticCustomError("bucket", said)
         return self
 
 

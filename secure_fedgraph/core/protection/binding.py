@@ -102,6 +102,11 @@ class Protection(Chain):
                 "upload; use 2 or more"
             )
         summed = contributors if channel.smallest_sum is None else min(contributors, channel.smallest_sum)
+        if summed < quorum <= contributors:
+            raise Refused(
+                f"channel {channel.name!r}: its sums are over {summed} clients and quorum {quorum} opens "
+                f"none: set protection.quorum={summed}, or make sums larger (training.bucket)"
+            )
         if summed < quorum:
             raise Refused(
                 f"channel {channel.name!r}: {self.name} needs at least {quorum} contributors and there "

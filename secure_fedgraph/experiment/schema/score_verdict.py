@@ -11,6 +11,8 @@ SINGLE_OWNERS = "each owner"
 """The aim of a guess about one owner at a time."""
 RESIDUAL = "what the defence leaves"
 """The aim of a guess from what can be read although the channel is protected."""
+HARM = "what it does to the others"
+"""The aim of a lie, which reads nobody's data."""
 ROUNDING = 1e-9
 """A score or a trivial guess that is this close to 1 is exact."""
 

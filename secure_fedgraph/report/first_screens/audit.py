@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from secure_fedgraph.experiment.schema import AuditResult, RunResult
 from secure_fedgraph.experiment.schema.audit import Cell
-from secure_fedgraph.experiment.schema.score_verdict import SINGLE_OWNERS
+from secure_fedgraph.experiment.schema.score_verdict import HARM, SINGLE_OWNERS
 from secure_fedgraph.report import text
 from secure_fedgraph.report.figures.drawn import Drawn
 from secure_fedgraph.report.first_screens.key_figure import KeyFigure, in_words
 from secure_fedgraph.report.first_screens.readers import ReaderTold, ReadUnder, each_reader, read_under
 from secure_fedgraph.report.first_screens.reconstructions import Names, before_and_after
 from secure_fedgraph.report.first_screens.run import beside, bound, seen_by_server, unbounded, worse_than
-from secure_fedgraph.report.grouping import AS_CONFIGURED, aim_of
+from secure_fedgraph.report.grouping import AS_CONFIGURED, aim_of, subject_of
 from secure_fedgraph.report.measures import measure_of
 
 
@@ -105,7 +105,21 @@ def _figures(audit: AuditResult, under: Sequence[ReadUnder], about: ReadUnder) -
         if run.variant == AS_CONFIGURED:
             runs.setdefault(run.policy, []).append(run.result)
     mine = runs.get(about.policy, [])
-    return [_reads(under, about, runs), *([_noise(mine, about), _accuracy(runs, about)] if mine else [])]
+    lies = [cell for cell in audit.cells if cell.policy == about.policy and aim_of(cell) == HARM]
+    reads = [_reads(under, about, runs)] if about.tried or about.refused else []
+    reads += [_lies(lies, about)] if lies else []
+    return [*reads, *([_noise(mine, about), _accuracy(runs, about)] if mine else [])][:3]
+
+
+def _lies(cells: Sequence[Cell], about: ReadUnder) -> KeyFigure:
+    """How many lies do something to the others, and what each does."""
+    scored = sorted((c for c in cells if c.score is not None), key=lambda c: -(c.score or 0.0))
+    lines = [
+        f"{subject_of(c)}: {text.share(c.score)} {c.metric}, {text.share(c.baseline)} without it"
+        for c in scored
+    ]
+    steer, title = sum(c.leaks for c in scored), f"Lies that steer the model, under policy {about.policy}"
+    return KeyFigure(title, f"{steer} of {len(scored)}", "lies", "harmed" if steer else "nothing", lines)
 
 
 def _reads(under: Sequence[ReadUnder], about: ReadUnder, runs: Mapping[str, list[RunResult]]) -> KeyFigure:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from secure_fedgraph.experiment.schema.audit import Cell
 from secure_fedgraph.experiment.schema.score_verdict import (
+    HARM,
     RESIDUAL,
     SINGLE_OWNERS,
     exact_of_too_few,
@@ -26,6 +27,7 @@ STATES = {
     "nothing": "nothing was read",
     "scored": "nothing was read for certain",
     "together": "hides single owners, not their union",
+    "harmed": "an owner that lies can steer the model",
     "leaks": "leaks about single owners",
 }
 """States of a policy from best to worst, in a few words."""
@@ -42,6 +44,7 @@ class ReadUnder:
         policy: its name.
         state: one of :data:`STATES`.
         single, union: what was read of single owners, and of all owners together.
+        lies: the lies that did something to the others.
         leaking: the attacks that read single owners.
         tried: the attacks that had a result.
         together: the attacks that read all owners together and no single one.
@@ -53,6 +56,7 @@ class ReadUnder:
     state: str
     single: tuple[str, ...]
     union: tuple[str, ...]
+    lies: tuple[str, ...]
     leaking: int
     tried: int
     together: int
@@ -78,9 +82,13 @@ class ReadUnder:
         """
         single, union = ([one.removesuffix(SUITED) if briefly else one for one in subjects]
                          for subjects in (self.single, self.union))  # fmt: skip
+        still = "still " if again else ""
+        steered = f"{still}steered the model of all by {listed(self.lies)}"
         return {
+            "harmed": steered,
             "refused": "got nothing: training was refused before round 1",
-            "leaks": f"{'still ' if again else ''}read single owners’ {listed(single)}",
+            "leaks": f"{still}read single owners’ {listed(single)}"
+            + (f" and {steered}" if self.lies else ""),
             "together": f"read no single owner, only {listed(union)} of all owners together",
             "scored": "read nothing for certain, with too few terms or too little time to tell",
             "nothing": "read nothing beyond a trivial guess",
@@ -96,30 +104,36 @@ def read_under(
         failed: policies with runs that failed or stopped midway; none of them is called refused.
     """
     found = (_read([cell for cell in cells if cell.policy == policy], policy) for policy in policies)
-    return [one for one in found if one.tried or (one.refused and one.policy not in failed)]
+    return [one for one in found if one.state != "refused" or (one.refused and one.policy not in failed)]
 
 
 def _read(cells: Sequence[Cell], policy: str) -> ReadUnder:
     ran = [cell for cell in cells if cell.outcome != "refused"]
-    single, union = (
-        [cell for cell in ran if cell.leaks and aim_of(cell) == aim] for aim in (SINGLE_OWNERS, RESIDUAL)
+    single, union, lies = (
+        [cell for cell in ran if cell.leaks and aim_of(cell) == aim]
+        for aim in (SINGLE_OWNERS, RESIDUAL, HARM)
     )
-    tried, leaking, together = ({(c.algorithm, c.attack) for c in some} for some in (ran, single, union))
+    read = [cell for cell in ran if aim_of(cell) != HARM]
+    tried, leaking, together = ({(c.algorithm, c.attack) for c in some} for some in (read, single, union))
     unsure = any(
         is_lower_bound(c.score, c.details.get("searches_stopped"))
         or (aim_of(c) == SINGLE_OWNERS and exact_of_too_few(c.score, c.leaks, c.baseline))
         for c in ran
     )
-    state = "leaks" if single else "together" if union else "scored" if unsure else "nothing"
+    state = (
+        "leaks" if single else "harmed" if lies else "together" if union
+        else "scored" if unsure else "nothing"
+    )  # fmt: skip
     return ReadUnder(
         policy,
         state if ran else "refused",
         _subjects(single),
         _subjects(union),
+        _subjects(lies),
         len(leaking),
         len(tried),
         len(together - leaking),
-        len({(c.algorithm, c.attack) for c in cells} - tried),
+        len({(c.algorithm, c.attack) for c in cells} - {(c.algorithm, c.attack) for c in ran}),
         "" if ran or not cells else cells[0].reason,
     )
 

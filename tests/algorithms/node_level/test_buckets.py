@@ -71,10 +71,11 @@ def test_under_masks_a_sum_is_of_a_bucket_and_the_result_says_so(federation):
 @pytest.mark.parametrize(
     ("policy", "settings", "key"),
     [
-        ("plaintext", {"bucket": 2}, "bucket=3"),
+        ("plaintext", {"bucket": 2}, r"training\.bucket = 2.*set 3"),
+        ("plaintext", {"combine": "median"}, r"training\.combine.*bucket=3"),
         ("plaintext", {"bucket": 3, "clip": "adaptive"}, "clip=policy"),
         ("plaintext", {"bucket": 4}, r"training\.bucket"),
-        ("masked", {"bucket": 3}, r"are 3 in a sum.*quorum"),
+        ("masked", {"bucket": 3}, r"protection\.quorum=3.*training\.bucket"),
     ],
     ids=str,
 )
