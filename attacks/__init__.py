@@ -17,15 +17,23 @@ def _own() -> dict[str, type[Attack]]:
     return dict(sorted(classes_below(sys.modules[__name__], Attack, "id").items()))  # type: ignore[type-abstract]
 
 
-def _checked(name: str, candidate: object) -> type[Attack]:
-    kind = check_subclass(name, candidate, Attack, "id")  # type: ignore[type-abstract]
-    for key in ("family", "summary", "channel"):
+def _accepted(name: str, candidate: object) -> type[Attack]:
+    return checked(check_subclass(name, candidate, Attack, "id"))  # type: ignore[type-abstract]
+
+
+def checked(kind: type[Attack]) -> type[Attack]:
+    """An attack with all that a result says of it.
+
+    Raises:
+        BadInput: where a class attribute is missing.
+    """
+    for key in ("id", "family", "summary", "channel"):
         if not getattr(kind, key, ""):
             raise BadInput(f"{kind.__name__} has no {key}: set the class attribute")
     return kind
 
 
-ATTACKS: Registry[type[Attack]] = Registry("attack", "secure_fedgraph.attacks", _own, _checked)
+ATTACKS: Registry[type[Attack]] = Registry("attack", "secure_fedgraph.attacks", _own, _accepted)
 """Every attack by its id: each class in this folder with an ``id``, and those of other packages."""
 
 

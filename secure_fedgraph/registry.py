@@ -239,6 +239,30 @@ def import_from(folder: Path, name: str) -> ModuleType:
     return importlib.import_module(name)
 
 
+def own_class(kind: str, name: str, base: type[T]) -> type[T]:
+    """A user's own class as ``module:Class``, imported from the working folder first.
+
+    Args:
+        kind: what it is called in messages, e.g. ``"attack"``.
+
+    Raises:
+        BadInput: where it cannot be imported, is no class of this kind, or lacks a method.
+    """
+    module, _, place = name.partition(":")
+    try:
+        candidate: object = import_from(Path.cwd(), module)
+        for part in place.split("."):
+            candidate = getattr(candidate, part)
+    except (Exception, SystemExit) as error:  # the user's own code runs on import, and raises what it likes
+        why = error if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: {error}"
+        raise BadInput(
+            f"{kind} {name[:120]!r} cannot be imported ({printable(str(why))}): give module:Class"
+        ) from error
+    if not (isinstance(candidate, type) and issubclass(candidate, base)):
+        raise BadInput(f"{kind} {name!r} is no subclass of secure_fedgraph.{base.__name__}")
+    return candidate
+
+
 def check_subclass(name: str, candidate: object, base: type[T], attribute: str) -> type[T]:
     """Checks that an entry point gives a class of the right kind, under the entry point's name.
 

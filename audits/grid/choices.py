@@ -10,9 +10,10 @@ from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.plugins import algorithm_named
 from secure_fedgraph.arguments import unknown_name
-from secure_fedgraph.attacks import ATTACKS, Attack, Control, families
+from secure_fedgraph.attacks import ATTACKS, Attack, Control, checked, families
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment.config import Experiment
+from secure_fedgraph.registry import own_class
 
 AS_CONFIGURED = "as configured"
 ALIASES = {
@@ -26,13 +27,17 @@ MALICIOUS = "malicious-"
 
 
 def choose(names: Iterable[str]) -> list[type[Attack]]:
-    """Attacks by id, slug, family, or ``all`` that learn something.
+    """Attacks by id, slug, family, or ``all`` that learn something; a user's own as ``module:Class``.
 
     Raises:
         BadInput: for a name that is none of these, or that of a plugin that cannot be used, with the reason.
     """
     by_id: dict[str, type[Attack]] = {}
     for name in names:
+        if ":" in name:
+            own = checked(own_class("attack", name, Attack))  # type: ignore[type-abstract]
+            by_id[own.id] = own
+            continue
         asked = ALIASES.get(name, name)
         chosen = [
             a

@@ -7,14 +7,12 @@ import shlex
 import sys
 from importlib.machinery import all_suffixes
 from pathlib import Path
-from typing import Any
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.arguments import unknown_name
 from secure_fedgraph.core.errors import BadInput
-from secure_fedgraph.core.text import printable
-from secure_fedgraph.registry import import_from
+from secure_fedgraph.registry import own_class
 
 
 def is_own(name: str) -> bool:
@@ -36,20 +34,7 @@ def algorithm_named(name: str) -> type[Algorithm]:
         if name not in ALGORITHMS:
             raise unknown_name("algorithm", name, ALGORITHMS)
         return ALGORITHMS[name]
-    module, _, place = name.partition(":")
-    candidate: Any
-    try:
-        candidate = import_from(Path.cwd(), module)
-        for part in place.split("."):
-            candidate = getattr(candidate, part)
-    except (Exception, SystemExit) as error:  # the user's own code runs on import, and raises what it likes
-        why = error if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: {error}"
-        raise BadInput(
-            f"algorithm {name[:120]!r} cannot be imported ({printable(str(why))}): give module:Class"
-        ) from error
-    if not (isinstance(candidate, type) and issubclass(candidate, Algorithm)):
-        raise BadInput(f"algorithm {name!r} is no subclass of secure_fedgraph.Algorithm")
-    return candidate
+    return own_class("algorithm", name, Algorithm)
 
 
 def check_own_name(name: object, typed: str | None, folder: Path) -> None:

@@ -14,7 +14,8 @@ from click.testing import CliRunner, Result
 from secure_fedgraph.cli.main import main
 
 BASE = (
-    MEANS
+    "from secure_fedgraph.attacks import Attack, Blind\n"
+    + MEANS
     + '''
 class AsksUndeclared(Means):
     """A verb that the channel does not declare."""
@@ -30,6 +31,13 @@ class NumbersTheState(Means):
 
     def round(self, round, state):
         return {1: super().round(round, {})["means"]}
+
+class Sizes(Attack):
+    """How many nodes an owner trains on, badly guessed."""
+    id, family, summary, channel = "own-sizes", "weights", "sizes of owners", "statistics"
+
+    def run(self, view, knowledge):
+        raise Blind("sums tell no owner's size")
 
 class NoAlgorithm:
     pass
@@ -69,6 +77,16 @@ def test_it_runs_and_is_audited():
     assert {row["outcome"] for row in audit["conformance"]} <= {"passed", "nothing to check"}
     assert {row["check"] for row in audit["conformance"]} >= {"domains", "uniform", "ledger", "behaviour"}
     assert {cell["outcome"] for cell in audit["cells"]} == {"blind"}  # none of the attacks reads its channel
+
+
+def test_an_own_attack_is_named_in_the_same_way():
+    done = call("audit", "Means", "--attack", "own_means:Sizes", "--json")
+    assert done.exit_code == 0, done.output
+    cells = json.loads(done.stdout)["cells"]
+    assert {(cell["attack"], cell["outcome"]) for cell in cells} == {("own-sizes", "blind")}
+    assert any("sums tell no owner's size" in cell["reason"] for cell in cells)
+    done = call("audit", "Means", "--attack", "own_means:Means")
+    assert done.exit_code == 2 and "no subclass of secure_fedgraph.Attack" in done.stderr
 
 
 def test_a_verb_that_the_channel_does_not_declare_is_refused():

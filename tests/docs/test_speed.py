@@ -1,35 +1,10 @@
-"""The race leaves out who is not here, and what stands in for a package does what that does."""
-
-from pathlib import Path
+"""What stands in for a package in the race does what that does."""
 
 import pytest
 import torch
 from torch_geometric.loader import NeighborSampler, neighbor_sampler
 
 from tests.scripts import script
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def test_who_is_not_here_is_left_out_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    race = script("race")
-    none, all_three = race.Places(tmp_path, tmp_path, None, None, None), race.Places(*[tmp_path] * 5)
-    contestants = {name for event in race.EVENTS for name in event.contestants}
-    left_out = {name: reason for name in contestants if (reason := race.left_out(name, none))}
-    assert left_out == {
-        "OpenFGL": "OpenFGL: no --openfgl CHECKOUT",
-        "FederatedScope": "FederatedScope: no --federatedscope CHECKOUT",
-        "FedGraph": "FedGraph: no --fedgraph FOLDER",
-    }
-    assert not any(race.left_out(name, all_three) for name in contestants)
-
-
-def test_an_event_that_is_measured_again_replaces_its_own_rows_alone() -> None:
-    race = script("race")
-    first, second = (event.name for event in race.EVENTS[:2])
-    before = [{"event": first, "one": 1}, {"event": second, "one": 2}, {"event": "no event", "one": 3}]
-    assert race.merged(before, [{"event": first, "one": 4}]) == [{"event": first, "one": 4}, before[1]]
 
 
 @pytest.mark.parametrize("sizes", [[-1], [3, 2]])

@@ -78,7 +78,9 @@ Examples:
 @click.command(epilog=AUDIT_EXAMPLES)
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 @options("policy", policy={"help": "Policies, separated by commas."})
-@click.option("--attack", default="all", show_default=True, help="Ids, slugs, families, or all; by commas.")
+@click.option(
+    "--attack", default="all", show_default=True, help="Ids, families, module:Class or all; by commas."
+)
 @click.option(
     "--adversary", help="Who attacks, by commas: server, client, malicious-client, ... All by default."
 )
