@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 import warnings
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.client import is_private
-from secure_fedgraph.core.channel import Channel, Reveal
+from secure_fedgraph.core.channel import Channel, Recipient, Reveal
 from secure_fedgraph.core.errors import BadInput, SecureFedGraphError, wrong_type
 from secure_fedgraph.core.guarantee import Unit
 from secure_fedgraph.core.spending.budget import Budget
@@ -28,6 +29,8 @@ from secure_fedgraph.protocol.transcript import REFEREE, SERVER
 from secure_fedgraph.round import everyone
 from secure_fedgraph.running.options import RunOptions
 from secure_fedgraph.running.planned_noise import NORM, Forecast, check_any_noise, planned
+
+_LOG = logging.getLogger("secure_fedgraph.running")
 
 
 @dataclass(frozen=True)
@@ -182,6 +185,12 @@ def prepare(
         warnings.warn(
             f"{' and '.join(unread)}: {algorithm.name}'s model does not read it", DataWarning, stacklevel=3
         )
+    asked = (one.name for one in channels if one.to != Recipient.REFEREE)
+    if unchecked := [name for name in asked if algorithm.expected(name, federation.schema) is None]:
+        _LOG.warning(
+            "%s: clients check nothing of what they are given on %s: declare it in takes()",
+            algorithm.name, ", ".join(unchecked),
+        )  # fmt: skip
     return Prepared(algorithm, federation, bound, options)
 
 

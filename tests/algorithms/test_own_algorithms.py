@@ -62,9 +62,10 @@ def call(command: str, name: str, *more: str) -> Result:
     )
 
 
-def test_it_runs_and_is_audited():
+def test_it_runs_and_is_audited(caplog):
     done = call("run", "Means", "--json")
     assert done.exit_code == 0, done.output
+    assert "clients check nothing of what they are given on statistics" in caplog.text
     result = json.loads(done.stdout)
     assert result["config"]["algorithm"] == "own_means:Means"
     assert result["channels"][0]["name"] == "statistics" and result["accuracy"]["global"] > 0.3

@@ -106,7 +106,8 @@ def numbered(size: int, settings: FedEgoSettings, order: Callable[[int], Tensor]
 
 def mixed(own: State, given: State, share: float) -> State:
     """A client's model, with the given reduction for its own, and a share of the given upper layers."""
+    alike = {k: v.to(own[k].dtype) for k, v in given.items()}  # a server may send float64
     return own | {
         k: v.clone() if k.startswith(REDUCTION) else finite(torch.lerp(own[k], v, share))
-        for k, v in given.items()
+        for k, v in alike.items()
     }
