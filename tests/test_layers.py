@@ -6,8 +6,9 @@ import ast
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import networkx as nx
@@ -167,17 +168,32 @@ def room_of(module: str) -> str | None:
     return max(rooms, key=len, default=None)
 
 
-def imports(tree: ast.Module, module: str, is_package: bool, known: set[str]) -> Iterator[Imported]:
+@cache
+def walked(path: Path) -> Sequence[ast.AST]:
+    """Every node of a module."""
+    return tuple(ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))))
+
+
+def name_of(node: ast.expr) -> str:
+    """A name with its attributes, dotted; empty where something else is in it."""
+    rest: list[str] = []
+    while isinstance(node, ast.Attribute):
+        rest.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(rest)]) if isinstance(node, ast.Name) else ""
+
+
+def imports(nodes: Sequence[ast.AST], module: str, is_package: bool, known: set[str]) -> Iterator[Imported]:
     """Every import of a module, relative ones resolved, also those inside functions and by literal name."""
     type_lines = {
         line
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+        for node in nodes
+        if isinstance(node, ast.If) and name_of(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
         for body in node.body
         for line in range(body.lineno, (body.end_lineno or body.lineno) + 1)
     }
     package = module.split(".") if is_package else module.split(".")[:-1]
-    for node in ast.walk(tree):
+    for node in nodes:
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -186,7 +202,7 @@ def imports(tree: ast.Module, module: str, is_package: bool, known: set[str]) ->
             base = ".".join([*above, *([node.module] if node.module else [])])
             # `from package import module` names the module; `from module import Name` the module before it.
             names = [f"{base}.{a.name}" if f"{base}.{a.name}" in known else base for a in node.names]
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
+        elif isinstance(node, ast.Call) and name_of(node.func).endswith(("import_module", "__import__")):
             names = [
                 a.value for a in node.args[:1] if isinstance(a, ast.Constant) and isinstance(a.value, str)
             ]
@@ -216,10 +232,10 @@ def allowed(room: str, wanted: Imported) -> bool:
     return bool(above & set(granted)) or ("*" in granted and not above & set(NOT_IN_STAR))
 
 
-def called_names(tree: ast.Module) -> Iterator[tuple[str, int]]:
+def called_names(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, int]]:
     """The absolute dotted name of everything used as an attribute or imported, aliases followed."""
     alias: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             for a in node.names:
                 alias[a.asname or a.name.split(".")[0]] = a.name if a.asname else a.name.split(".")[0]
@@ -227,16 +243,16 @@ def called_names(tree: ast.Module) -> Iterator[tuple[str, int]]:
             for a in node.names:
                 alias[a.asname or a.name] = f"{node.module}.{a.name}"
                 yield f"{node.module}.{a.name}", node.lineno
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Attribute):
-            head, _, rest = ast.unparse(node).partition(".")
+            head, _, rest = name_of(node).partition(".")
             if head in alias:
                 yield f"{alias[head]}.{rest}", node.lineno
 
 
-def defined_names(tree: ast.Module) -> Iterator[tuple[str, int]]:
+def defined_names(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, int]]:
     """Classes and functions in snake case."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", node.name).lower(), node.lineno
 
@@ -248,7 +264,7 @@ def complaints(root: Path) -> list[str]:
     found: list[str] = []
     for module, path in files.items():
         where = path.relative_to(root).as_posix()
-        tree = ast.parse(path.read_text(encoding="utf-8"), where)
+        nodes = walked(path)
         room = room_of(module)
         if room is None:
             found.append(
@@ -257,17 +273,17 @@ def complaints(root: Path) -> list[str]:
             continue
         if any(FORBIDDEN_WORDS.search(part) for part in module.split(".")):
             found.append(f"{where}: {module} is named after no subject; say what it is about")
-        for name, line in defined_names(tree):
+        for name, line in defined_names(nodes):
             if FORBIDDEN_WORDS.search(name):
                 found.append(f"{where}:{line}: {name} is named after no subject; say what it is about")
-        for wanted in imports(tree, module, path.name == "__init__.py", known):
+        for wanted in imports(nodes, module, path.name == "__init__.py", known):
             if wanted.name.split(".")[0] in UNTRUSTED_BYTES:
                 found.append(
                     f"{where}:{wanted.line}: {wanted.name} runs what it reads; use protocol's format"
                 )
             elif not allowed(room, wanted):
                 found.append(f"{where}:{wanted.line}: {room or CORE} may not import {wanted.name}")
-        for name, line in called_names(tree):
+        for name, line in called_names(nodes):
             if FORBIDDEN_CALLS.fullmatch(name) and (strip_core(module), name) not in EXCUSED_CALLS:
                 found.append(f"{where}:{line}: {name} is global state or runs what it reads")
     return found
@@ -279,8 +295,8 @@ def circles(root: Path) -> list[set[str]]:
     beside: dict[str, nx.DiGraph] = defaultdict(nx.DiGraph)
     for module, path in files.items():
         is_package = path.name == "__init__.py"
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        for wanted in imports(tree, module, is_package, set(files)):
+        nodes = walked(path)
+        for wanted in imports(nodes, module, is_package, set(files)):
             if wanted.name not in files or wanted.for_types or CORE in (module, wanted.name):
                 continue
             here = [*module.split("."), *(["__init__"] if is_package else [])]

@@ -553,10 +553,6 @@ def make_policy(name: str, protection: Mapping[str, Any], relation: str = Relati
     Raises:
         BadInput: for an unknown policy or setting, or one that is missing.
     """
-    if name not in RECIPES and is_own(name):
-        raise BadInput(
-            f"policy {name!r}: one of your own is named by an entry point secure_fedgraph.policies"
-        )
     if name not in RECIPES:
         raise unknown_name("policy", name, RECIPES)
     known = {key for recipe in RECIPES.values() for key in named_settings(recipe)}

@@ -187,10 +187,8 @@ def prepare(
         )
     asked = (one.name for one in channels if one.to != Recipient.REFEREE)
     if unchecked := [name for name in asked if algorithm.expected(name, federation.schema) is None]:
-        _LOG.warning(
-            "%s: clients check nothing of what they are given on %s: declare it in takes()",
-            algorithm.name, ", ".join(unchecked),
-        )  # fmt: skip
+        said_of = f"{algorithm.name}: clients check nothing of what they are given on {', '.join(unchecked)}"
+        _LOG.warning("%s: declare it in takes()", said_of)
     return Prepared(algorithm, federation, bound, options)
 
 

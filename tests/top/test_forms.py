@@ -112,7 +112,7 @@ def test_a_form_that_the_data_are_not_fit_for_is_passed_over() -> None:
     assert made.form is not None and not made.settings.sums
 
 
-FEWER = {"sampler": "public", "backward": "server", "batch": 64, "steps": 8, "learning_rate": 0.1}
+FEWER = {"sampler": "public", "backward": "server", "steps": 8, "learning_rate": 0.1}
 FORMS: dict[tuple[str, str], Any] = {
     **{
         ("glasu", name): FEWER
@@ -152,9 +152,7 @@ def test_every_family_under_every_policy(algorithm: str, name: str) -> None:
     assert bool(bound.unprotected) == (name == "plaintext")
 
 
-@pytest.mark.parametrize(
-    "given", [{"batch": 16}, {"steps": 32}, {"learning_rate": 0.01}, {"local_steps": 2}], ids=str
-)
+@pytest.mark.parametrize("given", [{"steps": 32}, {"learning_rate": 0.01}, {"local_steps": 2}], ids=str)
 @pytest.mark.parametrize("name", ["glasu", "glasu-simulated", "glasu-one-label-holder"])
 def test_glasu_keeps_a_training_set_by_hand_and_takes_public_sets_alone(name: str, given: Any) -> None:
     usual, made = ALGORITHMS[name](**given), fit(ALGORITHMS[name](**given), policy("masked"), THREE)

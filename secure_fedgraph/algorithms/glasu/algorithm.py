@@ -56,8 +56,8 @@ class Glasu(Vertical):
     of_one_label_holder = "glasu-one-label-holder"
     forms = (
         Form(
-            {"sampler": "public", "backward": "server", "batch": 64, "steps": 8, "learning_rate": 0.1},
-            f"{DRAWN}; they are larger than sampled ones, and serve fewer steps of more training nodes",
+            {"sampler": "public", "backward": "server", "steps": 8, "learning_rate": 0.1},
+            f"{DRAWN}; they are larger than sampled ones, and serve fewer steps at a larger rate",
         ),
         Form({"sampler": "public"}, DRAWN),
     )

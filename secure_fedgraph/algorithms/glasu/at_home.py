@@ -166,7 +166,10 @@ class GlasuAtHome(Vertical):
         asked: Entries = {"parties": PARTIES}
         if channel == EXAMINE.name:
             return ({**asked, "nodes": Whole(1)},)
-        return (asked,) if channel == self.COLUMNS.name else (asked, {**asked, **GIVEN})
+        sums: Entries = {**asked, **GIVEN}
+        if channel == self.TAKE.name:
+            return (asked if self.settings.sends == "nothing" else sums,)
+        return (asked,) if channel == self.COLUMNS.name else (asked, sums)
 
     # -- the server -------------------------------------------------------------------------------
 
