@@ -501,7 +501,7 @@ def rows(names: list[str]) -> list[dict[str, Any]]:
         with in_the_code(mutant.wrong):
             by = complaints(mutant.scene)
         caught = mutant.check in by if mutant.check else bool(by)
-        found.append({"name": name, "mutant": mutant.breaks, "caught by": by, "caught": caught})
+        found.append({"name": name, "mutant": mutant.breaks or name, "caught by": by, "caught": caught})
         print(f"{name}: {', '.join(by) or 'nothing'}", file=sys.stderr, flush=True)
     return found
 
