@@ -98,7 +98,6 @@ SYNONYMS = {
     "seeds": ("n_seeds", "repeats", "runs", "trials"),
     "out": ("output", "output_dir", "outdir", "dir", "save", "folder", "o"),
     "set": ("option", "config_override", "override"),
-    "attack": ("attacks",),
     "adversary": ("attacker", "threat"),
     "quiet": ("silent", "q"),
     "json": ("as_json", "format"),

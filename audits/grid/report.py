@@ -103,13 +103,11 @@ def verdict(cells: list[dict[str, Any]], not_run: Sequence[dict[str, Any]] = ())
 
 
 def _harm(cells: list[dict[str, Any]]) -> list[str]:
-    """What owners that lie do to the others, at worst: one part a metric."""
-    scored = sorted((c for c in cells if c["outcome"] == "score"), key=lambda c: c["score"])
-    worst = {c["metric"]: c for c in scored}
-    return [
-        f"with an owner that lies {c['score']:.3f} {metric} ({c['attack']}; {c['baseline'] or 0:.3f} without)"
-        for metric, c in worst.items()
-    ]
+    """The worst lie by each metric."""
+    scored = (c for c in cells if c["outcome"] == "score")
+    worst = {c["metric"]: c for c in sorted(scored, key=lambda c: c["score"])}
+    told = "{attack}: {score:.3f} {metric}, {baseline:.3f} if nobody lies"
+    return [told.format_map(c) for c in worst.values()]
 
 
 def broken(audit: Audit) -> list[str]:

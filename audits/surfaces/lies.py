@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm, State
 from secure_fedgraph.attacks.active.lies import BACKDOOR, COST, TURNED_TO, liars, triggered
@@ -17,6 +18,7 @@ from secure_fedgraph.audits import intervals, scoring
 from secure_fedgraph.audits.finished_run import FinishedRun, once
 from secure_fedgraph.audits.judgement import Judge, Judgement
 from secure_fedgraph.audits.rerun import train_again
+from secure_fedgraph.federation import Federation
 from secure_fedgraph.running.run import Run
 
 
@@ -64,15 +66,22 @@ def _details(finished: FinishedRun) -> Mapping[str, float]:
 
 def _turned(algorithm: Algorithm, model: State, finished: FinishedRun) -> np.ndarray:
     """For each test node of another class, whether the trigger makes the model say the liar's class."""
-    tests = finished.federation.referee.test_set
-    nodes = torch.cat(list(tests.tests.values())).unique()
-    nodes = nodes[tests.labels[nodes] != TURNED_TO]
-    inputs = tests.inputs.clone()
-    inputs.x = triggered(inputs.x, nodes)
-    with torch.no_grad():
-        said = algorithm.predict(model, inputs, finished.federation.schema)[nodes].argmax(1)
-    turned: np.ndarray = (said == TURNED_TO).numpy()
-    return turned
+    found = list[np.ndarray]()
+    for graph, tests, labels in _held_out(finished.federation):
+        nodes, inputs = tests[labels[tests] != TURNED_TO], copy.copy(graph)
+        inputs.x = triggered(inputs.x, nodes)
+        with torch.no_grad():
+            said = algorithm.predict(model, inputs, finished.federation.schema)[nodes].argmax(1)
+        found.append((said == TURNED_TO).numpy())
+    return np.concatenate(found)
+
+
+def _held_out(federation: Federation) -> list[tuple[Data, torch.Tensor, torch.Tensor]]:
+    """A graph, its test nodes and all labels: the referee's, or each owner's where only owners have tests."""
+    tests = federation.referee.test_set
+    if tests.tests:
+        return [(tests.inputs, torch.cat(list(tests.tests.values())).unique(), tests.labels)]
+    return [(graph, graph.test_mask.nonzero().flatten(), graph.y) for graph in federation.owners.values()]
 
 
 def _figures(finished: FinishedRun) -> tuple[Mapping[str, float], Mapping[str, float]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -17,6 +19,7 @@ from secure_fedgraph.attacks.active.lies import (
 )
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid.choices import choose, played_by
+from secure_fedgraph.audits.surfaces.lies import _held_out
 from secure_fedgraph.audits.surfaces.registry import judge_of
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import execute, run_result
@@ -86,6 +89,15 @@ def test_a_reversed_update_costs_most_of_the_accuracy_and_with_buckets_little():
 
 def test_a_trigger_turns_nodes_in_the_liars_model_alone():
     assert (score := scored(Backdoor)).value > score.baseline + 0.3
+
+
+def test_where_only_owners_hold_test_nodes_a_trigger_is_tried_on_theirs(federation):
+    assert len(_held_out(federation)) == 1
+    referee = replace(federation.referee, test_set=replace(federation.referee.test_set, tests={}))
+    tried = _held_out(replace(federation, referee=referee))
+    assert [int(graph.test_mask.sum()) for graph in federation.owners.values()] == [
+        len(n) for _, n, _ in tried
+    ]
 
 
 def test_an_honest_run_has_no_liar_to_judge():

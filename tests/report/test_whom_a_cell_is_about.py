@@ -51,7 +51,7 @@ def test_what_a_lie_costs_is_no_reading() -> None:
     lie |= {"settings": {"aim": HARM, "variant": "as configured"}}
     (row,) = read_under(cells([lie]), ["strictest"])
     assert (row.state, row.tried, row.together) == ("harmed", 0, 0) and "steered" in row.outcome()
-    told = "strictest: with an owner that lies 0.400 accuracy lost (j1-reversed-update; 0.000 without)."
+    told = "strictest: j1-reversed-update: 0.400 accuracy lost, 0.000 if nobody lies."
     assert verdict([lie]) == told
 
 
