@@ -36,7 +36,8 @@ def choose(names: Iterable[str]) -> list[type[Attack]]:
     for name in names:
         if ":" in name:
             own = checked(own_class("attack", name, Attack))  # type: ignore[type-abstract]
-            by_id[own.id] = own
+            if ATTACKS.get(own.id) or by_id.setdefault(own.id, own) is not own:
+                raise BadInput(f"attack {name!r} has the id of another, {own.id!r}: give it one of its own")
             continue
         asked = ALIASES.get(name, name)
         chosen = [

@@ -33,6 +33,8 @@ def attacks_on(chosen: Sequence[Any], asked: Sequence[str]) -> Attacks:
     used = set[str]().union(*sent.values())
     chosen_ids: dict[str, None] = {}
     for name in asked:
+        if ":" in name:
+            raise BadInput(f"--attack {name}: compare knows attacks by id: use audit, or an entry point")
         fitting = [kind.id for kind in choose([name]) if used & set(kind.reads())]
         if not fitting:
             raise BadInput(

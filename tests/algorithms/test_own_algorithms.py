@@ -39,6 +39,10 @@ class Sizes(Attack):
     def run(self, view, knowledge):
         raise Blind("sums tell no owner's size")
 
+class Twin(Sizes):
+    """Another's id."""
+    id = "a4-label-counts"
+
 class NoAlgorithm:
     pass
 '''
@@ -88,6 +92,8 @@ def test_an_own_attack_is_named_in_the_same_way():
     assert any("sums tell no owner's size" in cell["reason"] for cell in cells)
     done = call("audit", "Means", "--attack", "own_means:Means")
     assert done.exit_code == 2 and "no subclass of secure_fedgraph.Attack" in done.stderr
+    done = call("audit", "Means", "--attack", "own_means:Twin")
+    assert done.exit_code == 2 and "has the id of another, 'a4-label-counts'" in done.stderr
 
 
 def test_a_verb_that_the_channel_does_not_declare_is_refused():

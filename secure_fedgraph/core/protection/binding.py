@@ -102,16 +102,13 @@ class Protection(Chain):
                 "upload; use 2 or more"
             )
         summed = contributors if channel.smallest_sum is None else min(contributors, channel.smallest_sum)
-        if summed < quorum <= contributors:
-            raise Refused(
-                f"channel {channel.name!r}: its sums are over {summed} clients and quorum {quorum} opens "
-                f"none: set protection.quorum={summed}, or make sums larger (training.bucket)"
-            )
         if summed < quorum:
+            mend = "add clients, lower protection.colluders or .quorum, or choose another policy"
+            if quorum <= contributors:
+                mend = f"set protection.quorum={summed}, or make sums larger (training.bucket)"
             raise Refused(
                 f"channel {channel.name!r}: {self.name} needs at least {quorum} contributors and there "
-                f"{'is' if summed == 1 else 'are'} {summed} in a sum, because a sum of fewer is one client's "
-                "upload: add clients, lower protection.colluders or .quorum, or choose another policy"
+                f"{'is' if summed == 1 else 'are'} {summed} in a sum: {mend}"
             )
         if self._sums_only and clients < channel.min_clients and not channel.accept_too_few:
             raise Refused(f"channel {channel.name!r} under policy {self.name}: {channel.why_more_clients}")
