@@ -237,13 +237,10 @@ def auc_interval(owners: Iterable[Scored], shared: bool, error: float = EITHER_E
 Term = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
-def _numbered(terms: list[Term], shared: bool) -> list[tuple[int, Term]]:
-    return [(0 if shared else number, term) for number, term in enumerate(terms)]
-
-
 def _apart(links: list[Term], shared: bool) -> int:
     """How many links so many nodes would have if no two links shared a node."""
-    ends = np.concatenate([np.concatenate([r, c]) + k * 10**9 for k, (r, c, _) in _numbered(links, shared)])
+    step = 0 if shared else 10**9
+    ends = np.concatenate([np.concatenate([r, c]) + k * step for k, (r, c, _) in enumerate(links)])
     return max(1, len(np.unique(ends)) // 2)
 
 

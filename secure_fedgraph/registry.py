@@ -148,7 +148,7 @@ class Registry(Mapping[str, T], Generic[T]):
     def _load(self, entries: list[EntryPoint]) -> T:
         name = entries[0].name
         if name in self.own:
-            raise BadInput(f"{OWN} has {_a(self.kind)} of that name; give the entry point another one")
+            raise BadInput(f"{OWN} has its own {self.kind} of that name; give the entry point another one")
         if not NAME.fullmatch(name):
             raise BadInput(
                 "names become files and words of a command: give the entry point one of letters, digits and "
@@ -351,7 +351,3 @@ def _name_of(distribution: Distribution) -> str:
     with suppress(Exception):  # its metadata may be damaged, or not there
         return distribution.name or UNNAMED
     return UNNAMED
-
-
-def _a(kind: str) -> str:
-    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"

@@ -108,7 +108,7 @@ class ReversedUpdate(Lie):
 
     id = "j1-reversed-update"
     subject = "an update turned around"
-    summary = "nothing: an owner sends its update turned around, ten times as long"
+    summary = "an owner sends its update turned around, ten times as long"
 
     @classmethod
     def sent(cls, update: dict[str, torch.Tensor], client: ClientContext) -> dict[str, torch.Tensor]:
@@ -126,7 +126,7 @@ class FlippedLabels(Lie):
 
     id = "j2-flipped-labels"
     subject = "wrong labels"
-    summary = "nothing: an owner trains on wrong labels"
+    summary = "an owner trains on wrong labels"
 
     @classmethod
     def data(cls, graph: Data, client: ClientContext) -> Data:
@@ -143,7 +143,7 @@ class ReplacedModel(FlippedLabels):
 
     id = "j3-replaced-model"
     subject = "a model in place of the mean"
-    summary = "nothing: an owner sends a model trained on wrong labels as many times as there are owners"
+    summary = "an owner sends a model trained on wrong labels as many times as there are owners"
 
     @classmethod
     def sent(cls, update: dict[str, torch.Tensor], client: ClientContext) -> dict[str, torch.Tensor]:
@@ -163,7 +163,7 @@ class Backdoor(ReplacedModel):
 
     id = "j4-backdoor"
     subject = "a trigger"
-    summary = "nothing: an owner teaches the model to answer class 0 for nodes with a trigger"
+    summary = "an owner teaches the model to answer class 0 for nodes with a trigger"
     about = BACKDOOR
 
     @classmethod
@@ -183,7 +183,7 @@ class FreeRider(Lie):
 
     id = "j5-free-rider"
     subject = "noise in place of an update"
-    summary = "nothing: an owner sends noise in place of an update, and takes the model"
+    summary = "an owner sends noise in place of an update, and takes the model"
 
     @classmethod
     def sent(cls, update: dict[str, torch.Tensor], client: ClientContext) -> dict[str, torch.Tensor]:

@@ -132,6 +132,7 @@ def _scored(
     score = judgement.score
     # an exact guess has nothing left to find, whatever ended its search
     short = stopped(guess) if score_verdict.is_lower_bound(score.value, len(guess.stopped)) else ""
+    verdict = score_verdict.verdict_on(score.value, score.baseline, score.leaks, aim)
     about = describe_owners(guess, finished.federation.names) if aim == score_verdict.RESIDUAL else ""
     details = dict(score.details)
     if guess.stopped:
@@ -161,7 +162,7 @@ def _scored(
         "baselines": dict(score.baselines),
         **claims.over(guess, score, blank["adversary"], attack.behaviour).to_json(),
         "leaks": score.leaks,
-        "verdict": score_verdict.with_notes(score.verdict, short, about),
+        "verdict": score_verdict.with_notes(verdict, short, about),
         "owners": owners_of(guess),
         "reason": f"{attack.id}: {short}" if short else "",
         "stops": attack.stopped_by().get(blank["adversary"], "") if score.leaks else "",

@@ -103,11 +103,15 @@ def verdict(cells: list[dict[str, Any]], not_run: Sequence[dict[str, Any]] = ())
 
 
 def _harm(cells: list[dict[str, Any]]) -> list[str]:
-    """The worst lie by each metric."""
-    scored = (c for c in cells if c["outcome"] == "score")
-    worst = {c["metric"]: c for c in sorted(scored, key=lambda c: c["score"])}
-    told = "{attack}: {score:.3f} {metric}, {baseline:.3f} if nobody lies"
-    return [told.format_map(c) for c in worst.values()]
+    """The worst lie by each metric, of those that did harm."""
+    scored = [c for c in cells if c["outcome"] == "score"]
+    worst = {c["metric"]: c for c in sorted(scored, key=lambda c: c["score"]) if c["leaks"]}
+    told = [
+        f"{c['attack']}: {c['score']:.3f} {c['metric']}, "
+        + (f"{c['baseline']:.3f} if nobody lies" if c["baseline"] else f"of {c['details']['honest']:.3f}")
+        for c in worst.values()
+    ]
+    return told or ["no lie that was tried did harm"] * bool(scored)
 
 
 def broken(audit: Audit) -> list[str]:
@@ -201,12 +205,8 @@ def _leaking(cells: list[dict[str, Any]], aim: str) -> list[str]:
             who = hits.setdefault(cell["attack"], [])
             if cell["adversary"] not in who:
                 who.append(cell["adversary"])
-    return [f"{name}{_by(who)}" for name, who in hits.items()]
+    return [name if who == ["server"] else f"{name} (by {' and '.join(who)})" for name, who in hits.items()]
 
 
 def _about(cell: dict[str, Any]) -> str:
     return whom(cell["settings"]["aim"], cell.get("owners"))
-
-
-def _by(who: list[str]) -> str:
-    return "" if who == ["server"] else f" (by {' and '.join(who)})"

@@ -669,6 +669,7 @@ def mean_result(results: list[dict[str, Any]]) -> dict[str, Any]:
         if isinstance(value, float) and all(key in r["accuracy"] for r in results)
     ]
     scores = {key: [r["accuracy"][key] for r in results] for key in figures}
+    dearest = max(results, key=lambda one: _size((one["budget"] or {}).get("spent")))
     return {
         **first,
         "seed": [r["seed"] for r in results],
@@ -681,7 +682,7 @@ def mean_result(results: list[dict[str, Any]]) -> dict[str, Any]:
         },
         "evaluation": evaluation_entry(first["evaluation"]["mode"], first["evaluation"]["every"], {}),
         "privacy": {unit: _largest([r["privacy"][unit] for r in results]) for unit in first["privacy"]},
-        **{key: _dearest(results)[key] for key in ("budget", "plan")},
+        **{key: dearest[key] for key in ("budget", "plan")},
         "channels": [
             _largest([row for r in results for row in r["channels"] if row["name"] == one["name"]])
             for one in first["channels"]
@@ -712,11 +713,6 @@ def _largest(claims: list[dict[str, Any]]) -> dict[str, Any]:
                 for name in readers
             }
     return found
-
-
-def _dearest(results: list[dict[str, Any]]) -> dict[str, Any]:
-    """The result that spent most of its budget."""
-    return max(results, key=lambda one: _size((one["budget"] or {}).get("spent")))
 
 
 def _mean_of(results: list[dict[str, Any]], key: str) -> dict[str, float] | None:

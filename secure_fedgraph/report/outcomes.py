@@ -48,7 +48,7 @@ def _attack(cells: list[Cell], missing: list[NotRun], policies: Sequence[str]) -
         "subject": subject_of(first),
         "title": first.title,
         "id": anchor(first.algorithm, first.attack),
-        "by": [(f"{how} {text.named(text.ADVERSARIES, who)}".strip(), what) for how, who, what in readers],
+        "by": [(text.named(text.ADVERSARIES, who), how, what) for how, who, what in readers],
         "stops": list(dict.fromkeys(c.stops for c in cells if c.leaks and c.stops)),
         "rows": [
             {
@@ -89,6 +89,7 @@ def _place(aim: str, cells: Sequence[Cell], missing: bool) -> dict[str, object]:
     return {
         "state": "scored" if state == "score" else state,
         "text": state if score is None else text.share(score),
+        "verdict": without_owners(worst.verdict),
         "heat": round(14 + 36 * strength) if state in ("leak", "broken") else 0,
     }
 

@@ -48,11 +48,12 @@ def left(owners: int | None) -> dict[str, Any]:
 
 def test_what_a_lie_costs_is_no_reading() -> None:
     lie = left(3) | {"attack": "j1-reversed-update", "score": 0.4, "metric": "accuracy lost"}
-    lie |= {"settings": {"aim": HARM, "variant": "as configured"}}
+    lie |= {"details": {"honest": 0.9}, "settings": {"aim": HARM, "variant": "as configured"}}
     (row,) = read_under(cells([lie]), ["strictest"])
     assert (row.state, row.tried, row.together) == ("harmed", 0, 0) and "steered" in row.outcome()
-    told = "strictest: j1-reversed-update: 0.400 accuracy lost, 0.000 if nobody lies."
-    assert verdict([lie]) == told
+    assert verdict([lie]) == "strictest: j1-reversed-update: 0.400 accuracy lost, of 0.900."
+    assert verdict([lie | {"leaks": False}]) == "strictest: no lie that was tried did harm."
+    assert read_under(cells([lie | {"leaks": False}]), ["strictest"])[0].state == "harmless"
 
 
 def test_what_is_left_about_single_owners_is_no_union() -> None:

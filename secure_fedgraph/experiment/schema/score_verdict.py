@@ -25,6 +25,8 @@ class ScoreVerdict(StrEnum):
     EXACT_OF_TOO_FEW = "exact, of too few to tell from a trivial guess"
     LEAK = "leak"
     NO_BETTER = "no better than a trivial guess"
+    HARM = "harm"
+    HARMLESS = "no harm beyond chance"
 
 
 def beats_trivial(low: float, baseline: float) -> bool:
@@ -36,16 +38,18 @@ def beats_trivial(low: float, baseline: float) -> bool:
     return low > baseline and baseline < 1 - ROUNDING
 
 
-def verdict_on(score: float, baseline: float, leaks: bool) -> ScoreVerdict:
+def verdict_on(score: float, baseline: float, leaks: bool, aim: str = SINGLE_OWNERS) -> ScoreVerdict:
     """The verdict on a score.
 
     Args:
-        baseline: the best trivial guess.
+        baseline: the best trivial guess; of a lie, what happens without it.
         leaks: what :func:`beats_trivial` says.
 
     >>> str(verdict_on(1.0, baseline=0.5, leaks=True))
     'exact'
     """
+    if aim == HARM:
+        return ScoreVerdict.HARM if leaks else ScoreVerdict.HARMLESS
     if baseline >= 1 - ROUNDING:
         return ScoreVerdict.NOTHING_TO_LEARN
     if score >= 1 - ROUNDING:

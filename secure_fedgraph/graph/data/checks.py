@@ -93,7 +93,8 @@ def check_size(data: Data, name: str) -> None:
         value = data.get(key)
         if not isinstance(value, Tensor) or not value.is_floating_point() or not value.numel():
             continue
-        sizes = [float(_ends(block).abs().max()) for _, block in _blocks(value)]
+        # without a copy of the block; NaN where one is
+        sizes = [float(torch.stack(torch.aminmax(block)).abs().max()) for _, block in _blocks(value)]
         if all(size <= LARGEST for size in sizes):
             continue
         odd = next((n for n, size in enumerate(sizes) if size != size), sizes.index(max(sizes)))  # NaN first
@@ -111,8 +112,3 @@ def _blocks(value: Tensor) -> Iterator[tuple[int, Tensor]]:
     rows = max(1, AT_ONCE * len(value) // value.numel())
     for start in range(0, len(value), rows):
         yield start, value[start : start + rows]
-
-
-def _ends(block: Tensor) -> Tensor:
-    """The least and the largest number, without a copy of the block; NaN where one is."""
-    return torch.stack(torch.aminmax(block))

@@ -6,7 +6,6 @@ from functools import partial
 
 import numpy as np
 import torch
-from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.core.errors import BadInput
@@ -100,12 +99,8 @@ def _owner(whole: Data, parts: list[np.ndarray]) -> Data:
     own = select_graphs(whole, chosen)
     own.graph_id = chosen
     for key, part in zip(("train_mask", "val_mask", "test_mask"), parts, strict=True):
-        own[key] = _mask(chosen, torch.from_numpy(part))
+        own[key] = torch.isin(chosen, torch.from_numpy(part))
     return own
-
-
-def _mask(chosen: Tensor, part: Tensor) -> Tensor:
-    return torch.isin(chosen, part)
 
 
 LEAST = 4

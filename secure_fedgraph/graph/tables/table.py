@@ -47,7 +47,8 @@ class Table:
         """The rows of a mask or of numbers, with notes on why the others are left out."""
         if which.dtype == bool:
             which = np.flatnonzero(which)
-        columns = {name: values.take(_indices(which)) for name, values in self.columns.items()}
+        rows = postponed("pyarrow").array(which.astype(np.int64))
+        columns = {name: values.take(rows) for name, values in self.columns.items()}
         return replace(self, columns=columns, rows=self.rows[which], notes=(*self.notes, *notes))
 
     def find(self, wanted: str) -> str | None:
@@ -81,10 +82,6 @@ class Table:
         notes = tuple(f"column {found!r} is taken for {name!r}" for name, found in names.items())
         columns = {back.get(name, name): values for name, values in self.columns.items()}
         return replace(self, columns=columns, notes=(*self.notes, *notes))
-
-
-def _indices(which: np.ndarray) -> Any:
-    return postponed("pyarrow").array(which.astype(np.int64))
 
 
 def empty_cells(column: Any) -> np.ndarray:

@@ -87,9 +87,10 @@ def _sentence(cells: Sequence[Cell], before: ReadUnder | None, after: ReadUnder 
 
 
 def _who(cells: Sequence[Cell], under: ReadUnder) -> str:
-    """Who read single owners under a policy; or, where nobody did, who tried."""
+    """Who read single owners under a policy; or, where nobody did, who steered the model, or who tried."""
     mine = [cell for cell in cells if cell.policy == under.policy]
-    leaking = [cell for cell in mine if cell.leaks and aim_of(cell) == SINGLE_OWNERS]
+    aim = HARM if under.state == "harmed" else SINGLE_OWNERS
+    leaking = [cell for cell in mine if cell.leaks and aim_of(cell) == aim]
     names = dict.fromkeys(text.named(text.ADVERSARIES, cell.adversary) for cell in leaking or mine)
     return text.listed(names, "and" if leaking else "or")
 
@@ -115,7 +116,9 @@ def _lies(cells: Sequence[Cell], about: ReadUnder) -> KeyFigure:
     """How many lies do something to the others, and what each does."""
     scored = sorted((c for c in cells if c.score is not None), key=lambda c: -(c.score or 0.0))
     lines = [
-        f"{subject_of(c)}: {text.share(c.score)} {c.metric}, {text.share(c.baseline)} without it"
+        f"{subject_of(c)}: "
+        + (f"{text.share(c.score)} {c.metric}" if c.leaks else c.verdict)
+        + (f", {text.share(c.baseline)} without it" if c.leaks and c.baseline else "")
         for c in scored
     ]
     steer, title = sum(c.leaks for c in scored), f"Lies that steer the model, under policy {about.policy}"

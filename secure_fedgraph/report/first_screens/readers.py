@@ -25,6 +25,7 @@ READERS = {
 STATES = {
     "refused": "refused before round 1",
     "nothing": "nothing was read",
+    "harmless": "no lie that was tried did harm",
     "scored": "nothing was read for certain",
     "together": "hides single owners, not their union",
     "harmed": "an owner that lies can steer the model",
@@ -92,6 +93,7 @@ class ReadUnder:
             "together": f"read no single owner, only {listed(union)} of all owners together",
             "scored": "read nothing for certain, with too few terms or too little time to tell",
             "nothing": "read nothing beyond a trivial guess",
+            "harmless": "did the others no harm by its lies",
         }[self.state]
 
 
@@ -122,7 +124,7 @@ def _read(cells: Sequence[Cell], policy: str) -> ReadUnder:
     )
     state = (
         "leaks" if single else "harmed" if lies else "together" if union
-        else "scored" if unsure else "nothing"
+        else "scored" if unsure else "nothing" if read or not ran else "harmless"
     )  # fmt: skip
     return ReadUnder(
         policy,

@@ -63,7 +63,7 @@ def sentence(result: DemoResult) -> str:
     alone, private, free = (text.percent(one.everybody) for one in result.prices)
     return (
         f"Without protection, the server read the label counts of {whose} owners and every word of {nodes} "
-        f"nodes that it named. With noise for a node's epsilon of {_epsilon(result.prices[1].epsilon)}, the "
+        f"nodes that it named. With noise for a node's epsilon of {float(result.prices[1].epsilon):.3g}, the "
         f"same server read {left}. The joint model then scores {private}; an owner's own model scores "
         f"{alone}, a joint model without noise {free}."
     )
@@ -78,10 +78,6 @@ def _under_budget(result: DemoResult) -> str:
     return f"{BUDGET}: {read}"
 
 
-def _epsilon(value: float | str) -> str:
-    return "inf" if isinstance(value, str) else f"{value:.3g}"
-
-
 def _picture(name: str, caption: str, scene: Scene, node: NodeRead | None, words: int) -> Drawn:
     """Truth in outline, and over it what the server read."""
     first = scene.labels[0]
@@ -90,8 +86,8 @@ def _picture(name: str, caption: str, scene: Scene, node: NodeRead | None, words
     true = np.array(first.true, dtype=float)
     panels: list[Panel] = [Bars(f"Training nodes of {first.owner} by class", true, read, classes, "classes")]
     if node is not None:
-        same = scene.node if _same(scene.node, node) else None
-        got = None if same is None else np.array(same.read)
+        same = scene.node is not None and (scene.node.owner, scene.node.node) == (node.owner, node.node)
+        got = np.array(scene.node.read) if scene.node and same else None
         panels.append(Words(f"Words of its node {node.node}", np.array(node.true), got, words))
     rows: list[list[object]] = [
         [f"{one.owner}, class {place}", true, "-" if one.read is None else one.read[place]]
@@ -100,7 +96,3 @@ def _picture(name: str, caption: str, scene: Scene, node: NodeRead | None, words
     ]
     picture = stolen(f"demo-{name}", caption, panels, "the server")
     return Drawn(picture, caption, Table(["training labels", "true", "read"], rows))
-
-
-def _same(one: NodeRead | None, other: NodeRead) -> bool:
-    return one is not None and (one.owner, one.node) == (other.owner, other.node)
