@@ -106,7 +106,7 @@ RULES: dict[str, Rule] = {
     "deployment.flower":    Rule(may=("deployment", "core", "privacy")),
     "deployment.alignment": Rule(may=("deployment", "core", "protocol", "storage")),
     # the outside
-    "report":      Rule(may=("core.files", "core.guarantee", "experiment.schema")),
+    "report":      Rule(may=("core.files", "core.guarantee", "core.text", "experiment.schema")),
     "":            Rule(may=("*", "attacks", "audits")),  # the public names
     "cli":         Rule(may=("*", "attacks", "audits")),
     "__main__":    Rule(may=("cli",)),

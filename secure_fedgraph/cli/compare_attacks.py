@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from secure_fedgraph.core.errors import BadInput, Refused, SecureFedGraphError
-from secure_fedgraph.experiment.code_digest import of_rooms
+from secure_fedgraph.experiment.code_digest import of_code, of_rooms
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import expected
 
@@ -25,6 +25,7 @@ def attacks_on(chosen: Sequence[Any], asked: Sequence[str]) -> Attacks:
     from secure_fedgraph.audits.grid.choices import choose
     from secure_fedgraph.audits.grid.planned_runs import ROOMS
 
+    code = of_rooms(*ROOMS)
     sent: dict[str, set[str]] = {}
     for point in chosen:
         with suppress(Refused):
@@ -33,16 +34,16 @@ def attacks_on(chosen: Sequence[Any], asked: Sequence[str]) -> Attacks:
     used = set[str]().union(*sent.values())
     chosen_ids: dict[str, None] = {}
     for name in asked:
-        if ":" in name:
-            raise BadInput(f"--attack {name}: compare knows attacks by id: use audit, or an entry point")
-        fitting = [kind.id for kind in choose([name]) if used & set(kind.reads())]
+        kinds = [kind for kind in choose([name]) if used & set(kind.reads())]
+        fitting = [name if ":" in name else kind.id for kind in kinds]
+        code += "".join(of_code(kind) for kind in kinds if ":" in name)
         if not fitting:
             raise BadInput(
                 f"--attack {name} reads nothing that {' or '.join(sent)} sends as configured: leave it out, "
                 "or compare an algorithm that it reads"
             )
         chosen_ids.update(dict.fromkeys(fitting))
-    return Attacks(tuple(chosen_ids), of_rooms(*ROOMS))
+    return Attacks(tuple(chosen_ids), code)
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Attacks:
     """Attacks on one point's run as configured.
 
     Args:
-        attacks: their ids.
+        attacks: their ids; a user's own as ``module:Class``.
         code: a digest of theirs and of the audits' code.
     """
 
@@ -61,6 +62,7 @@ class Attacks:
         """Each attack's strongest result on single owners: a score or an outcome, and the best guess."""
         from secure_fedgraph.audits.grid import grid
         from secure_fedgraph.audits.grid.cells import Audit
+        from secure_fedgraph.audits.grid.choices import choose
         from secure_fedgraph.experiment.schema.score_verdict import SINGLE_OWNERS, whom
 
         experiment, audited = Experiment(**config), Audit()
@@ -81,7 +83,7 @@ class Attacks:
                 )
         keys = ("score", "baseline", "low", "leaks", "adversary")
         told: dict[str, Any] = {"leak": {}, "leaks": {}}
-        for attack in self.attacks:
+        for attack in [kind.id for kind in choose(self.attacks)]:
             cell = best.get(attack, {"outcome": BLIND})
             scored = cell.get("score") is not None
             told["leak"][attack] = float(cell["score"]) if scored else cell["outcome"]

@@ -12,6 +12,7 @@ import click
 from secure_fedgraph import __version__
 from secure_fedgraph.arguments import nearest, training_setting
 from secure_fedgraph.backends.memory import keep_freed_memory
+from secure_fedgraph.cli.commands.bench import bench
 from secure_fedgraph.cli.commands.budgets import budget, plan
 from secure_fedgraph.cli.commands.federation import federation
 from secure_fedgraph.cli.commands.results import doctor, export, list_names, predict, report, schema
@@ -85,7 +86,7 @@ def main() -> None:
 
 
 COMMANDS = (
-    *(run, resume, compare, audit, demo, budget, plan, reproduce),
+    *(run, resume, compare, audit, demo, budget, plan, reproduce, bench),
     *(list_names, report, export, predict, schema, doctor),
     *(federation, silo, server),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,23 +11,33 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, TemplateError
 
 from secure_fedgraph.core import files
 from secure_fedgraph.core.errors import BadInput
-from secure_fedgraph.experiment.schema import AuditResult, CompareResult, DemoResult, RunResult, of_kind, read
+from secure_fedgraph.experiment.schema import (
+    AuditResult,
+    BenchResult,
+    CompareResult,
+    DemoResult,
+    RunResult,
+    of_kind,
+    read,
+)
 from secure_fedgraph.report import text
 from secure_fedgraph.report.figures.svg import Picture
 from secure_fedgraph.report.first_screens.key_figure import factor
 from secure_fedgraph.report.sections.audit_page import audit_story
+from secure_fedgraph.report.sections.bench_page import bench_story, board_story
 from secure_fedgraph.report.sections.compare_page import compare_story
 from secure_fedgraph.report.sections.demo_page import demo_story
 from secure_fedgraph.report.sections.parts import Story
 from secure_fedgraph.report.sections.run_page import run_story
 
-Result = RunResult | AuditResult | CompareResult | DemoResult
+Result = RunResult | AuditResult | CompareResult | DemoResult | BenchResult
 # The first file found is what the folder is about: an audit of a finished run leaves both.
 KINDS: dict[str, tuple[str, type[Result], Callable[[Any], Story]]] = {
     "compare": ("compare.json", CompareResult, compare_story),
     "audit": ("audit.json", AuditResult, audit_story),
     "run": ("result.json", RunResult, run_story),
     "demo": ("demo.json", DemoResult, demo_story),
+    "bench": ("bench.json", BenchResult, bench_story),
 }
 
 
@@ -65,8 +75,26 @@ def render_page(result: Result, folder: Path) -> tuple[str, list[Picture]]:
         BadInput: for values that no run, audit or comparison writes, naming the file.
     """
     kind, (name, _, tell) = next(one for one in KINDS.items() if isinstance(result, one[1][1]))
+    return _rendered(kind, partial(tell, result), folder / name)
+
+
+def write_board(submitted: Sequence[tuple[str, BenchResult]], out: Path) -> Path:
+    """Writes one page of several ``bench.json``, with :func:`write_report`'s guarantees.
+
+    Args:
+        submitted: each under the name that its rows show.
+
+    Raises:
+        BadInput: for files of different suites, and for values that no bench writes.
+    """
+    page, _ = _rendered("bench", partial(board_story, submitted), out)
+    files.write(out, [page.encode("utf-8", errors="replace")], private=False)
+    return out
+
+
+def _rendered(kind: str, tell: Callable[[], Story], place: Path) -> tuple[str, list[Picture]]:
     try:
-        story = tell(result)
+        story = tell()
         return _environment().get_template(f"{kind}.html").render(**story.told), story.pictures
     except (
         ArithmeticError,
@@ -81,7 +109,7 @@ def render_page(result: Result, folder: Path) -> tuple[str, list[Picture]]:
             raise
         what = f"key {error}" if isinstance(error, KeyError) else str(error).partition("\n")[0][:120]
         raise BadInput(
-            f"{folder / name} holds values that cannot be shown ({what}): put a copy back, or "
+            f"{place} holds values that cannot be shown ({what}): put a copy back, or "
             f"write it again with 'secure-fedgraph {kind}'"
         ) from error
 

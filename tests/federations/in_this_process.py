@@ -21,6 +21,6 @@ class InThisProcess(Here):
 
 
 def at_once(patch: pytest.MonkeyPatch) -> None:
-    """The commands ``compare`` and ``reproduce`` start no processes."""
-    for command in ("comparing", "reproducing"):
+    """The commands ``compare``, ``reproduce`` and ``bench`` start no processes."""
+    for command in ("comparing", "reproducing", "benching"):
         patch.setattr(f"secure_fedgraph.cli.{command}.Pool", InThisProcess)

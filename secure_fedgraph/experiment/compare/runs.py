@@ -100,7 +100,7 @@ def run_point(config: dict[str, Any], folder: Path, key: str | None = None) -> f
     Returns:
         Seconds that it took.
     """
-    experiment, started = Experiment(**config), time.perf_counter()
+    experiment, started, cpu = Experiment(**config), time.perf_counter(), time.process_time()
     key = key or run_key(experiment)
     if kept(folder, key) is not None:
         return 0.0
@@ -129,7 +129,7 @@ def run_point(config: dict[str, Any], folder: Path, key: str | None = None) -> f
                 on_form=checked.append,  # after all checks, before the first message
                 on_start=lambda: begin(folder, experiment, [experiment.seed], "compare"),
             )
-            result = run_result(run, experiment)
+            result = {**run_result(run, experiment), "cpu": round(time.process_time() - cpu, 3)}
         except Refused as error:
             if checked:  # it has sent something: that it stopped there is no protection
                 raise

@@ -66,6 +66,7 @@ def row_of(
         "accountant": held.get("accountant", ""),
         "computational": held.get("computational", False),
         "units": units,
+        "readers": {one: _by_reader(results, one) for one in units},
         "larger_units": why_larger(units, unit, held.get("holders", 1)),
         "form": results[0].get("form", {}),
         "measure": results[0]["metric"],
@@ -89,6 +90,7 @@ def row_of(
         ],
         "bytes": round(fmean(r["bytes"]["up"] for r in results)),
         "seconds": round(fmean(r["seconds"] for r in results), 1),
+        **({"cpu": round(fmean(r["cpu"] for r in results), 1)} if all("cpu" in r for r in results) else {}),
         **({"left_out": left_out} if left_out else {}),
         **{key: (leaks or {}).get(key, {}) for key in ("leak", "leaks")},
     }
@@ -120,6 +122,12 @@ def by_one_metric(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _most(results: Sequence[Mapping[str, Any]], unit: str) -> float:
     """The largest epsilon of a unit over all seeds."""
     return max(float(r["privacy"].get(unit, {}).get("epsilon", "inf")) for r in results)
+
+
+def _by_reader(results: Sequence[Mapping[str, Any]], unit: str) -> dict[str, float | str]:
+    """Reader -> the largest epsilon of a unit over all seeds."""
+    found = [r["privacy"][unit].get("readers", {}) for r in results if unit in r["privacy"]]
+    return {name: _json(max(float(one.get(name, "inf")) for one in found)) for name in found[0]}
 
 
 def _json(epsilon: float) -> float | str:

@@ -18,6 +18,7 @@ from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.spending.ledger_line import LedgerLine as LedgerLine
 from secure_fedgraph.core.text import printable
 from secure_fedgraph.experiment.schema.audit import AuditResult as AuditResult
+from secure_fedgraph.experiment.schema.bench import BenchResult as BenchResult
 from secure_fedgraph.experiment.schema.compare import CompareResult as CompareResult
 from secure_fedgraph.experiment.schema.demo import DemoResult as DemoResult
 from secure_fedgraph.experiment.schema.part import Part
@@ -29,6 +30,7 @@ RESULTS: Mapping[str, type[Part]] = {
     "audit": AuditResult,
     "compare": CompareResult,
     "demo": DemoResult,
+    "bench": BenchResult,
 }
 """The kind that stands in a file's ``schema``, which is also the command that writes it -> its model."""
 FILES: Mapping[str, type[BaseModel]] = {"result": RunResult, **RESULTS, "ledger": LedgerLine}

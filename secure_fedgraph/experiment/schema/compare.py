@@ -78,6 +78,8 @@ class Point(part.Part):
     computational: bool = False
     units: dict[part.UnitName, part.Epsilon] = {}
     """Each unit's epsilon, of the most exposed client."""
+    readers: dict[part.UnitName, dict[str, part.Epsilon]] = {}
+    """The same by who reads: server, peers, outsider."""
     larger_units: list[str] = []
     """Why another unit's epsilon is larger than that of the one that the noise is for, in a sentence each."""
     form: part.JsonTable = {}
@@ -91,6 +93,8 @@ class Point(part.Part):
     each: list[EachSeed] = []
     bytes: part.Count = 0
     seconds: part.Seconds = 0.0
+    cpu: part.Seconds | None = None
+    """Processor seconds of a run's process, reading the data with it."""
     left_out: list[LeftOut] = []
     """Clients that runs went on without."""
     leak: dict[str, float | str] = {}
