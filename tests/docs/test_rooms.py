@@ -15,7 +15,7 @@ CEILINGS = {
     "secure_fedgraph/core": 4_080,
     "secure_fedgraph/core/carriers": 2_280,
     "all code": 52_760,
-    "lines of tests": 64_790,
+    "lines of tests": 64_800,
     "lines of benchmarks": 5_520,
     "words of pages": 60_720,
     "bytes of the changelog": 10_000,

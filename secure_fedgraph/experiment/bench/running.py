@@ -157,11 +157,13 @@ def run_again(
     for row, seed in runs:
         name = f"{row.task}, {row.partition}, {row.name}, seed {seed}"
         part = parts.get((row.task, row.partition))
-        if part is None or seed not in part.seeds:
-            raise BadInput(f"{name[:200]!r} is no run of the suite")
-        found, _ = points_of(part, part.experiment(out), [row.algorithm])
-        point = next((one for one in found if one.name == row.name), None)
-        if point is None:
+        found = list[Point]()
+        if part is not None and seed in part.seeds:
+            found, _ = points_of(part, part.experiment(out), [row.algorithm])
+        said = (row.name, row.algorithm, row.policy, row.unit, row.budget)
+        asked = {(one.name, one.algorithm, one.policy, one.config["unit"], one.epsilon): one for one in found}
+        point = asked.get(said)
+        if part is None or point is None:
             raise BadInput(f"{name[:200]!r} is no run of the suite")
         folder = point.run_folder(part.folder(out), seed)
         jobs[name] = (row, seed, point.experiment(seed), folder)
@@ -185,9 +187,12 @@ def run_again(
 def _compared(row: Row, seed: int, result: Mapping[str, Any], most: float) -> tuple[str, bool]:
     said = next(one.accuracy for one in row.each if one.seed == seed)
     first, again = (score_of({"accuracy": one, "measure": row.measure}) for one in (said, result["accuracy"]))
-    spent, paid = float(row.spent), math.inf
-    with suppress(KeyError):
-        paid = float(result["privacy"][row.unit]["epsilon"])
-    near = abs(first - again) <= most and (spent == paid or abs(spent - paid) <= 0.01 * paid)
-    return (f"{first:.4f} in the file, {again:.4f} again (at most {most:g} apart); epsilon {spent:.4g} and "
-            f"{paid:.4g}", near)  # fmt: skip
+    claim = result["privacy"].get(row.unit, {})
+    paid = {"any": claim.get("epsilon", "inf"), **claim.get("readers", {})}
+    spent = {"any": row.spent, **row.readers.get(row.unit, {})}
+    near = abs(first - again) <= most and all(
+        math.isclose(float(one), float(paid.get(reader, "inf")), rel_tol=0.01)
+        for reader, one in spent.items()
+    )
+    told = f"{first:.4f} in the file, {again:.4f} again (at most {most:g} apart)"
+    return f"{told}; epsilon {spent['any']} and {paid['any']}", near

@@ -138,10 +138,12 @@ def test_a_tenth_is_made_again_and_what_differs_is_named(made: Path, monkeypatch
     assert "1 of 2 runs" in caught.stderr and "fedridge-plaintext, seed 0" in caught.stderr
 
 
-def test_an_epsilon_that_was_not_spent_is_named(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("changed", [{"spent": 1.0}, {"readers": {"node": {"server": 1.0}}}])
+def test_an_epsilon_that_was_not_spent_is_named(
+    made: Path, monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any]
+) -> None:
     monkeypatch.setattr(running, "SHARE", 1)
-    cheaper = signed(made, lambda value: value["points"][1].update(spent=1.0))
-    caught = call("bench", "verify", cheaper)
+    caught = call("bench", "verify", signed(made, lambda value: value["points"][1].update(changed)))
     assert caught.exit_code == 4 and "fedridge-masked-4" in caught.stderr
 
 
@@ -153,6 +155,8 @@ def test_an_epsilon_that_was_not_spent_is_named(made: Path, monkeypatch: pytest.
         (lambda value: value["points"][0]["each"][0].update(seed=7), "no run of the suite"),
         (lambda value: value["points"][1].update(algorithm="os:system"), "add --algorithm"),
         (lambda value: value["points"][0].update(name="fedridge-local_dp-4"), "no run of the suite"),
+        (lambda value: value["points"][0].update(budget=1.0), "no run of the suite"),
+        (lambda value: value["points"][1].update(unit="edge"), "no run of the suite"),
         (lambda value: value["points"][0].update(bytes="many"), "points.0.bytes"),
         (lambda value: value["points"][0]["accuracy"].update({"global": 0.99}), "no mean of its seeds"),
         (lambda value: value.update(points=[]), "nothing to run again"),
