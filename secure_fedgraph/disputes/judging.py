@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 import numpy as np
@@ -116,12 +116,9 @@ def read_opening(
     """
     if not tree:
         raise HostileMessage("it did not open its upload")
-    place, public, content = (
-        request.bound_to(name),
-        bytes(tree.get("public", b"")),
-        bytes(tree.get("content", b"")),
-    )
-    verify(roster[name], bytes(tree.get(openings.SIGNATURE, b"")), place + public + content)
+    place, parts = request.bound_to(name), ("public", "content", openings.SIGNATURE)
+    public, content, signature = (bytes(tree.get(one, b"")) for one in parts)
+    verify(roster[name], signature, place + public + content)
     inner = wire.decode(unseal(key.shared_with(public, place), content, place))
     rows, exchanges = inner.get("seeds"), inner.get("exchanges")
     if not isinstance(exchanges, np.ndarray) or not is_bytes(rows, (exchanges.size, 2 * KEY_BYTES)):
@@ -142,44 +139,35 @@ class _Sum:
     ) -> None:
         assert isinstance(bound.carrier, Masked)
         self.record, self.bound, self.bits = record, bound, bound.carrier.bits
-        if (record["run"], record["round"], record["channel"]) != (
-            request.run,
-            request.round,
-            request.channel,
-        ):
-            raise BadInput("the server's record is of another round than owners signed for")
-        self.exchange, cohort = int(record["exchange"]), tuple(record["cohort"].split("\n"))
-        facts = (request.run, request.round)
-        self.scope = Scope(*facts, self.exchange, request.channel, cohort, history_head=record["given"])
-        deck = {one: record[f"deck/{one}"] for one in ("names", *advertisements.FIELDS)}
-        sums = int(record["sums"])
-        whole = KeyAdvertisements.from_tree(deck, sums)
-        place = Scope(*facts, int(record["advertised"]), request.channel, cohort)
-        self.deck = whole if sums == 1 else whole.of_sum(int(record["number"]))
-        self.context = advertisements.context(self.scope, self.deck)
-        self.replies = {
-            name.removeprefix("upload/"): wire.decode(body)
-            for name, body in record.items()
-            if name.startswith("upload/")
-        }
-        self.senders = {
-            name: record[f"senders/{name}"].split("\n") if record[f"senders/{name}"] else []
-            for name in self.replies
-        }
         try:
-            for name, reply in self.replies.items():
-                if name not in request.owners:
-                    raise BadInput(f"the sum holds an upload of {name}, which owners did not sign for")
-                keys = (whole.row(name, "public"), whole.row(name, "commitment"))
-                signature = whole.row(name, "signature")
-                verify(roster[name], signature, advertisements.statement(place, name, *keys))
-                said = openings.upload_statement(self.context, self.senders[name], reply, name)
-                verify(roster[name], bytes(reply[openings.SIGNATURE]), said)
-        except HostileMessage:
+            self._check(request, roster)
+        except (HostileMessage, AttributeError, KeyError, TypeError, ValueError):
             raise BadInput(
-                f"the server's record of exchange {self.exchange} is not what {name} signed: the server, or "
+                f"the server's record of round {request.round} is not what owners signed: the server, or "
                 "whoever handed it over, changed it; nobody is judged by it"
             ) from None
+
+    def _check(self, request: Request, roster: Mapping[str, bytes]) -> None:
+        record, sums = self.record, int(self.record["sums"])
+        self.exchange, cohort = int(record["exchange"]), tuple(record["cohort"].split("\n"))
+        place = Scope(request.run, request.round, int(record["advertised"]), request.channel, cohort)
+        self.scope = replace(place, exchange=self.exchange, history_head=record["given"])
+        deck = {one: record[f"deck/{one}"] for one in ("names", *advertisements.FIELDS)}
+        whole = KeyAdvertisements.from_tree(deck, sums)
+        self.deck = whole if sums == 1 else whole.of_sum(int(record["number"]))
+        self.context = advertisements.context(self.scope, self.deck)
+        uploads = {key.removeprefix("upload/"): record[key] for key in record if key.startswith("upload/")}
+        if not uploads.keys() <= {*request.owners}:
+            raise ValueError("an upload that owners did not sign for")
+        self.replies = {name: wire.decode(body) for name, body in uploads.items()}
+        self.senders = {
+            name: [one for one in record[f"senders/{name}"].split("\n") if one] for name in uploads
+        }
+        for name, reply in self.replies.items():
+            public, committed, signature = (whole.row(name, one) for one in advertisements.FIELDS)
+            verify(roster[name], signature, advertisements.statement(place, name, public, committed))
+            said = openings.upload_statement(self.context, self.senders[name], reply, name)
+            verify(roster[name], bytes(reply[openings.SIGNATURE]), said)
         self.layout = Layout.from_text(next(iter(self.replies.values()))["layout"])
 
     def words(self, name: str, seeds: tuple[bytes, bytes]) -> np.ndarray:
@@ -241,7 +229,7 @@ def _judge_sum(one: _Sum, seeds: Mapping[str, Seeds], findings: Mapping[str, Fin
             if one.exchange not in seeds[name]:
                 raise HostileMessage(f"it opened no seeds of exchange {one.exchange}")
             words[name] = one.words(name, seeds[name][one.exchange])
-        except HostileMessage as error:
+        except (HostileMessage, KeyError) as error:
             findings[name].blame(BROKE, str(error))
     values = {}
     for name, opened in words.items():
@@ -274,14 +262,12 @@ def _compare(values: Mapping[str, np.ndarray], findings: Mapping[str, Finding]) 
     norms = {name: float(np.linalg.norm(one)) for name, one in values.items()}
     usual = median(norms.values())
     for name, one in values.items():
-        others = [other for other in values if other != name and norms[other]]
-        cosines = [
-            float(one @ values[other]) / (norms[name] * norms[other]) for other in others if norms[name]
+        along = [
+            float(one @ values[other]) / norms[other] for other in values if other != name and norms[other]
         ]
-        found, best = findings[name], max(cosines, default=0.0)
-        if norms[name] >= found.norm:
-            found.norm, found.cosine = norms[name], best
+        if norms[name] >= (found := findings[name]).norm:
+            found.norm, found.cosine = norms[name], max(along, default=0.0) / (norms[name] or 1.0)
         if norms[name] > FAR * usual:
             found.blame(
-                APART, f"its norm {norms[name]:.4g} is over {FAR:g} times the median one, {usual:.4g}"
+                APART, f"a norm of {norms[name]:.4g} is over {FAR:g} times the median one, {usual:.4g}"
             )

@@ -187,6 +187,12 @@ def test_a_record_that_owners_did_not_sign_judges_nobody(case, what):
         case.judged()
 
 
+def test_an_upload_that_nobody_asked_for_is_not_judged(case):
+    case.request = replace(case.request, owners=NAMES[:2])
+    with pytest.raises(BadInput, match="nobody is judged"):
+        case.judged({})
+
+
 def test_a_server_that_used_another_sum_is_seen(case):
     (one,) = case.sums
     total = next(key for key in one if key.startswith(record.TOTAL))
@@ -234,7 +240,7 @@ class ThreeSums(sfg.FedSage):
 
 
 def test_several_sums_of_one_set_up(tmp_path):
-    run = trained(tmp_path, ThreeSums, rounds=2)
+    run = trained(tmp_path, ThreeSums, sfg.policies.masked(disputes=1, bits=20), rounds=2)
     case = Case(tmp_path, run, tmp_path / "ledger.jsonl", round=2)
     assert [one["number"] for one in case.sums] == [0, 1, 2]
     assert (case.judged().sums, case.judged().named) == (True, ())

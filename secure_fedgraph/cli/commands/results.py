@@ -60,6 +60,8 @@ def report(folder: Path, ledger: Path | None) -> None:
     if what := manifest.unchecked(folder, ledger):
         warn(f"not checked: {what}")
     check_printed(folder, ledger)
+    for judged in sorted(folder.glob("disputes/*/judgement.json")):
+        warn(f"uploads of round {int(judged.parent.name[:5])} were opened to an auditor: {judged}")
     click.echo(write_report(folder))
 
 
