@@ -85,8 +85,9 @@ RULES: dict[str, Rule] = {
     "federation":  Rule(may=("client", "disputes", "privacy", "core", "protocol", "evaluation", "algorithm",
                              "graph", "storage", "backends")),
     "forms":       Rule(may=("algorithm", "privacy", "core", "protocol"), outside=()),
-    "running":     Rule(may=("federation", "disputes", "round", "client", "privacy", "core", "protocol", "evaluation",
-                             "algorithm", "graph", "models", "metrics", "backends", "storage", "forms")),
+    "running":     Rule(may=("federation", "disputes", "round", "client", "privacy", "core", "protocol",
+                             "evaluation", "algorithm", "graph", "models", "metrics", "backends", "storage",
+                             "forms")),
     "backends":    Rule(may=("client", *SPEECH, "protocol")),
     "policies":    Rule(may=("privacy",)),                 # the recipes under their public name
     # an experiment as files know it

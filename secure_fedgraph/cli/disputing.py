@@ -63,6 +63,7 @@ def dispute(
         case.open_upload(folder, request, case.owner_at(opening, request.run, ledger))
         click.echo(f"charged and opened: hand {folder / case.OPENED} to the auditor")
     else:
+        agreed = _agreed(run, federation, request.channel)  # before anything is charged
         if judge is None:
             places = [run / record.FOLDER / record.OWNERS / name for name in request.owners]
             owners = [case.owner_at(place, request.run, ledger) for place in places]
@@ -70,12 +71,13 @@ def dispute(
                 case.sign(folder, request, one)
             for one in owners:
                 case.open_upload(folder, request, one)
-        _judge(folder, request, key, _agreed(run, federation, request.channel), as_json)
+        _judge(folder, request, key, agreed, as_json)
 
 
 def _judge(folder: Path, request: Request, key: AgreementKey, agreed: Agreed, as_json: bool) -> None:
-    opened, sums = case.opened_in(folder, request), record.read_sums(folder / record.SUMS, request.round)
-    found = judging.judge(request, opened, sums, key, *agreed)
+    signed, opened = case.signatures_in(folder, agreed[0]), case.opened_in(folder, request.owners)
+    sums = record.read_sums(folder / record.SUMS, request.round)
+    found = judging.judge(request, signed, opened, sums, key, *agreed)
     rows = [asdict(one) for one in found.findings]
     said = {"schema": case.SCHEMA, "run": request.run, "round": request.round, "channel": request.channel}
     said |= {"owners": rows, "named": list(found.named), "adds_up": found.sums}

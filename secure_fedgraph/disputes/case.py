@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ def begin(out: Path, round: int, channel: str, auditor: bytes) -> Path:
         channel: by default the one channel that the record has, or ``update``.
 
     Raises:
-        BadInput: for a round that is not recorded, and for several channels of which none is named.
+        BadInput: for a round that is not recorded, or whose dispute was begun for another auditor.
     """
     record = read_sums(out / FOLDER / SUMS, round)
     channels = sorted({one["channel"] for one in record})
@@ -71,6 +71,8 @@ def begin(out: Path, round: int, channel: str, auditor: bytes) -> Path:
         )
     owners = sorted({key.removeprefix("upload/") for one in record for key in one if key[:7] == "upload/"})
     folder = files.private_folder(out / FOLDER / f"{round:05d}-{channel}", out)
+    if files.size_of(folder / REQUEST) is not None and request_in(folder, round).auditor != auditor:
+        raise BadInput(f"{folder} is a dispute over this round that was begun for another auditor")
     for one in record:
         path = files.private_folder(folder / SUMS, out) / f"{round:05d}-{one['exchange']:09d}-{channel}.sum"
         files.write(path, wire.pack(one).buffers, private=True, root=out)
@@ -171,11 +173,7 @@ def open_upload(folder: Path, request: Request, owner: Owner) -> None:
     """
     if files.size_of(owner.ledger) is None:
         raise BadInput(f"{owner.ledger} is missing, and an opening is charged: name it with --ledger")
-    signatures = {
-        name: _bytes(path).get("signature", b"")
-        for name in owner.party.roster
-        if files.size_of(path := folder / SIGNED / f"{name}.json") is not None
-    }
+    signatures = signatures_in(folder, owner.party.roster)
     try:
         with files.lock(owner.folder / "lock", timeout=0):
             tree = openings.opened(request, signatures, owner.party, Ledger(owner.ledger))
@@ -185,13 +183,19 @@ def open_upload(folder: Path, request: Request, owner: Owner) -> None:
     write(files.private_folder(folder / OPENED) / f"{owner.party.name}.json", body)
 
 
-def opened_in(folder: Path, request: Request) -> dict[str, wire.Tree]:
+def signatures_in(folder: Path, owners: Iterable[str]) -> dict[str, bytes]:
+    """Owners' signatures of the request, by name."""
+    return {name: bytes(tree.get("signature", b"")) for name, tree in _of(folder / SIGNED, owners).items()}
+
+
+def opened_in(folder: Path, owners: Iterable[str]) -> dict[str, wire.Tree]:
     """What owners opened, by name."""
-    return {
-        name: _bytes(path)
-        for name in request.owners
-        if files.size_of(path := folder / OPENED / f"{name}.json") is not None
-    }
+    return _of(folder / OPENED, owners)
+
+
+def _of(folder: Path, owners: Iterable[str]) -> dict[str, wire.Tree]:
+    there = {name: folder / f"{name}.json" for name in owners}
+    return {name: _bytes(path) for name, path in there.items() if files.size_of(path) is not None}
 
 
 def _bytes(path: Path) -> wire.Tree:

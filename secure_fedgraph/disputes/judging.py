@@ -15,7 +15,7 @@ from secure_fedgraph.core.carriers.secagg.advertisements import KeyAdvertisement
 from secure_fedgraph.core.carriers.secagg.openings import Request
 from secure_fedgraph.core.carriers.secagg.server import Masked
 from secure_fedgraph.core.crypto import KEY_BYTES, AgreementKey, unseal, verify
-from secure_fedgraph.core.errors import BadInput, HostileMessage
+from secure_fedgraph.core.errors import BadInput, HostileMessage, Refused
 from secure_fedgraph.core.protection.bound import Bound
 from secure_fedgraph.core.protection.contracts import Scope
 from secure_fedgraph.core.protection.gaussian import Clip
@@ -73,6 +73,7 @@ class Judgement:
 
 def judge(
     request: Request,
+    signatures: Mapping[str, bytes],
     opened: Mapping[str, wire.Tree],
     record: Sequence[wire.Tree],
     key: AgreementKey,
@@ -82,6 +83,7 @@ def judge(
     """Opens a round's uploads and checks them.
 
     Args:
+        signatures: owner -> its signature of the request; nothing is opened without a quorum of them.
         opened: owner -> what :func:`~secure_fedgraph.core.carriers.secagg.openings.opened` gave.
         record: the server's, of every sum of that round and channel.
         key: the auditor's.
@@ -91,7 +93,14 @@ def judge(
     Raises:
         BadInput: for a record of another round, or one whose signatures are not its owners': that is the
             server's fault, and says nothing of any owner.
+        Refused: for fewer signatures than owners insist on.
     """
+    assert isinstance(bound.carrier, Masked)
+    signed = {*signatures} & roster.keys()
+    for name in signed:
+        verify(roster[name], signatures[name], request.statement)
+    if len(signed) < bound.carrier.signers:
+        raise Refused(f"{len(signed)} owners signed the request, and it takes {bound.carrier.signers}")
     if not record:
         raise BadInput(f"the server's record holds no sum of round {request.round}, {request.channel!r}")
     findings = {name: Finding(name) for name in request.owners}

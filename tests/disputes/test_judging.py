@@ -81,7 +81,8 @@ class Case:
 
     def judged(self, opened=None, bound=None):
         opened = self.all_opened() if opened is None else opened
-        return judging.judge(self.request, opened, self.sums, self.key, self.roster, bound or self.bound)
+        signed, bound = self.signed(), bound or self.bound
+        return judging.judge(self.request, signed, opened, self.sums, self.key, self.roster, bound)
 
     def verdicts(self, opened=None):
         return {one.name: one.verdict for one in self.judged(opened).findings}
@@ -113,6 +114,14 @@ def test_a_quorum_of_one_opens_nothing_and_costs_nothing(case):
         case.opened(LIAR, case.signed("owner-1"))
     assert case.ledger.charges == ()
     assert case.opened(LIAR, case.signed("owner-1", "owner-2"))
+
+
+def test_the_auditor_reads_nothing_without_a_quorum(case):
+    given = (case.all_opened(), case.sums, case.key, case.roster, case.bound)
+    with pytest.raises(Refused, match="1 owners signed the request, and it takes 2"):
+        judging.judge(case.request, {**case.signed(LIAR), "owner-9": bytes(64)}, *given)
+    with pytest.raises(HostileMessage, match="signature"):
+        judging.judge(case.request, {**case.signed(LIAR), "owner-1": bytes(64)}, *given)
 
 
 @pytest.mark.parametrize(

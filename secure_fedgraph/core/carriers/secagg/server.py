@@ -238,9 +238,7 @@ class Masked(Carrier):
         """With disputes: the upload's signature beside it, once the seeds that open it are kept."""
         if not self.disputes:
             return tree
-        bad = colluders_among(self.roster, self.colluders, self.roster)
-        signers = max(self.quorum, (self.roster + bad) // 2 + 1)
-        return openings.signed_and_kept(tree, scope, party, self.disputes, signers)
+        return openings.signed_and_kept(tree, scope, party, self.disputes, self.signers)
 
     def abandon(self, party: Party) -> None:
         """The latest sum's secrets are gone: its survivors are not signed and its masks not opened."""
@@ -249,6 +247,11 @@ class Masked(Carrier):
     def binding_mark(self, scope: Scope, party: Party) -> str:
         """A hash of the broadcast that the client was given and the keys that it was handed."""
         return client.latest(party).bound_to.hex()
+
+    @property
+    def signers(self) -> int:
+        """How many owners have to sign before an upload is opened: two such quorums share an honest owner."""
+        return max(self.quorum, (self.roster + max_colluders(self.roster, self.colluders)) // 2 + 1)
 
     @property
     def _requirements(self) -> client.ClientRequirements:
