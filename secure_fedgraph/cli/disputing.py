@@ -53,8 +53,10 @@ def dispute(
     steps = [one for one in (sign, opening, judge) if one is not None]
     if len(steps) > 1:
         raise BadInput("give one of --sign, --open and --judge: they are steps of several parties")
-    key = AgreementKey.generate() if judge is None else case.auditor_of(judge)
-    folder = case.find(run, round, channel) if steps else case.begin(run, round, channel, key.public)
+    if not steps:
+        _simulated(run, round, channel, ledger, as_json)
+        return
+    folder = case.find(run, round, channel)
     request = case.request_in(folder, round)
     if sign is not None:
         case.sign(folder, request, case.owner_at(sign, request.run))
@@ -63,15 +65,31 @@ def dispute(
         case.open_upload(folder, request, case.owner_at(opening, request.run, ledger))
         click.echo(f"charged and opened: hand {folder / case.OPENED} to the auditor")
     else:
-        agreed = _agreed(run, federation, request.channel)  # before anything is charged
-        if judge is None:
-            places = [run / record.FOLDER / record.OWNERS / name for name in request.owners]
-            owners = [case.owner_at(place, request.run, ledger) for place in places]
-            for one in owners:
-                case.sign(folder, request, one)
-            for one in owners:
-                case.open_upload(folder, request, one)
-        _judge(folder, request, key, agreed, as_json)
+        _judge(folder, request, case.auditor_of(steps[0]), _agreed(run, federation, request.channel), as_json)
+
+
+def _simulated(run: Path, round: int, channel: str, ledger: Path | None, as_json: bool) -> None:
+    """All parties' steps, in the folder that holds them all; what was opened before is only judged again."""
+    own = run / record.FOLDER / "auditor.key"
+    if not (run / record.FOLDER / record.OWNERS).is_dir():
+        raise BadInput(
+            f"{run} holds no simulated owners that can be asked: its run had no protection.disputes, or its "
+            "owners are on machines of their own, and a dispute with them begins with --auditor"
+        )
+    if files.size_of(own) is None:
+        case.make_auditor(own)
+    key = case.auditor_of(own)
+    folder = case.begin(run, round, channel, key.public)
+    request = case.request_in(folder, round)
+    agreed = _agreed(run, None, request.channel)  # before anything is charged
+    places = [run / record.FOLDER / record.OWNERS / name for name in request.owners]
+    owners = [case.owner_at(place, request.run, ledger) for place in places]
+    for one in owners:
+        case.sign(folder, request, one)
+    for one in owners:
+        if one.party.name not in case.opened_in(folder, request.owners):
+            case.open_upload(folder, request, one)
+    _judge(folder, request, key, agreed, as_json)
 
 
 def _judge(folder: Path, request: Request, key: AgreementKey, agreed: Agreed, as_json: bool) -> None:

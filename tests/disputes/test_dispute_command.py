@@ -30,14 +30,19 @@ def test_one_command_settles_it_and_report_says_so(tmp_path: Path) -> None:
     found = json.loads(said)
     assert (status, found["named"], found["adds_up"]) == (0, [], True)
     assert [one["name"] for one in found["owners"]] == ["owner-0", "owner-1", "owner-2"]
-    status, _, said = typed("dispute", out, 2)  # with another auditor's key
+    charged = (out / "ledger.jsonl").read_bytes()
+    assert charged.count(b"opened to an auditor") == 3
+    assert typed("dispute", out, 2)[0] == 0  # once more is charged no more
+    assert (out / "ledger.jsonl").read_bytes() == charged
+    assert typed("dispute", "--keygen", tmp_path / "key")[0] == 0
+    status, _, said = typed("dispute", out, 2, "--auditor", tmp_path / "key.pub")
     assert (status, "another auditor" in said) == (2, True)
     status, _, said = typed("dispute", out, 1)
     assert (status, "no record of a sum of round 1" in said) == (2, True)
     status, _, said = typed("report", out)
     assert (status, "uploads of round 2 were opened to an auditor" in said) == (0, True)
-    assert typed("dispute", "--keygen", tmp_path / "key")[0] == 0
     assert typed("dispute", "--keygen", tmp_path / "key")[0] == 2
+    assert typed("dispute", tmp_path, 2)[0] == 2  # no run
     for words in ((), (out, 2, "--auditor", tmp_path / "key"), (out, 2, "--judge", tmp_path / "key.pub")):
         assert typed("dispute", *words)[0] == 2
 

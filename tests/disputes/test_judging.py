@@ -98,6 +98,7 @@ def test_the_auditor_names_the_liar_and_clears_the_others(case, run, tmp_path):
     assert judged.sums is True
     assert judged.named == (LIAR,)
     assert "times the median" in judged.findings[0].reasons[0]
+    assert any("opened to an auditor" in one for one in case.bound.excess)
     assert Case(*run, tmp_path / "another", round=LIED - 1).judged().named == ()  # accused for nothing
 
 
@@ -177,8 +178,13 @@ def test_who_opens_other_values_is_caught(case, seed):
 
 
 def test_what_its_owner_did_not_sign_blames_nobody_for_a_lie(case):
-    forged = {**case.all_opened(), "owner-1": {**case.opened("owner-1"), "content": b"something"}}
-    assert case.verdicts(forged)["owner-1"] == judging.SILENT
+    """Whoever hands another's opening on cannot make it look like a lie."""
+    forger = Party("owner-1", case.parties[LIAR].identity, case.roster)
+    forger.secrets[openings._KEPT] = case.parties[LIAR].secrets[openings._KEPT]  # seeds that do not fit
+    forged = opened(case.request, case.signed(), forger, case.ledger)
+    assert case.verdicts({**case.all_opened(), "owner-1": forged})["owner-1"] == judging.SILENT
+    changed = {**case.opened("owner-1"), "content": b"something"}
+    assert case.verdicts({**case.all_opened(), "owner-1": changed})["owner-1"] == judging.SILENT
     assert case.verdicts({"owner-1": case.opened("owner-1")})["owner-2"] == judging.SILENT
 
 
