@@ -14,10 +14,10 @@ SPEC.loader.exec_module(rooms)
 CEILINGS = {
     "secure_fedgraph/core": 4_080,
     "secure_fedgraph/core/carriers": 2_280,
-    "all code": 52_160,
-    "lines of tests": 64_580,
+    "all code": 52_250,
+    "lines of tests": 64_650,
     "lines of benchmarks": 5_520,
-    "words of pages": 60_330,
+    "words of pages": 60_380,
     "bytes of the changelog": 10_000,
 }
 """What the house weighs at most; a change that needs more takes something else out, or says here why not."""
