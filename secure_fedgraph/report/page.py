@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from secure_fedgraph.report.first_screens.key_figure import factor
 from secure_fedgraph.report.sections.audit_page import audit_story
 from secure_fedgraph.report.sections.compare_page import compare_story
 from secure_fedgraph.report.sections.demo_page import demo_story
+from secure_fedgraph.report.sections.officer_page import officer_story
 from secure_fedgraph.report.sections.parts import Story
 from secure_fedgraph.report.sections.run_page import run_story
 
@@ -58,6 +59,28 @@ def write_report(folder: Path) -> Path:
     return folder / "report.html"
 
 
+def write_officer_page(folder: Path, signed: str, opened: Sequence[int] = ()) -> Path:
+    """Writes ``officer.html``: a run's promises, measurements and gaps for who has to sign.
+
+    Args:
+        folder: of a finished run; where ``audit.json`` lies beside its result, it says what attacks read.
+        signed: which key signs the folder, in a sentence.
+        opened: rounds whose uploads an auditor read in a dispute.
+
+    Raises:
+        BadInput: for a folder of no run, an audit of another run, and as :func:`write_report`.
+    """
+    if not (folder / KINDS["run"][0]).exists():
+        raise BadInput(f"{folder} holds no {KINDS['run'][0]}: give the folder of one finished run")
+    result = _read(folder, "run")
+    audit = _read(folder, "audit") if (folder / KINDS["audit"][0]).exists() else None
+    page, _ = _rendered(
+        "officer", folder / KINDS["run"][0], lambda: officer_story(result, audit, signed, opened)
+    )
+    files.write(folder / "officer.html", [page.encode("utf-8", errors="replace")], private=False)
+    return folder / "officer.html"
+
+
 def render_page(result: Result, folder: Path) -> tuple[str, list[Picture]]:
     """The page's text and its pictures.
 
@@ -65,8 +88,12 @@ def render_page(result: Result, folder: Path) -> tuple[str, list[Picture]]:
         BadInput: for values that no run, audit or comparison writes, naming the file.
     """
     kind, (name, _, tell) = next(one for one in KINDS.items() if isinstance(result, one[1][1]))
+    return _rendered(kind, folder / name, lambda: tell(result))
+
+
+def _rendered(kind: str, source: Path, tell: Callable[[], Story]) -> tuple[str, list[Picture]]:
     try:
-        story = tell(result)
+        story = tell()
         return _environment().get_template(f"{kind}.html").render(**story.told), story.pictures
     except (
         ArithmeticError,
@@ -81,18 +108,24 @@ def render_page(result: Result, folder: Path) -> tuple[str, list[Picture]]:
             raise
         what = f"key {error}" if isinstance(error, KeyError) else str(error).partition("\n")[0][:120]
         raise BadInput(
-            f"{folder / name} holds values that cannot be shown ({what}): put a copy back, or "
-            f"write it again with 'secure-fedgraph {kind}'"
+            f"{source} holds values that cannot be shown ({what}): put a copy back, or "
+            f"write it again with 'secure-fedgraph {source.stem.replace('result', 'run')}'"
         ) from error
 
 
 def _load(folder: Path) -> Result:
     """What the folder is about, checked against its model: blanks would look like a result."""
-    for kind, (name, model, _) in KINDS.items():
-        if (path := folder / name).exists():
-            return read(model, of_kind(path, kind, partial(files.read, path)), path)
+    for kind, (name, *_) in KINDS.items():
+        if (folder / name).exists():
+            found: Result = _read(folder, kind)
+            return found
     names = ", no ".join(name for name, *_ in KINDS.values())
     raise BadInput(f"{folder} holds no {names}: give the folder of a finished run, audit, comparison or demo")
+
+
+def _read(folder: Path, kind: str) -> Any:
+    name, model, _ = KINDS[kind]
+    return read(model, of_kind(folder / name, kind, partial(files.read, folder / name)), folder / name)
 
 
 def _environment() -> Environment:

