@@ -23,6 +23,7 @@ from secure_fedgraph.core.errors import BadInput, check_whole, wrong_type
 from secure_fedgraph.core.protection.contracts import Party
 from secure_fedgraph.core.spending.keyed_digest import kept_key, keyed
 from secure_fedgraph.core.spending.ledger import OF_GRAPH_SETS, OF_NODES, OF_ONE_GRAPH, Ledger
+from secure_fedgraph.disputes.record import identity_in, owner_folder
 from secure_fedgraph.evaluation import Evaluator
 from secure_fedgraph.graph.answers import answers_of, check_varied
 from secure_fedgraph.graph.data.checks import check_owner
@@ -150,11 +151,16 @@ class Federation:
             store_folder: where each gets a folder of its own to keep its memory in.
             after: exchange numbers up to this one are refused.
         """
-        identities = {name: Identity.generate() for name in self.owners}
+        folders: dict[str, Path | None] = dict.fromkeys(self.owners)
+        if store_folder and policy.disputes:
+            folders |= {name: owner_folder(store_folder.parents[1], name) for name in self.owners}
+        identities = {
+            name: identity_in(folder) if folder else Identity.generate() for name, folder in folders.items()
+        }
         roster = {name: identity.public for name, identity in identities.items()}
         return [
             Client(
-                party=Party(name, identities[name], roster),
+                party=Party(name, identities[name], roster, folder=folders[name]),
                 graph=graph,
                 schema=self.schema,
                 algorithm=algorithm,

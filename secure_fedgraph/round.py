@@ -24,6 +24,9 @@ from secure_fedgraph.protocol.courier import TOLERATE_ALL, TOLERATE_LOST, TOLERA
 from secure_fedgraph.protocol.dropouts import STEPS
 from secure_fedgraph.protocol.transcript import PEER, REFEREE, SERVER
 
+Record = Callable[[wire.Tree, Mapping[str, torch.Tensor]], None]
+"""Takes what a carrier keeps of a sum for disputes, and the sum."""
+
 
 class SetUps:
     """The server's masking set-ups of a round: one for as many sums of a channel as the last round had.
@@ -88,6 +91,7 @@ class Round:
         courier: carries the messages.
         reader: who asks: the server, or the referee for tests.
         set_ups: the masking set-ups of the run, where several rounds share them.
+        record: called with what a carrier keeps of a sum for disputes, and with the sum.
     """
 
     def __init__(
@@ -98,8 +102,10 @@ class Round:
         courier: Courier,
         reader: str = SERVER,
         set_ups: SetUps | None = None,
+        record: Record | None = None,
     ) -> None:
         self.number = number
+        self._evidence = record
         self._set_ups = SetUps() if set_ups is None else set_ups
         self.cohort = cohort
         self._policy = policy
@@ -124,7 +130,7 @@ class Round:
                 f"among {clients!r:.80}: name clients of the cohort {self.cohort!r:.80}, each once"
             )
         set_ups = self._set_ups.of(clients)
-        return Round(self.number, clients, self._policy, self._courier, self._reader, set_ups)
+        return Round(self.number, clients, self._policy, self._courier, self._reader, set_ups, self._evidence)
 
     def reduce(self, channel: Channel, given: Given | None = None) -> Sum:
         """The sum over the cohort of what the clients answer.
@@ -159,12 +165,16 @@ class Round:
         replies, wrong = bound.split_valid(ask(ANSWER, asked))
         for name, reason in wrong.items():
             ask.refuse(name, reason)
-        if not replies:
-            raise Refused(f"round {number}, channel {channel!r}: nobody uploaded, so nothing was opened")
         request = ask.request
         assert request is not None
         scope = replace(self._scope(request), history_head=self._courier.head)
+        replies = bound.carrier.committed(replies, scope, ask)
+        if not replies:
+            raise Refused(f"round {number}, channel {channel!r}: nobody uploaded, so nothing was opened")
         total = bound.open_sum(replies, scope, ask)
+        if self._evidence is not None:
+            summed = {name: replies[name] for name in total.contributors}
+            self._evidence(bound.carrier.evidence(summed, scope), total.total)
         self._set_ups.keep(bound.carrier, channel, cohort, replies)
         return request, total
 

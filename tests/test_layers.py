@@ -80,11 +80,14 @@ RULES: dict[str, Rule] = {
     # the referee, handing a graph out to owners, and the one loop
     "evaluation":  Rule(may=(*SPEECH, "protocol", "algorithm", "graph", "models", "metrics"),
                         types=("round", "client")),
-    "federation":  Rule(may=("client", "privacy", "core", "protocol", "evaluation", "algorithm",
+    # the record that a dispute needs, and what an auditor makes of it
+    "disputes":    Rule(may=("core", "privacy"), outside=("torch", "numpy", "pydantic")),
+    "federation":  Rule(may=("client", "disputes", "privacy", "core", "protocol", "evaluation", "algorithm",
                              "graph", "storage", "backends")),
     "forms":       Rule(may=("algorithm", "privacy", "core", "protocol"), outside=()),
-    "running":     Rule(may=("federation", "round", "client", "privacy", "core", "protocol", "evaluation",
-                             "algorithm", "graph", "models", "metrics", "backends", "storage", "forms")),
+    "running":     Rule(may=("federation", "disputes", "round", "client", "privacy", "core", "protocol",
+                             "evaluation", "algorithm", "graph", "models", "metrics", "backends", "storage",
+                             "forms")),
     "backends":    Rule(may=("client", *SPEECH, "protocol")),
     "policies":    Rule(may=("privacy",)),                 # the recipes under their public name
     # an experiment as files know it

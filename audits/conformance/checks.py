@@ -16,6 +16,7 @@ from scipy.stats import chi2, chisquare
 
 from secure_fedgraph.audits.conformance.ledger import composed, ledger
 from secure_fedgraph.audits.record import LEVEL, Finding, Record, noise_of
+from secure_fedgraph.core.carriers.secagg.openings import SIGNATURE
 from secure_fedgraph.core.channel import Domain, Reveal
 from secure_fedgraph.core.protection.bound import Bound
 from secure_fedgraph.core.wire import Tree, decode
@@ -115,6 +116,7 @@ def _misfits(tree: Tree, bound: Bound) -> Iterator[str]:
         yield f"sent {tree.get('domain')!r} numbers, the policy promises {gives.value}"
         return
     known = {"domain", "content"} if gives is Domain.SEALED else {"domain", "layout", "data", "context"}
+    known |= {SIGNATURE} if getattr(bound.carrier, "disputes", 0) else set()
     known |= {key for stage in bound.stages for key in stage.public()}
     if more := [key for key in tree if key not in known and not key.startswith("key/")]:
         yield f"sent {', '.join(more)} beside its upload, with no noise and no charge"

@@ -14,6 +14,7 @@ from secure_fedgraph.arguments import nearest, training_setting
 from secure_fedgraph.backends.memory import keep_freed_memory
 from secure_fedgraph.cli.commands.bench import bench
 from secure_fedgraph.cli.commands.budgets import budget, plan
+from secure_fedgraph.cli.commands.disputes import dispute
 from secure_fedgraph.cli.commands.federation import federation
 from secure_fedgraph.cli.commands.results import doctor, export, list_names, predict, report, schema
 from secure_fedgraph.cli.commands.runs import audit, compare, demo, reproduce, resume, run
@@ -88,7 +89,7 @@ def main() -> None:
 COMMANDS = (
     *(run, resume, compare, audit, demo, budget, plan, reproduce, bench),
     *(list_names, report, export, predict, schema, doctor),
-    *(federation, silo, server),
+    *(federation, silo, server, dispute),
 )
 for command in COMMANDS:
     main.add_command(command)

@@ -236,7 +236,9 @@ class Resident:
         prepared, folder = self._terms.prepared, self._folder.run_folder(self._terms.approved)
         path = folder / LEDGER
         return Client(
-            party=Party(self.name, self._keys.identity, self._terms.approved.federation.roster),
+            party=Party(
+                self.name, self._keys.identity, self._terms.approved.federation.roster, folder=folder
+            ),
             graph=graph,
             schema=prepared.federation.schema,
             algorithm=prepared.algorithm,

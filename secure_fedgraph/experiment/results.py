@@ -210,7 +210,7 @@ def lead(experiment: Experiment, algorithm: Algorithm, federation: Federation) -
     if e.evaluate_sample is not None and (tested := federation.referee.tested) > e.evaluate_sample:
         parts.append(f"scored on about {e.evaluate_sample:,} of {tested:,} test nodes, drawn once")
     if e.policy == "strictest":
-        bound = _bound(e, algorithm, federation, e.make_policy())
+        bound = bound_of(e, algorithm, federation, e.make_policy())
         if left := [repr(name) for name in bound.unprotected]:
             parts.append(f"with {' and '.join(left)} left in plaintext, as was allowed")
         parts += [
@@ -221,7 +221,7 @@ def lead(experiment: Experiment, algorithm: Algorithm, federation: Federation) -
     return "; ".join(parts)
 
 
-def _bound(
+def bound_of(
     experiment: Experiment, algorithm: Algorithm, federation: Federation, policy: Policy
 ) -> BoundPolicy:
     """The policy on every channel of a run."""
@@ -245,7 +245,7 @@ def _check_learns(
     Returns:
         Noise to signal, where it is known.
     """
-    bound = _bound(experiment, algorithm, federation, policy)
+    bound = bound_of(experiment, algorithm, federation, policy)
     if experiment.epsilon is None or not experiment.planned:
         return None
     run_on = federation.pooled() if algorithm.pools else federation
@@ -818,7 +818,7 @@ def _left_in(out: Path) -> list[Path]:
 
     Below ``runs`` these are the parts of audits and comparisons, which have no page of their own.
     """
-    found = [out / name for name in ("transcript", "checkpoint", "cells", "plots")]
+    found = [out / name for name in ("transcript", "checkpoint", "disputes", "cells", "plots")]
     found += [folder for folder in out.glob("seed-*") if folder.name.removeprefix("seed-").isdigit()]
     found += [key.parent for key in out.glob("runs/*/seed-*/key.json")]
     runs = (result.parent for result in out.glob("runs/*/result.json"))
@@ -874,7 +874,7 @@ def check_can_start(experiment: Experiment, anyway: bool = True) -> None:
     algorithm = in_form(experiment, federation)
     protected = protect(experiment, algorithm, federation)
     if anyway:
-        _bound(experiment, algorithm, federation, protected.policy)
+        bound_of(experiment, algorithm, federation, protected.policy)
     else:
         _check_learns(experiment, algorithm, federation, protected.policy)
     federation = federation.pooled() if algorithm.pools else federation

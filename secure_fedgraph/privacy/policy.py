@@ -211,6 +211,11 @@ class BoundPolicy:
         """Whether any upload is hidden under keys that are bound to what clients were given in the run."""
         return any(bound.carrier.agrees_on_keys for bound in self.bounds.values())
 
+    @property
+    def disputes(self) -> int:
+        """For how many rounds uploads can be opened to an auditor; 0 for never."""
+        return max((getattr(bound.carrier, "disputes", 0) for bound in self.bounds.values()), default=0)
+
     def describe(self) -> list[dict[str, Any]]:
         """One row a channel, as results and views print it."""
         return [

@@ -27,6 +27,7 @@ from secure_fedgraph.report.sections.audit_page import audit_story
 from secure_fedgraph.report.sections.bench_page import bench_story, board_story
 from secure_fedgraph.report.sections.compare_page import compare_story
 from secure_fedgraph.report.sections.demo_page import demo_story
+from secure_fedgraph.report.sections.officer_page import officer_story
 from secure_fedgraph.report.sections.parts import Story
 from secure_fedgraph.report.sections.run_page import run_story
 
@@ -68,6 +69,28 @@ def write_report(folder: Path) -> Path:
     return folder / "report.html"
 
 
+def write_officer_page(folder: Path, signed: str, opened: Sequence[int] = ()) -> Path:
+    """Writes ``officer.html``: a run's promises, measurements and gaps for who has to sign.
+
+    Args:
+        folder: of a finished run; where ``audit.json`` lies beside its result, it says what attacks read.
+        signed: which key signs the folder, in a sentence.
+        opened: rounds whose uploads an auditor read in a dispute.
+
+    Raises:
+        BadInput: for a folder of no run, an audit of another run, and as :func:`write_report`.
+    """
+    if not (folder / KINDS["run"][0]).exists():
+        raise BadInput(f"{folder} holds no {KINDS['run'][0]}: give the folder of one finished run")
+    result = _read(folder, "run")
+    audit = _read(folder, "audit") if (folder / KINDS["audit"][0]).exists() else None
+    page, _ = _rendered(
+        "officer", folder / KINDS["run"][0], lambda: officer_story(result, audit, signed, opened)
+    )
+    files.write(folder / "officer.html", [page.encode("utf-8", errors="replace")], private=False)
+    return folder / "officer.html"
+
+
 def render_page(result: Result, folder: Path) -> tuple[str, list[Picture]]:
     """The page's text and its pictures.
 
@@ -75,7 +98,7 @@ def render_page(result: Result, folder: Path) -> tuple[str, list[Picture]]:
         BadInput: for values that no run, audit or comparison writes, naming the file.
     """
     kind, (name, _, tell) = next(one for one in KINDS.items() if isinstance(result, one[1][1]))
-    return _rendered(kind, partial(tell, result), folder / name)
+    return _rendered(kind, folder / name, lambda: tell(result))
 
 
 def write_board(submitted: Sequence[tuple[str, BenchResult]], out: Path) -> Path:
@@ -87,12 +110,12 @@ def write_board(submitted: Sequence[tuple[str, BenchResult]], out: Path) -> Path
     Raises:
         BadInput: for files of different suites, and for values that no bench writes.
     """
-    page, _ = _rendered("bench", partial(board_story, submitted), out)
+    page, _ = _rendered("bench", out, lambda: board_story(submitted))
     files.write(out, [page.encode("utf-8", errors="replace")], private=False)
     return out
 
 
-def _rendered(kind: str, tell: Callable[[], Story], place: Path) -> tuple[str, list[Picture]]:
+def _rendered(kind: str, source: Path, tell: Callable[[], Story]) -> tuple[str, list[Picture]]:
     try:
         story = tell()
         return _environment().get_template(f"{kind}.html").render(**story.told), story.pictures
@@ -109,18 +132,24 @@ def _rendered(kind: str, tell: Callable[[], Story], place: Path) -> tuple[str, l
             raise
         what = f"key {error}" if isinstance(error, KeyError) else str(error).partition("\n")[0][:120]
         raise BadInput(
-            f"{place} holds values that cannot be shown ({what}): put a copy back, or "
-            f"write it again with 'secure-fedgraph {kind}'"
+            f"{source} holds values that cannot be shown ({what}): put a copy back, or "
+            f"write it again with 'secure-fedgraph {source.stem.replace('result', 'run')}'"
         ) from error
 
 
 def _load(folder: Path) -> Result:
     """What the folder is about, checked against its model: blanks would look like a result."""
-    for kind, (name, model, _) in KINDS.items():
-        if (path := folder / name).exists():
-            return read(model, of_kind(path, kind, partial(files.read, path)), path)
+    for kind, (name, *_) in KINDS.items():
+        if (folder / name).exists():
+            found: Result = _read(folder, kind)
+            return found
     names = ", no ".join(name for name, *_ in KINDS.values())
     raise BadInput(f"{folder} holds no {names}: give the folder of a finished run, audit, comparison or demo")
+
+
+def _read(folder: Path, kind: str) -> Any:
+    name, model, _ = KINDS[kind]
+    return read(model, of_kind(folder / name, kind, partial(files.read, folder / name)), folder / name)
 
 
 def _environment() -> Environment:

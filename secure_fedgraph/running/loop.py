@@ -16,6 +16,7 @@ from secure_fedgraph.core.errors import BadInput, WrongType
 from secure_fedgraph.core.message import ANSWER
 from secure_fedgraph.core.spending.ledger import Charge, Ledger, check_mark, read_ledger
 from secure_fedgraph.core.upload import unlike_real_numbers
+from secure_fedgraph.disputes.record import SumRecord
 from secure_fedgraph.evaluation import in_band
 from secure_fedgraph.federation import Federation
 from secure_fedgraph.graph.placing import CPU
@@ -64,6 +65,7 @@ class Session:
             self._after = max(self._kept.reserved, self._last_charged)
             if resume and options.connect is None:
                 self._check_charged(answered)
+            self._record = SumRecord(out, self._kept.progress.round) if out else None
             self._clients = self._open_clients()
             stack.callback(self._clients.close)
             self.courier = Courier(
@@ -126,7 +128,8 @@ class Session:
         here = tuple(name for name in cohort if name in present)
         if not here:
             raise Lost(f"round {number} asks for {', '.join(cohort[:12])}, and none of them can be reached")
-        return Round(number, here, self.prepared.bound, self.courier, set_ups=self._set_ups)
+        keep = None if self._record is None else self._record.keep
+        return Round(number, here, self.prepared.bound, self.courier, set_ups=self._set_ups, record=keep)
 
     def scores(self, round: Round, state: State) -> dict[str, Any]:
         """A round's row of the history: by the referee, in band, or without scores where none are due.

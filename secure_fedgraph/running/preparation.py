@@ -90,7 +90,11 @@ class Prepared:
             **{key: _called(made) for key, made in algorithm.made_with().items() if key == "model"},
             "policy": bound.policy.name,
             "channels": [row for row in bound.describe() if row["name"] in bounds],
-            "protection": {k: v for k, v in (bound.policy.made_with or {}).items() if k != "policies"},
+            "protection": {
+                key: value
+                for key, value in (bound.policy.made_with or {}).items()
+                if key != "policies" and (key, value) != ("disputes", 0)
+            },
             "noise": {
                 name: {
                     reader: [event.to_json() for event in events] for reader, events in b.releases().items()
@@ -168,6 +172,11 @@ def prepare(
         bound = _limited(bound, algorithm, federation, options)
     if options.budget is not None:
         check_any_noise(bound, options.budget)
+        if bound.disputes:
+            raise BadInput(
+                f"protection.disputes under epsilon {options.budget.epsilon:g}: an upload that is opened to "
+                "an auditor counts as one without noise, which exceeds every budget; leave one of the two out"
+            )
     _check_inside(bound, algorithm, federation)
     if options.budget is not None and not options.resume:  # noise by hand; a resumed run was warned before
         forecast = _forecast(algorithm, channels, federation, options)

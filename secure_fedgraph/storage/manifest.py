@@ -29,7 +29,7 @@ from secure_fedgraph.core.message import digest
 
 NAME, KEY, LEDGER = "manifest.json", "run.key", "ledger.jsonl"
 SCHEMA = "secure-fedgraph/manifest/1"
-COVERED = ("result.json", "bench.json", "released.model", "schema.toml")
+COVERED = ("result.json", "bench.json", "released.model", "schema.toml", "officer.html")
 FOLDERS = ("checkpoint", "transcript", "charges")
 MOST = 2**28
 """Bytes of a manifest that are read: a line for each of a million messages."""

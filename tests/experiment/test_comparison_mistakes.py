@@ -14,7 +14,7 @@ from in_this_process import at_once
 
 import secure_fedgraph as sfg
 from secure_fedgraph.audits.grid import grid
-from secure_fedgraph.cli import comparing
+from secure_fedgraph.cli.comparing import comparing
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.core.errors import HostileMessage
 from secure_fedgraph.experiment import code_digest

@@ -19,7 +19,7 @@ from rich.console import Console
 from secure_fedgraph.audits.grid import choices, grid
 from secure_fedgraph.audits.grid.cells import Audit
 from secure_fedgraph.cli import tables
-from secure_fedgraph.cli.compare_attacks import Attacks, attacks_on
+from secure_fedgraph.cli.comparing.compare_attacks import Attacks, attacks_on
 from secure_fedgraph.experiment.compare.points import points
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.experiment.schema import CompareResult

@@ -23,7 +23,7 @@ import pytest
 from click.testing import Result
 from command_line import call
 
-from secure_fedgraph.cli import comparing
+from secure_fedgraph.cli.comparing import comparing
 from secure_fedgraph.core import files
 from secure_fedgraph.core.errors import BadInput, Refused, SecureFedGraphError
 from secure_fedgraph.experiment import ray_pool

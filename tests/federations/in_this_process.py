@@ -22,5 +22,5 @@ class InThisProcess(Here):
 
 def at_once(patch: pytest.MonkeyPatch) -> None:
     """The commands ``compare``, ``reproduce`` and ``bench`` start no processes."""
-    for command in ("comparing", "reproducing", "benching"):
+    for command in ("comparing.comparing", "reproducing", "comparing.benching"):
         patch.setattr(f"secure_fedgraph.cli.{command}.Pool", InThisProcess)

@@ -44,7 +44,7 @@ def bench(context: click.Context, /, **given: Any) -> None:
 @_ALGORITHM
 @click.option("--seed", "draw", type=click.IntRange(0), help="Draws the same runs again.")
 @options("workers", "engine", "quiet", "as_json", "debug")
-@work("benching")
+@work("comparing.benching")
 def verify() -> None:
     """Check that a file is as it was signed, and make a random tenth of its runs again.
 
@@ -57,6 +57,6 @@ def verify() -> None:
 @options(
     *("out", "debug"), out={"default": Path("board.html"), "show_default": True, "help": "The page to write."}
 )
-@work("benching")
+@work("comparing.benching")
 def page() -> None:
     """Make the board of several files: a table that sorts, and accuracy, epsilon and leak in one picture."""

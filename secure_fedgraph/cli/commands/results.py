@@ -10,6 +10,7 @@ import click
 
 from secure_fedgraph.cli.options import option, options, work
 from secure_fedgraph.cli.screen import to_a_pipe, visible, warn
+from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.experiment.schema import FILES, json_schema
 
 
@@ -44,23 +45,53 @@ def list_names(what: str, as_json: bool) -> None:
                 click.echo(visible(f"{key}: {told}"))
 
 
-@click.command(epilog="\b\nExample:\n  secure-fedgraph report runs/masked")
+REPORT_EXAMPLES = """
+\b
+Examples:
+  secure-fedgraph report runs/masked
+  secure-fedgraph report runs/masked --officer    # what a data-protection officer is handed
+"""
+
+
+@click.command(epilog=REPORT_EXAMPLES)
 @click.argument("folder", type=click.Path(path_type=Path))
 @options(
     *("ledger", "debug"),
     ledger={"help": "The ledger that the run shared with others."},
     debug={"hidden": True},
 )
-def report(folder: Path, ledger: Path | None) -> None:
+@click.option(
+    "--officer", is_flag=True, help="Write officer.html for who signs, and sign the folder with it."
+)
+def report(folder: Path, ledger: Path | None, officer: bool) -> None:
     """Rebuild report.html from the JSON in a folder."""
     from secure_fedgraph.audits.conformance.ledger import check_printed
-    from secure_fedgraph.report.page import write_report
+    from secure_fedgraph.report.page import write_officer_page, write_report
     from secure_fedgraph.storage import manifest
 
     if what := manifest.unchecked(folder, ledger):
         warn(f"not checked: {what}")
     check_printed(folder, ledger)
-    click.echo(write_report(folder))
+    judged = folder.glob("disputes/[0-9][0-9][0-9][0-9][0-9]*/judgement.json")
+    opened = sorted({int(one.parent.name[:5]) for one in judged})
+    for number in opened:
+        warn(f"uploads of round {number} were opened to an auditor: {folder / 'disputes'}")
+    if not officer:
+        click.echo(write_report(folder))
+        return
+    if what or not (folder / manifest.KEY).exists():
+        raise BadInput(
+            f"--officer signs the page, and {what or f'{folder} holds no {manifest.KEY}'}: give the "
+            "folder of one run (seed-0 in that of several seeds), on the machine that ran it"
+        )
+    key = manifest.check(folder, ledger)["public"]
+    signed = (
+        f"Every file was as the run left it when this page was written. {manifest.NAME} has the digest of "
+    )
+    signed += f"this page and of the files, signed by the run's key {key}."
+    page = write_officer_page(folder, signed, opened)
+    manifest.write(folder, ledger)
+    click.echo(page)
 
 
 SCHEMA_EXAMPLES = """

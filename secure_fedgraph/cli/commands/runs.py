@@ -59,7 +59,7 @@ Examples:
     "--skip-without-graph", is_flag=True, help="Do not run each budget once more where nothing reads a link."
 )
 @options("workers", *OF_RUNS, epsilon={"type": str})
-@work("comparing")
+@work("comparing.comparing")
 def compare() -> None:
     """Accuracy under privacy, side by side: algorithms, policies, budgets, seeds; resumable."""
 

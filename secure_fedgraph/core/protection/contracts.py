@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -31,12 +32,14 @@ class Party(Secret):
         identity: its signing key, older than the run.
         roster: every client's public signing key, from outside the protocol: the server did not hand it out.
         secrets: keys of this run, by carrier.
+        folder: its own, where a carrier keeps what it has to find again after the run; None keeps it here.
     """
 
     name: str
     identity: Identity
     roster: Mapping[str, bytes]
     secrets: dict[str, Any] = field(default_factory=dict, repr=False)
+    folder: Path | None = None
 
     def verify(self, name: str, signature: bytes, message: bytes) -> None:
         """Returns if the client of that name on this one's roster signed ``message``.
@@ -301,6 +304,14 @@ class Carrier(ABC):
     def contributors(self, uploaded: tuple[str, ...]) -> tuple[str, ...]:
         """Whose uploads the sum holds, of those that arrived; by default all."""
         return uploaded
+
+    def committed(self, replies: dict[str, Tree], scope: Scope, ask: Ask) -> dict[str, Tree]:
+        """The uploads that may be summed, of those that arrived; by default all, whether signed or not."""
+        return replies
+
+    def evidence(self, replies: Mapping[str, Tree], scope: Scope) -> Tree:
+        """What the server keeps of a sum that it opened, for a dispute over it; by default nothing."""
+        return {}
 
     @abstractmethod
     def seal(self, matrix: np.ndarray, scope: Scope, party: Party) -> Any:

@@ -81,6 +81,7 @@ def distributed_dp(
     dropouts: float = 0.2,
     batch: int = 1,
     abandoned: int = ABANDONED,
+    disputes: int = 0,
     limit: float = float("inf"),
     remove_excess: bool = True,
 ) -> Policy:
@@ -98,8 +99,8 @@ def distributed_dp(
         quorum: the smallest cohort that a client answers and the fewest survivors whose sum it opens: a
             number of clients, below 1 a share of all, or ``"majority"``. A larger one needs less noise and
             survives fewer drop-outs.
-        bits, colluders, dropouts, batch, abandoned: as for :func:`masked`. At least one client is taken to
-            collude.
+        bits, colluders, dropouts, batch, abandoned, disputes: as for :func:`masked`. At least one client is
+            taken to collude.
         limit: coordinates beyond it are cut, which makes room in a ring of 16 bits.
         remove_excess: whether clients help to take off the noise that a sum does not need, once it is known
             who is in it. The guarantee is the same: without it sums carry more noise than it takes.
@@ -113,7 +114,7 @@ def distributed_dp(
         )
         if channel.to == Recipient.PEER and channel.reveal is Reveal.SUM:
             return Protection(Sealed(Pairwise(colluders)), stages, quorum, "distributed_dp, sealed")
-        masks = Masked(bits=bits, colluders=colluders, dropouts=dropouts, batch=batch, abandoned=abandoned)
+        masks = Masked(bits, colluders, dropouts, batch, abandoned, disputes)
         return Protection(masks, stages, quorum, "distributed_dp")
 
     return Policy("distributed_dp", recipe, relation=relation)

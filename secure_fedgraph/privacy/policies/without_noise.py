@@ -50,6 +50,7 @@ def masked(
     dropouts: float = 0.2,
     batch: int = 1,
     abandoned: int = ABANDONED,
+    disputes: int = 0,
 ) -> Policy:
     """Double masks that cancel in the sum, also where clients drop out. Not differential privacy.
 
@@ -71,9 +72,12 @@ def masked(
             batches. Off (1) by default, since a drop-out costs its whole batch's uploads.
         abandoned: how many of the sums that a client uploads for may stay unfinished in a run, as far as it
             knows, beyond the share ``dropouts`` of them; after that it takes part in no more.
+        disputes: for how many rounds owners can be made to open what they uploaded, to an auditor that a
+            quorum of them names (``secure-fedgraph dispute``); 0 is never. It costs forward secrecy: whoever
+            steals an owner's folder and has the server's record reads its uploads of these rounds.
     """
     stages, quorum = (FixedPoint(limit),), check_quorum(quorum)
-    carrier = Masked(bits=bits, colluders=colluders, dropouts=dropouts, batch=batch, abandoned=abandoned)
+    carrier = Masked(bits, colluders, dropouts, batch, abandoned, disputes)
     return _of_sums("masked", Protection(carrier, stages, quorum, "masked"))
 
 

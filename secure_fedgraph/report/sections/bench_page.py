@@ -21,9 +21,8 @@ from secure_fedgraph.report.figures.plots import MARKERS, WIDTH
 from secure_fedgraph.report.figures.svg import MUTED, SERIES, Picture, draw
 from secure_fedgraph.report.sections.parts import Story
 
-HEADS = ("task", "partition", "algorithm", "budget", "score", "± seeds", "of", "alone", "spent",
-         "leak", "by", "bytes up", "CPU", "submitted by")  # fmt: skip
-NUMBERS = (4, 5, 7, 9, 11, 12)
+HEADS = ("task", "algorithm", "ε of one", "score", "alone", "spent", "leak", "by", "bytes up", "CPU", "file")
+NUMBERS = (3, 4, 6, 8, 9)
 """Columns of numbers."""
 SHOWN, PANELS = 60, 12
 """Letters of a name; tasks in the picture."""
@@ -92,24 +91,19 @@ def cells(name: str, row: Row) -> list[Cell]:
     spent = words.grouped((bound(epsilon), one) for one, epsilon in readers.items())
     leak, attack = _leak(row)
     return [
-        *((printable(one, SHOWN), one) for one in (row.task, row.partition, row.algorithm)),
-        (f"{_budget(row)} ({row.unit})", 1e308 if row.budget is None else row.budget),
-        _number(score_of(row, key)),
-        _number(row.std.get(key) if row.seeds > 1 else None),
-        (_short(key), key),
+        *((printable(one, SHOWN), one) for one in (f"{row.task}, {row.partition}", row.algorithm)),
+        (f"{row.unit}: {_budget(row)}", 1e308 if row.budget is None else row.budget),
+        _score(row, key),
         _number(alone_of([row], key)),
         (
-            "; ".join(
-                f"{one} {'all' if len(spent) == 1 < len(readers) else ', '.join(who)}"
-                for one, who in spent.items()
-            ),
+            "; ".join(one if len(spent) == 1 else f"{one} {', '.join(who)}" for one, who in spent.items()),
             min(float(row.spent), 1e308),
         ),
-        _number(leak),
+        _number(None if leak is None else max(leak, 0.0)),
         (attack, attack),
         (words.size(row.bytes), row.bytes),
         ("" if row.cpu is None else words.seconds(row.cpu), row.cpu or 0.0),
-        (name, name),
+        (Path(name).parent.name or name, name),
     ]
 
 
@@ -121,8 +115,14 @@ def _short(key: str) -> str:
     return "accuracy" if key == "global" else key
 
 
+def _score(row: Row, key: str) -> Cell:
+    shown, order = _number(score_of(row, key))
+    std = row.std.get(key) if row.seeds > 1 else None
+    return f"{shown}{'' if std is None else f' ± {std:.3f}'} {_short(key)}", order
+
+
 def _number(value: float | None) -> Cell:
-    return ("", -1e308) if value is None else (f"{value:.4f}", value)
+    return ("", -1e308) if value is None else (f"{value:.3f}", value)
 
 
 def _leak(row: Row) -> tuple[float | None, str]:

@@ -84,7 +84,7 @@ def sage(policy: Any, rounds: int = 2, **more: Any) -> sfg.Run:
     [
         P.central_dp(1.0, 2.0),
         P.homomorphic(),
-        P.masked(bits=20),
+        P.masked(bits=20, disputes=2),
         P.local_dp(1.0, 2.0, "replace"),
         replace(P.masked(), steps=PrivateSteps(4.0, rate=0.2, steps=2)),
         replace(P.plaintext(), randomizers=(RandomisedLinks(2.0),)),

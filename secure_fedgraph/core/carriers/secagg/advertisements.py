@@ -187,7 +187,7 @@ def statement(scope: Scope, name: str, public: bytes, commitment: bytes) -> byte
 @lru_cache(maxsize=64)
 def _place(run: str, round: int, exchange: int, channel: str, cohort: tuple[str, ...]) -> bytes:
     """A digest of the sum that a statement is about: the same for all of its clients."""
-    facts = {"run": run, "round": round, "exchange": exchange, "channel": channel, "cohort": _hashed(cohort)}
+    facts = {"run": run, "round": round, "exchange": exchange, "channel": channel, "cohort": hashed(cohort)}
     return hashlib.sha256(encode(facts)).digest()
 
 
@@ -198,7 +198,7 @@ def context(scope: Scope, advertised: KeyAdvertisements) -> bytes:
         "round": scope.round,
         "exchange": scope.exchange,
         "channel": scope.channel,
-        "cohort": _hashed(scope.cohort),
+        "cohort": hashed(scope.cohort),
         "given": scope.history_head,
         "deck": advertised.digest,
     }
@@ -207,7 +207,7 @@ def context(scope: Scope, advertised: KeyAdvertisements) -> bytes:
 
 def agreement(bound_to: bytes, survivors: tuple[str, ...]) -> bytes:
     """What a client signs before it reveals anything: this list, in this sum."""
-    return b"masked: survivors" + bound_to + _hashed(survivors)
+    return b"masked: survivors" + bound_to + hashed(survivors)
 
 
 def commitment(seed: bytes) -> bytes:
@@ -227,10 +227,11 @@ def pair_info(bound_to: bytes) -> bytes:
 
 def parcel(advertised: KeyAdvertisements, sender: str, reader: str) -> bytes:
     """What the seal of a pair of shares is bound to."""
-    return b"masked: shares" + advertised.digest + _hashed((sender, reader))
+    return b"masked: shares" + advertised.digest + hashed((sender, reader))
 
 
-def _hashed(names: tuple[str, ...]) -> bytes:
+def hashed(names: tuple[str, ...]) -> bytes:
+    """SHA-256 of names, as statements hold it."""
     return hashlib.sha256("\n".join(names).encode()).digest()
 
 

@@ -303,8 +303,7 @@ def mask_keys(scope: Scope, party: Party) -> tuple[list[bytes], list[bytes]]:
 
 def keep_noise_keys(keys: tuple[bytes, ...], party: Party) -> None:
     """Keeps the keys of the removable parts of the noise on the upload, for this one sum."""
-    session: Session = party.secrets[_SESSION]
-    session.noise_keys = keys
+    latest(party).noise_keys = keys
 
 
 def abandon(party: Party) -> None:
@@ -312,10 +311,10 @@ def abandon(party: Party) -> None:
     party.secrets.pop(_SESSION, None)
 
 
-def bound_to(party: Party) -> bytes:
-    """What the masks of the latest upload are bound to: a hash of what all parties know."""
+def latest(party: Party) -> Session:
+    """The secrets of the sum that was uploaded for last, until it is unmasked."""
     session: Session = party.secrets[_SESSION]
-    return session.bound_to
+    return session
 
 
 def agree(given: Tree, scope: Scope, party: Party, requirements: ClientRequirements) -> Tree:

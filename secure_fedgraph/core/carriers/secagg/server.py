@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from secure_fedgraph.core.carriers.secagg import advertisements, client, ring_words
+from secure_fedgraph.core.carriers.secagg import advertisements, client, openings, ring_words
 from secure_fedgraph.core.carriers.secagg.advertisements import KeyAdvertisements, is_bytes
 from secure_fedgraph.core.carriers.secagg.neighbours import (
     COMPLETE,
@@ -93,6 +94,8 @@ class Masked(Carrier):
             ``q``, ``q**batch`` are summed.
         abandoned: how many of the sums that a client uploads for may stay unfinished in a run, beyond the
             share ``dropouts`` of them; after that it takes part in no more.
+        disputes: for how many rounds clients sign what they upload, and keep the seeds that open it to an
+            auditor (:mod:`~secure_fedgraph.core.carriers.secagg.openings`); 0 is never.
         quorum, batches, roster, noise_components: filled in by binding.
         session: the server's half of one sum, filled in by :meth:`prepare`.
 
@@ -111,6 +114,7 @@ class Masked(Carrier):
     dropouts: float = 0.2
     batch: int = 1
     abandoned: int = ABANDONED
+    disputes: int = 0
     quorum: int = 2
     roster: int = 0
     batches: tuple[tuple[str, ...], ...] = ()
@@ -134,6 +138,8 @@ class Masked(Carrier):
                 raise BadInput(f"{key} {getattr(self, key)}: a share of the cohort, from 0 to below 1")
         if self.abandoned < 0:
             raise BadInput(f"abandoned {self.abandoned}: a number of sums, from 0")
+        if self.disputes < 0:
+            raise BadInput(f"disputes {self.disputes}: a number of rounds, from 0; 0 is off")
         if self.batch < 1:
             raise BadInput(f"batch {self.batch}: a number of clients, from 1; 1 is off")
 
@@ -177,9 +183,10 @@ class Masked(Carrier):
             difference = (
                 f"two sums that differ in one batch of {self.batch} clients give that batch's by subtraction"
             )
+        said = (difference, openings.EXCESS.format(self.disputes)) if self.disputes else (difference,)
         if len(context.clients) == 2:
-            return difference, SUBTRACTION
-        return (difference, PARTS) if self._parts_open(context) else (difference,)
+            return *said, SUBTRACTION
+        return (*said, PARTS) if self._parts_open(context) else said
 
     def _parts_open(self, context: BindContext) -> bool:
         """Whether colluders and clients reported as gone may be as many as a client's neighbours: where they
@@ -227,13 +234,24 @@ class Masked(Carrier):
         ring_words.accumulate(words, plus=plus, minus=minus)
         return ring_words.pack(words, self.bits)
 
+    def wrap(self, tree: Tree, scope: Scope, party: Party) -> Tree:
+        """With disputes: the upload's signature beside it, once the seeds that open it are kept."""
+        if not self.disputes:
+            return tree
+        return openings.signed_and_kept(tree, scope, party, self.disputes, self.signers)
+
     def abandon(self, party: Party) -> None:
         """The latest sum's secrets are gone: its survivors are not signed and its masks not opened."""
         client.abandon(party)
 
     def binding_mark(self, scope: Scope, party: Party) -> str:
         """A hash of the broadcast that the client was given and the keys that it was handed."""
-        return client.bound_to(party).hex()
+        return client.latest(party).bound_to.hex()
+
+    @property
+    def signers(self) -> int:
+        """How many owners have to sign before an upload is opened: two such quorums share an honest owner."""
+        return max(self.quorum, (self.roster + max_colluders(self.roster, self.colluders)) // 2 + 1)
 
     @property
     def _requirements(self) -> client.ClientRequirements:
@@ -283,7 +301,7 @@ class Masked(Carrier):
         )
         require(ask, len(replies), least, len(cohort), channel, "had shared its secrets")
         shares = {name: tree["shares"] for name, tree in replies.items()}
-        session = SumSession(cohort, advertised, numbers, least, neighbours, shares, sums=sums)
+        session = SumSession(cohort, advertised, numbers, least, neighbours, shares, sums=sums, place=scope)
         return replace(self, session=session.of_sum(0))
 
     def following(self, uploaded: Iterable[str]) -> Masked | None:
@@ -304,6 +322,20 @@ class Masked(Carrier):
     def upload_requests(self, cohort: tuple[str, ...]) -> dict[str, Tree]:
         """Each client that is still present, with the shares that its neighbours sealed to it."""
         return self._session.upload_requests()
+
+    def committed(self, replies: dict[str, Tree], scope: Scope, ask: Ask) -> dict[str, Tree]:
+        """With disputes: those that their owners signed."""
+        if not self.disputes:
+            return replies
+        roster = ask.roster if isinstance(ask, TolerantAsk) else {}
+        check = partial(openings.check_signed, self._session, scope, roster)
+        return keep_valid(ask, replies, check)
+
+    def evidence(self, replies: Mapping[str, Tree], scope: Scope) -> Tree:
+        """With disputes: what an auditor needs besides the seeds."""
+        if not self.disputes:
+            return {}
+        return {"kept": self.disputes, **openings.evidence(self._session, scope, replies)}
 
     def check(self, data: Any, layout: Layout, name: str) -> None:
         """Checks that an upload holds words of this ring, as many as its layout promises."""
@@ -331,6 +363,7 @@ class Masked(Carrier):
         uploads = {name: ring_words.unpack(data, self.bits, layout, name) for name, data in sealed.items()}
         survivors = self.contributors(tuple(uploads))
         found = self.unmasking(survivors, scope, ask)
+        self._session.noise_keys_shown.update(found.noise_keys)
         total = np.zeros(layout.rows * layout.width, dtype=ring_words.word(self.bits))
         ring_words.accumulate(total, [uploads[name] for name in survivors], found.plus, found.minus)
         return ring_words.centred(total, self.bits).reshape(layout.rows, layout.width), found.noise_keys

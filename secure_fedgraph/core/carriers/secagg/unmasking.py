@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from secure_fedgraph.core.carriers.secagg.shamir import BYTES, are_shares, candi
 from secure_fedgraph.core.carriers.tolerant_ask import require
 from secure_fedgraph.core.crypto import KEY_BYTES, AgreementKey
 from secure_fedgraph.core.errors import HostileMessage
-from secure_fedgraph.core.protection.contracts import Ask, NoiseKeys
+from secure_fedgraph.core.protection.contracts import Ask, NoiseKeys, Scope
 from secure_fedgraph.core.wire import Tree
 
 Keys = tuple[list[bytes], list[bytes]]
@@ -44,6 +45,8 @@ class SumSession:
         sums: how many the set-up is for.
         number: which of them this is, from 0.
         set_up: where there are several, what was advertised for all of them.
+        place: where the keys were advertised, where the server knows it.
+        noise_keys_shown: client -> the keys of its noise that it handed out, once the sum is open.
     """
 
     cohort: tuple[str, ...]
@@ -55,13 +58,16 @@ class SumSession:
     sums: int = 1
     number: int = 0
     set_up: KeyAdvertisements | None = None
+    place: Scope | None = None
+    noise_keys_shown: dict[str, tuple[bytes, ...]] = field(default_factory=dict)
 
     def of_sum(self, number: int) -> SumSession:
         """The same set-up, for one of its sums."""
         if self.sums == 1:
             return self
         set_up = self.advertised if self.set_up is None else self.set_up
-        return replace(self, advertised=set_up.of_sum(number), set_up=set_up, number=number)
+        own: dict[str, Any] = {"advertised": set_up.of_sum(number), "number": number, "noise_keys_shown": {}}
+        return replace(self, set_up=set_up, **own)
 
     @cached_property
     def held(self) -> dict[str, tuple[str, ...]]:

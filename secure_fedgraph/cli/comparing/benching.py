@@ -14,7 +14,7 @@ from typing import Any
 from secure_fedgraph.algorithms.plugins import algorithm_named
 from secure_fedgraph.audits.grid.choices import choose
 from secure_fedgraph.cli import options
-from secure_fedgraph.cli.compare_attacks import Attacks, attacks_on
+from secure_fedgraph.cli.comparing.compare_attacks import Attacks, attacks_on
 from secure_fedgraph.cli.screen import Screen, said_later, warn
 from secure_fedgraph.cli.tables import table
 from secure_fedgraph.core import files

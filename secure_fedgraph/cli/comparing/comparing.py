@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from secure_fedgraph.cli import options, tables
-from secure_fedgraph.cli.compare_attacks import attacks_on
+from secure_fedgraph.cli.comparing.compare_attacks import attacks_on
 from secure_fedgraph.cli.screen import Screen, say_of_data, warn
 from secure_fedgraph.core.errors import BadInput, Refused, SecureFedGraphError
 from secure_fedgraph.experiment import compare as comparison

@@ -1,0 +1,1 @@
+"""`compare` and `bench`: points side by side, and attacks on each."""

@@ -1,0 +1,140 @@
+"""The work of ``dispute``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from secure_fedgraph.cli.screen import PlainConsole, plain_warnings, warn
+from secure_fedgraph.cli.tables import table
+from secure_fedgraph.core import files
+from secure_fedgraph.core.carriers.secagg.openings import Request
+from secure_fedgraph.core.crypto import KEY_BYTES, AgreementKey
+from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.protection.bound import Bound
+from secure_fedgraph.deployment.federation_file import read_federation
+from secure_fedgraph.deployment.terms import terms_in
+from secure_fedgraph.disputes import case, judging, record
+from secure_fedgraph.experiment.protect import protect
+from secure_fedgraph.experiment.results import begun, bound_of, in_form, make_federation
+
+Agreed = tuple[Mapping[str, bytes], Bound]
+"""The owners' public keys, and the protection of the disputed channel: neither from the server."""
+
+
+def dispute(
+    run: Path | None,
+    round: int | None,
+    channel: str,
+    keygen: Path | None,
+    auditor: Path | None,
+    sign: Path | None,
+    opening: Path | None,
+    judge: Path | None,
+    federation: Path | None,
+    ledger: Path | None,
+    as_json: bool,
+) -> None:
+    """One step of a dispute; without any, all steps over a simulated run."""
+    if keygen is not None:
+        case.make_auditor(keygen)
+        click.echo(f"{keygen}.pub: whoever begins the dispute needs it; keep {keygen} to yourself")
+        return
+    if run is None or round is None:
+        raise BadInput("give a run's folder, or a dispute's, and the round")
+    if auditor is not None:
+        folder = case.begin(run, round, channel, _public(auditor))
+        click.echo(f"{folder}: hand {case.REQUEST} to every owner, and all of it to the auditor alone")
+        return
+    steps = [one for one in (sign, opening, judge) if one is not None]
+    if len(steps) > 1:
+        raise BadInput("give one of --sign, --open and --judge: they are steps of several parties")
+    if not steps:
+        _simulated(run, round, channel, ledger, as_json)
+        return
+    folder = case.find(run, round, channel)
+    request = case.request_in(folder, round)
+    if sign is not None:
+        case.sign(folder, request, case.owner_at(sign, request.run))
+        click.echo(f"signed: hand {folder / case.SIGNED} to the other owners")
+    elif opening is not None:
+        case.open_upload(folder, request, case.owner_at(opening, request.run, ledger))
+        click.echo(f"charged and opened: hand {folder / case.OPENED} to the auditor")
+    else:
+        _judge(folder, request, case.auditor_of(steps[0]), _agreed(run, federation, request.channel), as_json)
+
+
+def _simulated(run: Path, round: int, channel: str, ledger: Path | None, as_json: bool) -> None:
+    """All parties' steps, in the folder that holds them all; what was opened before is only judged again."""
+    own = run / record.FOLDER / "auditor.key"
+    if not (run / record.FOLDER / record.OWNERS).is_dir():
+        raise BadInput(
+            f"{run} holds no simulated owners that can be asked: its run had no protection.disputes, or its "
+            "owners are on machines of their own, and a dispute with them begins with --auditor"
+        )
+    if files.size_of(own) is None:
+        case.make_auditor(own)
+    key = case.auditor_of(own)
+    folder = case.begin(run, round, channel, key.public)
+    request = case.request_in(folder, round)
+    agreed = _agreed(run, None, request.channel)  # before anything is charged
+    places = [run / record.FOLDER / record.OWNERS / name for name in request.owners]
+    owners = [case.owner_at(place, request.run, ledger) for place in places]
+    for one in owners:
+        case.sign(folder, request, one)
+    for one in owners:
+        if one.party.name not in case.opened_in(folder, request.owners):
+            case.open_upload(folder, request, one)
+    _judge(folder, request, key, agreed, as_json)
+
+
+def _judge(folder: Path, request: Request, key: AgreementKey, agreed: Agreed, as_json: bool) -> None:
+    signed, opened = case.signatures_in(folder, agreed[0]), case.opened_in(folder, request.owners)
+    sums = record.read_sums(folder / record.SUMS, request.round)
+    found = judging.judge(request, signed, opened, sums, key, *agreed)
+    rows = [asdict(one) for one in found.findings]
+    said = {"schema": case.SCHEMA, "run": request.run, "round": request.round, "channel": request.channel}
+    said |= {"owners": rows, "named": list(found.named), "adds_up": found.sums}
+    case.write(folder / case.JUDGEMENT, said)
+    if as_json:
+        click.echo(json.dumps(said))
+        return
+    shown = [{**row, "norm": f"{row['norm']:.4g}", "cosine": f"{row['cosine']:.2f}"} for row in rows]
+    shown = [{**row, "reasons": "; ".join(row["reasons"])} for row in shown]
+    title = f"round {request.round}, {request.channel}: what owners opened"
+    for one in table(title, shown, "name verdict norm cosine reasons"):
+        PlainConsole().print(one)
+    if found.sums is None:
+        click.echo("whether the server used the sum of these uploads cannot be said: not all were opened")
+    elif not found.sums:
+        warn("the server used another sum than that of these uploads")
+    click.echo(f"named: {', '.join(found.named) or 'nobody'}; {folder / case.JUDGEMENT}")
+
+
+def _agreed(run: Path, federation: Path | None, channel: str) -> Agreed:
+    """From the file that silos approved; or from a simulated run's own folder."""
+    with plain_warnings():
+        if federation is not None:
+            terms = terms_in(read_federation(federation))
+            return terms.approved.federation.roster, terms.prepared.bound[channel]
+        experiment = begun(run)[0]
+        owners = make_federation(experiment)
+        algorithm = in_form(experiment, owners)
+        policy = protect(experiment, algorithm, owners).policy
+        bound = bound_of(experiment, algorithm, owners, policy)[channel]
+    place = run / record.FOLDER / record.OWNERS
+    return {name: record.identity_in(place / name).public for name in owners.names}, bound
+
+
+def _public(path: Path) -> bytes:
+    try:
+        public = bytes.fromhex(files.read(path, most=2**10).decode().strip())
+    except (OSError, ValueError):
+        public = b""
+    if len(public) != KEY_BYTES:
+        raise BadInput(f"{path} is no auditor's public key: 'dispute --keygen FILE' makes FILE.pub")
+    return public
