@@ -36,7 +36,7 @@ _ALGORITHM = click.option(
 def bench(context: click.Context, /, **given: Any) -> None:
     """Run a fixed suite of tasks, or check and show what others' files say of it; resumable."""
     if context.invoked_subcommand is None:
-        work("benching:bench")(lambda: None)(**given)
+        work("comparing.benching:bench")(lambda: None)(**given)
 
 
 @bench.command(epilog="\b\nExample:\n  secure-fedgraph bench verify theirs/bench.json")
