@@ -47,7 +47,7 @@ def test_what_is_open_stands_on_the_page_and_the_key_signs_it(tmp_path: Path) ->
     assert officer(tmp_path, result=RUN).exit_code == 0
     page = (tmp_path / "officer.html").read_text()
     said = "one node: no bound|no noise is added|covered by no ε: rounds|No budget was set|no compliance"
-    for told in (*said.split("|"), "two sums differ by one owner", "No attack was run", "upload of round 3"):
+    for told in (*said.split("|"), "two sums differ by one owner", "No attack was run", "round 3 by itself"):
         assert told in page
     assert "<b>update" not in page and manifest.check(tmp_path)["public"] in page
     assert "officer.html" in manifest.check(tmp_path)["files"]
