@@ -409,7 +409,7 @@ class Exchange:
         return bool(np.abs(off).max() * grid <= len(FIVE) * grid / 2 + 1e-5)
 
     def honest(self) -> None:
-        """An honest round opens the sum of all, whatever came before.
+        """An honest round opens the sum of all who were given the same, whatever came before.
 
         Numbers may have to be caught up with: a client that was asked under a high one answers no lower one.
         """
@@ -421,12 +421,14 @@ class Exchange:
         histories = {client._history.head for client in made.clients.values() if client._history}
         if len(histories) > 1 and not any(b.carrier.tolerates_dropouts for b in made.policy.bounds.values()):
             return  # one was given something else than the others: nothing of theirs opens together any more
-        plain = sum(made.clients[n].memory["w"].double().numpy() for n in FIVE)
         for _ in range(8):
             with contextlib.suppress(Refused):
                 found = made.round(_reached(made)).reduce(Toy.UPDATE, {"times": 1.0})
+                heads = {n: client._history and client._history.head for n, client in made.clients.items()}
+                same = tuple(n for n in FIVE if [*heads.values()].count(heads[n]) > 1)
+                plain = sum(made.clients[n].memory["w"].double().numpy() for n in found.contributors)
                 apart = np.abs(found.total["w"].numpy() - plain).max()
-                if found.contributors == FIVE and apart <= len(FIVE) * _grid(made) / 2 + 1e-5:
+                if found.contributors in (FIVE, same) and apart <= len(FIVE) * _grid(made) / 2 + 1e-5:
                     return
         raise Passed(f"{self.policy().name}: no honest round after hostile ones opened the sum of all")
 

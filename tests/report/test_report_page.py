@@ -299,8 +299,8 @@ def test_a_leak_under_the_best_settings_only_is_told_as_such(tmp_path: Path) -> 
 def test_recovered_features_adversaries_and_what_would_stop_them(tmp_path: Path) -> None:
     page = build(tmp_path, neighgen_json())
     text = text_of(page)
-    assert "onest-but-curious an owner reads channel feedback" in text
-    assert "onest-but-curious the server reads channel feedback" in text
+    assert "An owner (honest-but-curious), on channel feedback" in text
+    assert "The server (honest-but-curious), on channel feedback" in text
     assert "only raw node features of all owners together" in text
     assert "What would stop it: nothing built yet stops it" in text
     assert "exchange batch 8" in text and "training.exchange_batch = 64" in text
