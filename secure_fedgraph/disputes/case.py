@@ -12,7 +12,7 @@ from typing import Any
 from secure_fedgraph.core import files, wire
 from secure_fedgraph.core.carriers.secagg import openings
 from secure_fedgraph.core.carriers.secagg.openings import Request
-from secure_fedgraph.core.crypto import KEY_BYTES, AgreementKey
+from secure_fedgraph.core.crypto import KEY_BYTES, AgreementKey, Identity
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.protection.contracts import Party
 from secure_fedgraph.core.spending.ledger import Ledger
@@ -131,6 +131,19 @@ class Owner:
     ledger: Path
 
 
+def identity_of(folder: Path) -> Identity:
+    """The key of an owner's folder, which has one.
+
+    Raises:
+        BadInput: where it has none.
+    """
+    if files.size_of(folder / IDENTITY) is None:
+        raise BadInput(
+            f"{folder} has no {IDENTITY}: give a silo's folder, or one of {FOLDER}/owners of a run"
+        )
+    return identity_in(folder)
+
+
 def owner_at(folder: Path, run: str, ledger: Path | None = None) -> Owner:
     """The owner whose folder this is.
 
@@ -140,11 +153,7 @@ def owner_at(folder: Path, run: str, ledger: Path | None = None) -> Owner:
     Raises:
         BadInput: for a folder without a key, or without seeds of that run.
     """
-    if files.size_of(folder / IDENTITY) is None:
-        raise BadInput(
-            f"{folder} has no {IDENTITY}: give a silo's folder, or one of {FOLDER}/owners of a run"
-        )
-    identity = identity_in(folder)
+    identity = identity_of(folder)
     for path in (folder / openings.FILE, *sorted((folder / "runs").glob(f"*/{openings.FILE}"))):
         kept = openings.read_file(path)
         roster = {name: bytes.fromhex(public) for name, public in kept.get("roster", {}).items()}

@@ -95,7 +95,8 @@ def judge(
             server's fault, and says nothing of any owner.
         Refused: for fewer signatures than owners insist on.
     """
-    assert isinstance(bound.carrier, Masked)
+    if not isinstance(bound.carrier, Masked) or not bound.carrier.disputes:
+        raise BadInput(f"{request.channel!r} is not masked with protection.disputes in this run's policy")
     signed = {*signatures} & roster.keys()
     for name in signed:
         verify(roster[name], signatures[name], request.statement)
