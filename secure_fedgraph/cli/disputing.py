@@ -60,12 +60,16 @@ def dispute(
         return
     folder = case.find(run, round, channel)
     request = case.request_in(folder, round)
+    reader = f"auditor {request.auditor.hex()[:16]}…"
     if sign is not None:
         case.sign(folder, request, case.owner_at(sign, request.run))
-        click.echo(f"signed: hand {folder / case.SIGNED} to the other owners")
+        click.echo(
+            f"signed for {reader}, and for no other auditor: hand {folder / case.SIGNED} to the others"
+        )
     elif opening is not None:
         case.open_upload(folder, request, case.owner_at(opening, request.run, ledger))
-        click.echo(f"charged and opened: hand {folder / case.OPENED} to the auditor")
+        click.echo(f"charged, and opened to {reader}: hand {folder / case.OPENED} to it")
+        warn("your epsilon is inf from this opening on")
     else:
         key = case.auditor_of(steps[0])
         if key.public != request.auditor:
@@ -101,7 +105,7 @@ def _simulated(run: Path, round: int, channel: str, ledger: Path | None, as_json
 
 
 def _judge(folder: Path, request: Request, key: AgreementKey, agreed: Agreed, as_json: bool) -> None:
-    signed, opened = case.signatures_in(folder, agreed[0]), case.opened_in(folder, request.owners)
+    signed, opened = case.signatures_in(folder, request, agreed[0]), case.opened_in(folder, request.owners)
     sums = record.read_sums(folder / record.SUMS, request.round)
     found = judging.judge(request, signed, opened, sums, key, *agreed)
     rows = [asdict(one) for one in found.findings]

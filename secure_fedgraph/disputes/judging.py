@@ -179,6 +179,14 @@ class _Sum:
             said = openings.upload_statement(self.context, self.senders[name], reply, name)
             verify(roster[name], bytes(reply[openings.SIGNATURE]), said)
         self.layout = Layout.from_text(next(iter(self.replies.values()))["layout"])
+        used = [np.asarray(record[TOTAL + name], np.float64) for name, _ in self.layout.fields]
+        self.total = np.concatenate([one.reshape(self.layout.rows, -1) for one in used], axis=1)
+        self.noise = {}
+        for name in uploads:
+            raw = record.get(f"noise/{name}", b"")
+            if not isinstance(raw, bytes) or len(raw) % KEY_BYTES:
+                raise ValueError("what is no key of noise")
+            self.noise[name] = [raw[at : at + KEY_BYTES] for at in range(0, len(raw), KEY_BYTES)]
 
     def words(self, name: str, seeds: tuple[bytes, bytes]) -> np.ndarray:
         """An upload without its masks, in the ring's numbers.
@@ -208,15 +216,9 @@ class _Sum:
         matrix, _ = self.bound.split(np.asarray(total).reshape(1, -1), self.layout)
         for stage in self.bound.stages:
             for name in words:
-                raw = bytes(self.record.get(f"noise/{name}", b""))
-                keys = [raw[at : at + KEY_BYTES] for at in range(0, len(raw), KEY_BYTES)]
+                keys = self.noise[name]
                 matrix = stage.take_off(matrix, keys) if keys else matrix
-        values = self._values(matrix)
-        used = {key: value for key, value in self.record.items() if key.startswith(TOTAL)}
-        flat = [
-            np.asarray(used[TOTAL + name]).reshape(self.layout.rows, -1) for name, _ in self.layout.fields
-        ]
-        return np.array_equal(values.reshape(self.layout.rows, -1), np.concatenate(flat, axis=1))
+        return np.array_equal(self._values(matrix).reshape(self.layout.rows, -1), self.total)
 
     def values(self, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """An upload's values, and its tallies."""

@@ -188,6 +188,25 @@ def test_what_its_owner_did_not_sign_blames_nobody_for_a_lie(case):
     assert case.verdicts({"owner-1": case.opened("owner-1")})["owner-2"] == judging.SILENT
 
 
+def test_an_owner_signs_for_one_auditor(case):
+    again = replace(case.request, auditor=AgreementKey.generate().public)
+    openings.agreed(case.request, case.parties[LIAR])
+    assert openings.agreed(case.request, case.parties[LIAR])
+    for refused in (lambda: openings.agreed(again, case.parties[LIAR]), lambda: case.opened(LIAR, {}, again)):
+        with pytest.raises(Refused, match="another auditor"):
+            refused()
+
+
+@pytest.mark.parametrize("wrong", [{"total/": None}, {"noise/owner-1": 5}, {"noise/owner-1": b"short"}])
+def test_a_record_without_its_sum_judges_nobody(case, wrong):
+    (one,) = case.sums
+    names = {key: next((name for name in one if name.startswith(key)), key) for key in wrong}
+    changed = {**one, **{names[key]: value for key, value in wrong.items()}}
+    case.sums = [{key: value for key, value in changed.items() if value is not None}]
+    with pytest.raises(BadInput, match="nobody is judged"):
+        case.judged()
+
+
 @pytest.mark.parametrize("what", ["upload/owner-1", "senders/owner-1", "given", "advertised", "exchange"])
 def test_a_record_that_owners_did_not_sign_judges_nobody(case, what):
     (one,) = case.sums
