@@ -110,7 +110,7 @@ def _judge(folder: Path, request: Request, key: AgreementKey, agreed: Agreed, as
     found = judging.judge(request, signed, opened, sums, key, *agreed)
     rows = [asdict(one) for one in found.findings]
     said = {"schema": case.SCHEMA, "run": request.run, "round": request.round, "channel": request.channel}
-    said |= {"owners": rows, "named": list(found.named), "adds_up": found.sums}
+    said |= {"owners": rows, "named": found.named, "adds_up": found.sums}
     case.write(folder / case.JUDGEMENT, said)
     if as_json:
         click.echo(json.dumps(said))
@@ -124,7 +124,8 @@ def _judge(folder: Path, request: Request, key: AgreementKey, agreed: Agreed, as
         click.echo("whether the server used the sum of these uploads cannot be said: not all were opened")
     elif not found.sums:
         warn("the server used another sum than that of these uploads")
-    click.echo(f"named: {', '.join(found.named) or 'nobody'}; {folder / case.JUDGEMENT}")
+    named = [f"{verdict}: {', '.join(names)}" for verdict, names in found.named.items()]
+    click.echo(f"{'; '.join(named) or 'named: nobody'}; {folder / case.JUDGEMENT}")
 
 
 def _agreed(run: Path, federation: Path | None, request: Request, ledger: Path | None) -> Agreed:

@@ -23,10 +23,11 @@ from secure_fedgraph.core.upload import Layout
 from secure_fedgraph.disputes.record import TOTAL
 
 FAR = 3.0
-"""An upload stands apart where it is so many times as long as the median one."""
+"""An upload stands apart where it is so many times as long as the median of the others, or all zero."""
 SURE = 12.0
 """Deviations of noise that no honest upload reaches: the chance is below 2**-100."""
 CLEARED, APART, BROKE, SILENT = "cleared", "stands apart", "broke the policy", "not opened"
+NAMED = (BROKE, APART, SILENT)
 
 Seeds = Mapping[int, tuple[bytes, bytes]]
 
@@ -66,9 +67,10 @@ class Judgement:
     sums: bool | None
 
     @property
-    def named(self) -> tuple[str, ...]:
-        """The owners that are not cleared."""
-        return tuple(one.name for one in self.findings if one.verdict != CLEARED)
+    def named(self) -> dict[str, list[str]]:
+        """The owners that are not cleared, by verdict: a proof, a suspicion and an absence are not one."""
+        of = {verdict: [one.name for one in self.findings if one.verdict == verdict] for verdict in NAMED}
+        return {verdict: names for verdict, names in of.items() if names}
 
 
 def judge(
@@ -272,14 +274,17 @@ def _beyond_policy(bound: Bound, values: np.ndarray, tally: np.ndarray) -> list[
 def _compare(values: Mapping[str, np.ndarray], findings: Mapping[str, Finding]) -> None:
     """Who stands apart from the others of one sum."""
     norms = {name: float(np.linalg.norm(one)) for name, one in values.items()}
-    usual = median(norms.values())
     for name, one in values.items():
         along = [
             float(one @ values[other]) / norms[other] for other in values if other != name and norms[other]
         ]
         if norms[name] >= (found := findings[name]).norm:
             found.norm, found.cosine = norms[name], max(along, default=0.0) / (norms[name] or 1.0)
+        others = [norms[other] for other in values if other != name and norms[other]]
+        usual = median(others) if others else math.inf
         if norms[name] > FAR * usual:
             found.blame(
-                APART, f"a norm of {norms[name]:.4g} is over {FAR:g} times the median one, {usual:.4g}"
+                APART, f"a norm of {norms[name]:.4g} is over {FAR:g} times the others' median, {usual:.4g}"
             )
+        if others and not norms[name]:
+            found.blame(APART, "all that it sent is zero")

@@ -76,7 +76,7 @@ def charges(root: Path, name: str) -> list[str]:
 
 
 def check(found: Mapping[str, Any], names: tuple[str, ...]) -> None:
-    assert found["named"] == [names[0]]
+    assert found["named"] == {"stands apart": [names[0]]}
     assert found["adds_up"] is True
     assert [one["verdict"] for one in found["owners"]] == ["stands apart", "cleared", "cleared"]
 

@@ -30,7 +30,7 @@ def test_one_command_settles_it_and_report_says_so(tmp_path: Path) -> None:
     assert typed(*RUN, *asked)[0] == 0
     status, said, _ = typed("dispute", out, 2, "--json")
     found = json.loads(said)
-    assert (status, found["named"], found["adds_up"]) == (0, [], True)
+    assert (status, found["named"], found["adds_up"]) == (0, {}, True)
     assert [one["name"] for one in found["owners"]] == ["owner-0", "owner-1", "owner-2"]
     charged = (out / "ledger.jsonl").read_bytes()
     assert charged.count(b"opened to an auditor") == 3
@@ -115,6 +115,8 @@ def test_what_is_damaged_is_named_before_anything_is_charged(
     request.write_text(json.dumps(wanted | {"owners": ["owner-1", "owner-2"]}))
     assert typed("dispute", place, 2, "--sign", owner)[0] == 3
     request.write_text(json.dumps(wanted))
+    status, _, said = typed("report", out, "--ledger", shared)
+    assert (status, "asked to open round 2" in said) == (0, True)
     signature = place / "signed" / "owner-1.json"
     signature.write_text(json.dumps({"signature": "00" * 64}))
     status, _, said = typed("dispute", place, 2, "--open", owner, "--ledger", shared)

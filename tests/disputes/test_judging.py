@@ -23,6 +23,7 @@ from secure_fedgraph.privacy.spent import spent
 
 NAMES = ("owner-0", "owner-1", "owner-2")
 LIAR, LIED, SENT = "owner-0", 4, {}
+NAMED = {judging.APART: [LIAR]}
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
@@ -96,10 +97,22 @@ def case(run, tmp_path):
 def test_the_auditor_names_the_liar_and_clears_the_others(case, run, tmp_path):
     judged = case.judged()
     assert judged.sums is True
-    assert judged.named == (LIAR,)
-    assert "times the median" in judged.findings[0].reasons[0]
+    assert judged.named == NAMED
+    assert "times the others' median" in judged.findings[0].reasons[0]
     assert any("opened to an auditor" in one for one in case.bound.excess)
-    assert Case(*run, tmp_path / "another", round=LIED - 1).judged().named == ()  # accused for nothing
+    assert Case(*run, tmp_path / "another", round=LIED - 1).judged().named == {}  # accused for nothing
+
+
+@pytest.mark.parametrize(
+    ("norms", "apart"),
+    [((100, 1), "0"), ((1, 100), "1"), ((1, 2.9), ""), ((1, 0), "1"), ((0, 0), ""), ((1, 1, 9), "2"),
+     ((1, 2, 3, 0), "3"), ((0.01, 1, 1), ""), ((5,), ""), ((0, 0, 1), "01")],
+)  # fmt: skip
+def test_who_stands_apart_is_compared_with_the_others(norms, apart):
+    values = {str(at): np.full(4, float(one)) for at, one in enumerate(norms)}
+    findings = {name: judging.Finding(name) for name in values}
+    judging._compare(values, findings)
+    assert "".join(name for name, one in findings.items() if one.verdict == judging.APART) == apart
 
 
 def test_what_is_opened_is_what_was_sent(case):
@@ -232,7 +245,7 @@ def test_a_server_that_used_another_sum_is_seen(case):
     total = next(key for key in one if key.startswith(record.TOTAL))
     case.sums = [{**one, total: one[total] + 1e-3}]
     assert case.judged().sums is False
-    assert case.judged().named == (LIAR,)
+    assert case.judged().named == NAMED
 
 
 def test_uploads_without_their_owners_signature_are_left_out(tmp_path, monkeypatch):
@@ -261,7 +274,7 @@ def test_a_killed_run_that_goes_on_can_be_disputed(tmp_path):
         case = Case(tmp_path, run, tmp_path / "ledger.jsonl", round)
         assert len(case.sums) == 1
         assert case.judged().sums is True
-        assert case.judged().named == ((LIAR,) if round == LIED else ())
+        assert case.judged().named == (NAMED if round == LIED else {})
 
 
 class ThreeSums(sfg.FedSage):
@@ -277,7 +290,7 @@ def test_several_sums_of_one_set_up(tmp_path):
     run = trained(tmp_path, ThreeSums, sfg.policies.masked(disputes=1, bits=20), rounds=2)
     case = Case(tmp_path, run, tmp_path / "ledger.jsonl", round=2)
     assert [one["number"] for one in case.sums] == [0, 1, 2]
-    assert (case.judged().sums, case.judged().named) == (True, ())
+    assert (case.judged().sums, case.judged().named) == (True, {})
 
 
 def test_noise_that_was_taken_off_and_a_clip(tmp_path):
@@ -285,7 +298,7 @@ def test_noise_that_was_taken_off_and_a_clip(tmp_path):
     run = trained(tmp_path, policy=policy, rounds=1)
     case = Case(tmp_path, run, tmp_path / "ledger.jsonl", round=1)
     assert any(key.startswith("noise/") for key in case.sums[0])
-    assert (case.judged().sums, case.judged().named) == (True, ())
+    assert (case.judged().sums, case.judged().named) == (True, {})
     stages = (Clip(0.01, whole=True), *case.bound.stages[1:])
     tighter = case.judged(bound=replace(case.bound, stages=stages))
     assert {one.verdict for one in tighter.findings} == {judging.BROKE}
