@@ -47,6 +47,10 @@ def test_one_command_settles_it_and_report_says_so(tmp_path: Path) -> None:
     assert typed("dispute", tmp_path, 2)[0] == 2  # no run
     for words in ((), (out, 2, "--auditor", tmp_path / "key"), (out, 2, "--judge", tmp_path / "key.pub")):
         assert typed("dispute", *words)[0] == 2
+    begun = out / "checkpoint" / "experiment.json"
+    begun.write_text(begun.read_text().replace('"rounds": 2', '"rounds": 3'))
+    status, _, said = typed("dispute", out, 2)
+    assert (status, "experiment.json" in said.replace("\n", "")) == (2, True)
 
 
 def test_what_is_damaged_is_named_before_anything_is_charged(

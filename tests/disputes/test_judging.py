@@ -11,6 +11,7 @@ import pytest
 
 import secure_fedgraph as sfg
 from secure_fedgraph.attacks.active.lies import ReversedUpdate
+from secure_fedgraph.core.carriers.plain import Plain
 from secure_fedgraph.core.carriers.secagg import openings
 from secure_fedgraph.core.carriers.secagg.openings import Request, opened
 from secure_fedgraph.core.crypto import AgreementKey
@@ -232,6 +233,12 @@ def test_a_record_that_owners_did_not_sign_judges_nobody(case, what):
     case.sums = [{**one, what: changed}]
     with pytest.raises(BadInput, match="nobody is judged"):
         case.judged()
+
+
+def test_a_policy_without_disputes_judges_nobody(case):
+    for carrier in (Plain(), replace(case.bound.carrier, disputes=0)):
+        with pytest.raises(BadInput, match="is not masked with"):
+            case.judged(bound=replace(case.bound, carrier=carrier))
 
 
 def test_an_upload_that_nobody_asked_for_is_not_judged(case):
