@@ -16,11 +16,13 @@ from secure_fedgraph.core.carriers.secagg.openings import Request
 from secure_fedgraph.core.crypto import KEY_BYTES, AgreementKey
 from secure_fedgraph.core.errors import BadInput
 from secure_fedgraph.core.protection.bound import Bound
+from secure_fedgraph.core.text import printable
 from secure_fedgraph.deployment.federation_file import read_federation
 from secure_fedgraph.deployment.terms import terms_in
 from secure_fedgraph.disputes import case, judging, record
 from secure_fedgraph.experiment.protect import protect
 from secure_fedgraph.experiment.results import begun, bound_of, in_form, make_federation
+from secure_fedgraph.storage import manifest
 
 Agreed = tuple[Mapping[str, bytes], Bound]
 """The owners' public keys, and the protection of the disputed channel: neither from the server."""
@@ -58,14 +60,24 @@ def dispute(
         return
     folder = case.find(run, round, channel)
     request = case.request_in(folder, round)
+    reader = f"auditor {request.auditor.hex()[:16]}…"
     if sign is not None:
         case.sign(folder, request, case.owner_at(sign, request.run))
-        click.echo(f"signed: hand {folder / case.SIGNED} to the other owners")
+        click.echo(
+            f"signed for {reader}, and for no other auditor: hand {folder / case.SIGNED} to the others"
+        )
     elif opening is not None:
         case.open_upload(folder, request, case.owner_at(opening, request.run, ledger))
-        click.echo(f"charged and opened: hand {folder / case.OPENED} to the auditor")
+        click.echo(f"charged, and opened to {reader}: hand {folder / case.OPENED} to it")
+        warn("your epsilon is inf from this opening on")
     else:
-        _judge(folder, request, case.auditor_of(steps[0]), _agreed(run, federation, request.channel), as_json)
+        key = case.auditor_of(steps[0])
+        if key.public != request.auditor:
+            raise BadInput(
+                f"{steps[0]} is not the key of the auditor that {folder / case.REQUEST} asks for "
+                f"({request.auditor.hex()[:16]}…): judge with that one, or begin another dispute"
+            )
+        _judge(folder, request, key, _agreed(run, federation, request, ledger), as_json)
 
 
 def _simulated(run: Path, round: int, channel: str, ledger: Path | None, as_json: bool) -> None:
@@ -81,9 +93,9 @@ def _simulated(run: Path, round: int, channel: str, ledger: Path | None, as_json
     key = case.auditor_of(own)
     folder = case.begin(run, round, channel, key.public)
     request = case.request_in(folder, round)
-    agreed = _agreed(run, None, request.channel)  # before anything is charged
     places = [run / record.FOLDER / record.OWNERS / name for name in request.owners]
     owners = [case.owner_at(place, request.run, ledger) for place in places]
+    agreed = _agreed(run, None, request, ledger)  # before anything is charged
     for one in owners:
         case.sign(folder, request, one)
     for one in owners:
@@ -93,12 +105,12 @@ def _simulated(run: Path, round: int, channel: str, ledger: Path | None, as_json
 
 
 def _judge(folder: Path, request: Request, key: AgreementKey, agreed: Agreed, as_json: bool) -> None:
-    signed, opened = case.signatures_in(folder, agreed[0]), case.opened_in(folder, request.owners)
+    signed, opened = case.signatures_in(folder, request, agreed[0]), case.opened_in(folder, request.owners)
     sums = record.read_sums(folder / record.SUMS, request.round)
     found = judging.judge(request, signed, opened, sums, key, *agreed)
     rows = [asdict(one) for one in found.findings]
     said = {"schema": case.SCHEMA, "run": request.run, "round": request.round, "channel": request.channel}
-    said |= {"owners": rows, "named": list(found.named), "adds_up": found.sums}
+    said |= {"owners": rows, "named": found.named, "adds_up": found.sums}
     case.write(folder / case.JUDGEMENT, said)
     if as_json:
         click.echo(json.dumps(said))
@@ -112,22 +124,37 @@ def _judge(folder: Path, request: Request, key: AgreementKey, agreed: Agreed, as
         click.echo("whether the server used the sum of these uploads cannot be said: not all were opened")
     elif not found.sums:
         warn("the server used another sum than that of these uploads")
-    click.echo(f"named: {', '.join(found.named) or 'nobody'}; {folder / case.JUDGEMENT}")
+    named = [f"{verdict}: {', '.join(names)}" for verdict, names in found.named.items()]
+    click.echo(f"{'; '.join(named) or 'named: nobody'}; {folder / case.JUDGEMENT}")
 
 
-def _agreed(run: Path, federation: Path | None, channel: str) -> Agreed:
-    """From the file that silos approved; or from a simulated run's own folder."""
+def _agreed(run: Path, federation: Path | None, request: Request, ledger: Path | None) -> Agreed:
+    """From the file that silos approved, whose digest names the run; or from a simulated run's own folder."""
+    place = run / record.FOLDER / record.OWNERS
+    if federation is None and not place.is_dir():
+        raise BadInput(f"{run} holds no simulated run: give --federation FILE, the one that silos approved")
     with plain_warnings():
         if federation is not None:
-            terms = terms_in(read_federation(federation))
-            return terms.approved.federation.roster, terms.prepared.bound[channel]
-        experiment = begun(run)[0]
-        owners = make_federation(experiment)
-        algorithm = in_form(experiment, owners)
-        policy = protect(experiment, algorithm, owners).policy
-        bound = bound_of(experiment, algorithm, owners, policy)[channel]
-    place = run / record.FOLDER / record.OWNERS
-    return {name: record.identity_in(place / name).public for name in owners.names}, bound
+            approved = read_federation(federation)
+            if approved.run != request.run:
+                raise BadInput(
+                    f"{federation} is the file of run {approved.run}, and the dispute is over run "
+                    f"{printable(request.run, 40)}: give the very file that its silos approved"
+                )
+            roster, bound = approved.federation.roster, terms_in(approved).prepared.bound
+        else:
+            manifest.unchecked(run, ledger)  # refuses one that was changed since
+            experiment = begun(run, ledger)[0]
+            owners = make_federation(experiment)
+            algorithm = in_form(experiment, owners)
+            policy = protect(experiment, algorithm, owners).policy
+            bound = bound_of(experiment, algorithm, owners, policy)
+            roster = {name: case.identity_of(place / name).public for name in owners.names}
+    if request.channel not in bound.bounds or not {*request.owners} <= roster.keys():
+        raise BadInput(
+            f"{federation or run} has other owners or channels than the request asks for: ask for it again"
+        )
+    return roster, bound[request.channel]
 
 
 def _public(path: Path) -> bytes:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,15 @@ from typing import Any
 from secure_fedgraph.core import files, wire
 from secure_fedgraph.core.carriers.secagg import openings
 from secure_fedgraph.core.carriers.secagg.openings import Request
-from secure_fedgraph.core.crypto import KEY_BYTES, AgreementKey
-from secure_fedgraph.core.errors import BadInput
+from secure_fedgraph.core.crypto import KEY_BYTES, AgreementKey, Identity, verify
+from secure_fedgraph.core.errors import BadInput, HostileMessage
 from secure_fedgraph.core.protection.contracts import Party
 from secure_fedgraph.core.spending.ledger import Ledger
 from secure_fedgraph.disputes.record import FOLDER, IDENTITY, SUMS, identity_in, read_sums
 
 SCHEMA, REQUEST, SIGNED, OPENED = "secure-fedgraph/dispute/1", "request.json", "signed", "opened"
 JUDGEMENT = "judgement.json"
+_ASKED = {"schema": str, "run": str, "round": int, "channel": str, "owners": list, "auditor": str}
 _MOST = 2**24
 """Bytes of a party's file."""
 
@@ -33,7 +35,10 @@ def make_auditor(path: Path) -> bytes:
     if os.path.lexists(path):
         raise BadInput(f"{path} is there already: give another file")
     seed = os.urandom(KEY_BYTES)
-    files.write(path, [seed], private=True, settle=True)
+    try:
+        files.write(path, [seed], private=True, settle=True)
+    except OSError as error:
+        raise BadInput(f"{path} cannot be written ({error.strerror}): give a folder that is there") from None
     public = AgreementKey.from_seed(seed).public
     files.write(Path(f"{path}.pub"), [public.hex().encode()], private=False)
     return public
@@ -49,6 +54,15 @@ def auditor_of(path: Path) -> AgreementKey:
     if not seed:
         raise BadInput(f"{path} is no auditor's key: make one with 'dispute --keygen FILE'")
     return AgreementKey.from_seed(seed)
+
+
+def usable(auditor: bytes) -> None:
+    """Checks that something can be sealed to an auditor's public key.
+
+    Raises:
+        HostileMessage: where nothing can.
+    """
+    AgreementKey.generate().shared_with(auditor, b"an auditor's key")
 
 
 def begin(out: Path, round: int, channel: str, auditor: bytes) -> Path:
@@ -106,10 +120,14 @@ def request_in(folder: Path, round: int) -> Request:
     """
     said = _read(folder / REQUEST)
     try:
+        if {key: type(value) for key, value in said.items()} != _ASKED or said["schema"] != SCHEMA:
+            raise TypeError
         owners = tuple(files.base_name(one, "the request") for one in said["owners"])
-        auditor = bytes.fromhex(said["auditor"])
-        request = Request(str(said["run"]), int(said["round"]), str(said["channel"]), owners, auditor)
-    except (KeyError, TypeError, ValueError):
+        request = Request(said["run"], said["round"], said["channel"], owners, bytes.fromhex(said["auditor"]))
+        usable(request.auditor)
+        if not owners or list(owners) != sorted({*owners}) or not request.statement:
+            raise ValueError
+    except (HostileMessage, TypeError, ValueError):
         raise BadInput(f"{folder / REQUEST} is no request of a dispute: ask for it again") from None
     if request.round != round:
         raise BadInput(f"{folder / REQUEST} asks for round {request.round}, and round {round} was typed")
@@ -131,27 +149,38 @@ class Owner:
     ledger: Path
 
 
-def owner_at(folder: Path, run: str, ledger: Path | None = None) -> Owner:
-    """The owner whose folder this is.
-
-    Args:
-        ledger: that the run shared with others, where it did.
+def identity_of(folder: Path) -> Identity:
+    """The key of an owner's folder, which has one.
 
     Raises:
-        BadInput: for a folder without a key, or without seeds of that run.
+        BadInput: where it has none.
     """
     if files.size_of(folder / IDENTITY) is None:
         raise BadInput(
             f"{folder} has no {IDENTITY}: give a silo's folder, or one of {FOLDER}/owners of a run"
         )
-    identity = identity_in(folder)
+    return identity_in(folder)
+
+
+def owner_at(folder: Path, run: str, ledger: Path | None = None) -> Owner:
+    """The owner whose folder this is.
+
+    Args:
+        ledger: that a simulated run shared with others, where it did. A silo has its own.
+
+    Raises:
+        BadInput: for a folder without a key, or without seeds of that run; a ledger beside a silo's own.
+    """
+    identity = identity_of(folder)
     for path in (folder / openings.FILE, *sorted((folder / "runs").glob(f"*/{openings.FILE}"))):
         kept = openings.read_file(path)
         roster = {name: bytes.fromhex(public) for name, public in kept.get("roster", {}).items()}
         name = next((one for one, public in roster.items() if public == identity.public), "")
         if name and any(one["run"] == run for one in kept["sums"]):
-            around = path.parent if path.parent != folder else folder.parents[2]
-            party = Party(name, identity, roster, folder=path.parent)
+            silo, party = path.parent != folder, Party(name, identity, roster, folder=path.parent)
+            if silo and ledger is not None:
+                raise BadInput(f"--ledger {ledger}: {folder} is a silo's, which charges its own: drop it")
+            around = path.parent if silo else Path(os.path.abspath(folder / "../../.."))
             return Owner(party, folder, ledger or around / "ledger.jsonl")
     raise BadInput(
         f"{folder} keeps no seeds of the run {run[:40]}: it took no part, or protection.disputes was 0"
@@ -159,33 +188,67 @@ def owner_at(folder: Path, run: str, ledger: Path | None = None) -> Owner:
 
 
 def sign(folder: Path, request: Request, owner: Owner) -> None:
-    """One owner agrees that a round is opened: its signature, as a file for the others."""
-    signed = owner.party.identity.sign(request.statement).hex()
-    write(files.private_folder(folder / SIGNED) / f"{owner.party.name}.json", {"signature": signed})
+    """One owner agrees that a round is opened to one auditor: its signature, as a file for the others.
+
+    Raises:
+        Refused: as :func:`~secure_fedgraph.core.carriers.secagg.openings.agreed`.
+    """
+    place = _place(folder / SIGNED, owner)
+    with _at_rest(owner):
+        write(place, {"signature": openings.agreed(request, owner.party).hex()})
 
 
 def open_upload(folder: Path, request: Request, owner: Owner) -> None:
     """One owner's seeds, sealed to the auditor, as a file for the auditor. Its ledger is charged first.
 
     Raises:
-        BadInput: where its ledger is missing.
+        BadInput: where its ledger is missing, or never charged it for this run.
         Refused: as :func:`~secure_fedgraph.core.carriers.secagg.openings.opened`.
     """
     if files.size_of(owner.ledger) is None:
         raise BadInput(f"{owner.ledger} is missing, and an opening is charged: name it with --ledger")
-    signatures = signatures_in(folder, owner.party.roster)
+    ledger, name = Ledger(owner.ledger), owner.party.name
+    if ledger.answered(name, request.run) < 0:
+        raise BadInput(f"{owner.ledger} has no charge of {name} in this run: name its own with --ledger")
+    place, signatures = _place(folder / OPENED, owner), signatures_in(folder, request, owner.party.roster)
+    with _at_rest(owner):
+        tree = openings.opened(request, signatures, owner.party, ledger)
+    write(place, {key: value.hex() for key, value in tree.items() if isinstance(value, bytes)})
+
+
+def _place(folder: Path, owner: Owner) -> Path:
+    """Where an owner's file goes, before anything is charged or noted."""
+    path = files.private_folder(folder, folder.parent) / f"{owner.party.name}.json"
+    if path.is_dir():
+        raise BadInput(f"{path} is a folder where a file goes: take it away")
+    return path
+
+
+@contextmanager
+def _at_rest(owner: Owner) -> Iterator[None]:
+    """No silo writes in the owner's folder meanwhile."""
     try:
         with files.lock(owner.folder / "lock", timeout=0):
-            tree = openings.opened(request, signatures, owner.party, Ledger(owner.ledger))
+            yield
     except TimeoutError:
         raise BadInput(f"a silo is running in {owner.folder}: end it first") from None
-    body = {key: value.hex() for key, value in tree.items() if isinstance(value, bytes)}
-    write(files.private_folder(folder / OPENED) / f"{owner.party.name}.json", body)
 
 
-def signatures_in(folder: Path, owners: Iterable[str]) -> dict[str, bytes]:
-    """Owners' signatures of the request, by name."""
-    return {name: bytes(tree.get("signature", b"")) for name, tree in _of(folder / SIGNED, owners).items()}
+def signatures_in(folder: Path, request: Request, roster: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Owners' signatures of the request, by name.
+
+    Raises:
+        HostileMessage: naming the file, for one that is not its owner's of this request.
+    """
+    of = {name: bytes(tree.get("signature", b"")) for name, tree in _of(folder / SIGNED, roster).items()}
+    for name, signature in of.items():
+        try:
+            verify(roster[name], signature, request.statement)
+        except HostileMessage:
+            raise HostileMessage(
+                f"{folder / SIGNED / name}.json is not {name}'s signature of this request: ask for it again"
+            ) from None
+    return of
 
 
 def opened_in(folder: Path, owners: Iterable[str]) -> dict[str, wire.Tree]:
@@ -195,7 +258,7 @@ def opened_in(folder: Path, owners: Iterable[str]) -> dict[str, wire.Tree]:
 
 def _of(folder: Path, owners: Iterable[str]) -> dict[str, wire.Tree]:
     there = {name: folder / f"{name}.json" for name in owners}
-    return {name: _bytes(path) for name, path in there.items() if files.size_of(path) is not None}
+    return {name: _bytes(path) for name, path in there.items() if os.path.lexists(path)}
 
 
 def _bytes(path: Path) -> wire.Tree:
@@ -213,6 +276,7 @@ def write(path: Path, said: Mapping[str, Any]) -> None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return dict(json.loads(files.read(path, most=_MOST)))
-    except (ValueError, TypeError, OSError):
+        said: dict[str, Any] = {} | json.loads(files.read(path, most=_MOST))
+        return said
+    except (ValueError, TypeError, OSError, RecursionError):
         raise BadInput(f"{path} is missing or damaged: ask whoever made it again") from None

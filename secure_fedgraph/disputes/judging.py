@@ -23,10 +23,11 @@ from secure_fedgraph.core.upload import Layout
 from secure_fedgraph.disputes.record import TOTAL
 
 FAR = 3.0
-"""An upload stands apart where it is so many times as long as the median one."""
+"""An upload stands apart where it is so many times as long as the median of the others, or all zero."""
 SURE = 12.0
 """Deviations of noise that no honest upload reaches: the chance is below 2**-100."""
 CLEARED, APART, BROKE, SILENT = "cleared", "stands apart", "broke the policy", "not opened"
+NAMED = (BROKE, APART, SILENT)
 
 Seeds = Mapping[int, tuple[bytes, bytes]]
 
@@ -66,9 +67,10 @@ class Judgement:
     sums: bool | None
 
     @property
-    def named(self) -> tuple[str, ...]:
-        """The owners that are not cleared."""
-        return tuple(one.name for one in self.findings if one.verdict != CLEARED)
+    def named(self) -> dict[str, list[str]]:
+        """The owners that are not cleared, by verdict: a proof, a suspicion and an absence are not one."""
+        of = {verdict: [one.name for one in self.findings if one.verdict == verdict] for verdict in NAMED}
+        return {verdict: names for verdict, names in of.items() if names}
 
 
 def judge(
@@ -95,7 +97,8 @@ def judge(
             server's fault, and says nothing of any owner.
         Refused: for fewer signatures than owners insist on.
     """
-    assert isinstance(bound.carrier, Masked)
+    if not isinstance(bound.carrier, Masked) or not bound.carrier.disputes:
+        raise BadInput(f"{request.channel!r} is not masked with protection.disputes in this run's policy")
     signed = {*signatures} & roster.keys()
     for name in signed:
         verify(roster[name], signatures[name], request.statement)
@@ -178,6 +181,14 @@ class _Sum:
             said = openings.upload_statement(self.context, self.senders[name], reply, name)
             verify(roster[name], bytes(reply[openings.SIGNATURE]), said)
         self.layout = Layout.from_text(next(iter(self.replies.values()))["layout"])
+        used = [np.asarray(record[TOTAL + name], np.float64) for name, _ in self.layout.fields]
+        self.total = np.concatenate([one.reshape(self.layout.rows, -1) for one in used], axis=1)
+        self.noise = {}
+        for name in uploads:
+            raw = record.get(f"noise/{name}", b"")
+            if not isinstance(raw, bytes) or len(raw) % KEY_BYTES:
+                raise ValueError("what is no key of noise")
+            self.noise[name] = [raw[at : at + KEY_BYTES] for at in range(0, len(raw), KEY_BYTES)]
 
     def words(self, name: str, seeds: tuple[bytes, bytes]) -> np.ndarray:
         """An upload without its masks, in the ring's numbers.
@@ -207,15 +218,9 @@ class _Sum:
         matrix, _ = self.bound.split(np.asarray(total).reshape(1, -1), self.layout)
         for stage in self.bound.stages:
             for name in words:
-                raw = bytes(self.record.get(f"noise/{name}", b""))
-                keys = [raw[at : at + KEY_BYTES] for at in range(0, len(raw), KEY_BYTES)]
+                keys = self.noise[name]
                 matrix = stage.take_off(matrix, keys) if keys else matrix
-        values = self._values(matrix)
-        used = {key: value for key, value in self.record.items() if key.startswith(TOTAL)}
-        flat = [
-            np.asarray(used[TOTAL + name]).reshape(self.layout.rows, -1) for name, _ in self.layout.fields
-        ]
-        return np.array_equal(values.reshape(self.layout.rows, -1), np.concatenate(flat, axis=1))
+        return np.array_equal(self._values(matrix).reshape(self.layout.rows, -1), self.total)
 
     def values(self, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """An upload's values, and its tallies."""
@@ -269,14 +274,17 @@ def _beyond_policy(bound: Bound, values: np.ndarray, tally: np.ndarray) -> list[
 def _compare(values: Mapping[str, np.ndarray], findings: Mapping[str, Finding]) -> None:
     """Who stands apart from the others of one sum."""
     norms = {name: float(np.linalg.norm(one)) for name, one in values.items()}
-    usual = median(norms.values())
     for name, one in values.items():
         along = [
             float(one @ values[other]) / norms[other] for other in values if other != name and norms[other]
         ]
         if norms[name] >= (found := findings[name]).norm:
             found.norm, found.cosine = norms[name], max(along, default=0.0) / (norms[name] or 1.0)
+        others = [norms[other] for other in values if other != name and norms[other]]
+        usual = median(others) if others else math.inf
         if norms[name] > FAR * usual:
             found.blame(
-                APART, f"a norm of {norms[name]:.4g} is over {FAR:g} times the median one, {usual:.4g}"
+                APART, f"a norm of {norms[name]:.4g} is over {FAR:g} times the others' median, {usual:.4g}"
             )
+        if others and not norms[name]:
+            found.blame(APART, "all that it sent is zero")

@@ -9,10 +9,14 @@ import torch
 
 from secure_fedgraph.core import files, wire
 from secure_fedgraph.core.crypto import KEY_BYTES, Identity
+from secure_fedgraph.core.errors import BadInput, HostileMessage
 
 FOLDER, SUMS, OWNERS, IDENTITY = "disputes", "sums", "owners", "identity.key"
 TOTAL = "total/"
 """Before the name of a tensor of the sum that the server used."""
+
+
+_SAID = {"run": str, "round": int, "channel": str, "exchange": int}
 
 
 class SumRecord:
@@ -50,8 +54,20 @@ class SumRecord:
 
 
 def read_sums(folder: Path, round: int) -> list[wire.Tree]:
-    """The server's record of a round's sums, of all channels, in order."""
-    found = [wire.decode(files.read(path)) for path in folder.glob(f"{round:05d}-*.sum")]
+    """The server's record of a round's sums, of all channels, in order.
+
+    Raises:
+        BadInput: for a damaged file.
+    """
+    found = []
+    for path in folder.glob(f"{round:05d}-*.sum"):
+        try:
+            one = wire.decode(files.read(path))
+        except (HostileMessage, OSError):
+            one = {}
+        if {key: type(one.get(key)) for key in _SAID} != _SAID or one["round"] != round:
+            raise BadInput(f"{path} is damaged: put a copy back, or nobody is judged by it")
+        found.append(one)
     return sorted(found, key=lambda one: int(one["exchange"]))
 
 

@@ -75,7 +75,7 @@ def write_officer_page(folder: Path, signed: str, opened: Sequence[int] = ()) ->
     Args:
         folder: of a finished run; where ``audit.json`` lies beside its result, it says what attacks read.
         signed: which key signs the folder, in a sentence.
-        opened: rounds whose uploads an auditor read in a dispute.
+        opened: rounds whose uploads an auditor read in a dispute, or may.
 
     Raises:
         BadInput: for a folder of no run, an audit of another run, and as :func:`write_report`.

@@ -53,6 +53,16 @@ def settled(root: Path, names: tuple[str, ...], case: Path) -> Mapping[str, Any]
         status, said = typed(case, 4, "--open", root / name)
         assert status == 0, said
     assert charges(root, liar)[len(before) :] == ["update, opened to an auditor"]
+    other = root / "other.toml"
+    other.write_text((root / "federation.toml").read_text() + "# another digest\n")
+    assert typed("--keygen", root / "stranger.key")[0] == 0
+    for keyfile, options, why in (
+        (key, ("--federation", other), "give the very file"),
+        (root / "stranger.key", ("--federation", root / "federation.toml"), "not the key of the auditor"),
+        (key, (), "give --federation FILE"),
+    ):
+        status, said = typed(case, 4, "--judge", keyfile, *options)
+        assert (status, why in said, (case / "judgement.json").exists()) == (2, True, False), said
     status, said = typed(case, 4, "--judge", key, "--federation", root / "federation.toml", "--json")
     assert status == 0, said
     found: Mapping[str, Any] = json.loads(said)
@@ -66,7 +76,7 @@ def charges(root: Path, name: str) -> list[str]:
 
 
 def check(found: Mapping[str, Any], names: tuple[str, ...]) -> None:
-    assert found["named"] == [names[0]]
+    assert found["named"] == {"stands apart": [names[0]]}
     assert found["adds_up"] is True
     assert [one["verdict"] for one in found["owners"]] == ["stands apart", "cleared", "cleared"]
 

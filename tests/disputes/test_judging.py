@@ -11,6 +11,7 @@ import pytest
 
 import secure_fedgraph as sfg
 from secure_fedgraph.attacks.active.lies import ReversedUpdate
+from secure_fedgraph.core.carriers.plain import Plain
 from secure_fedgraph.core.carriers.secagg import openings
 from secure_fedgraph.core.carriers.secagg.openings import Request, opened
 from secure_fedgraph.core.crypto import AgreementKey
@@ -23,6 +24,7 @@ from secure_fedgraph.privacy.spent import spent
 
 NAMES = ("owner-0", "owner-1", "owner-2")
 LIAR, LIED, SENT = "owner-0", 4, {}
+NAMED = {judging.APART: [LIAR]}
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
@@ -96,10 +98,22 @@ def case(run, tmp_path):
 def test_the_auditor_names_the_liar_and_clears_the_others(case, run, tmp_path):
     judged = case.judged()
     assert judged.sums is True
-    assert judged.named == (LIAR,)
-    assert "times the median" in judged.findings[0].reasons[0]
+    assert judged.named == NAMED
+    assert "times the others' median" in judged.findings[0].reasons[0]
     assert any("opened to an auditor" in one for one in case.bound.excess)
-    assert Case(*run, tmp_path / "another", round=LIED - 1).judged().named == ()  # accused for nothing
+    assert Case(*run, tmp_path / "another", round=LIED - 1).judged().named == {}  # accused for nothing
+
+
+@pytest.mark.parametrize(
+    ("norms", "apart"),
+    [((100, 1), "0"), ((1, 100), "1"), ((1, 2.9), ""), ((1, 0), "1"), ((0, 0), ""), ((1, 1, 9), "2"),
+     ((1, 2, 3, 0), "3"), ((0.01, 1, 1), ""), ((5,), ""), ((0, 0, 1), "01")],
+)  # fmt: skip
+def test_who_stands_apart_is_compared_with_the_others(norms, apart):
+    values = {str(at): np.full(4, float(one)) for at, one in enumerate(norms)}
+    findings = {name: judging.Finding(name) for name in values}
+    judging._compare(values, findings)
+    assert "".join(name for name, one in findings.items() if one.verdict == judging.APART) == apart
 
 
 def test_what_is_opened_is_what_was_sent(case):
@@ -188,6 +202,25 @@ def test_what_its_owner_did_not_sign_blames_nobody_for_a_lie(case):
     assert case.verdicts({"owner-1": case.opened("owner-1")})["owner-2"] == judging.SILENT
 
 
+def test_an_owner_signs_for_one_auditor(case):
+    again = replace(case.request, auditor=AgreementKey.generate().public)
+    openings.agreed(case.request, case.parties[LIAR])
+    assert openings.agreed(case.request, case.parties[LIAR])
+    for refused in (lambda: openings.agreed(again, case.parties[LIAR]), lambda: case.opened(LIAR, {}, again)):
+        with pytest.raises(Refused, match="another auditor"):
+            refused()
+
+
+@pytest.mark.parametrize("wrong", [{"total/": None}, {"noise/owner-1": 5}, {"noise/owner-1": b"short"}])
+def test_a_record_without_its_sum_judges_nobody(case, wrong):
+    (one,) = case.sums
+    names = {key: next((name for name in one if name.startswith(key)), key) for key in wrong}
+    changed = {**one, **{names[key]: value for key, value in wrong.items()}}
+    case.sums = [{key: value for key, value in changed.items() if value is not None}]
+    with pytest.raises(BadInput, match="nobody is judged"):
+        case.judged()
+
+
 @pytest.mark.parametrize("what", ["upload/owner-1", "senders/owner-1", "given", "advertised", "exchange"])
 def test_a_record_that_owners_did_not_sign_judges_nobody(case, what):
     (one,) = case.sums
@@ -202,6 +235,12 @@ def test_a_record_that_owners_did_not_sign_judges_nobody(case, what):
         case.judged()
 
 
+def test_a_policy_without_disputes_judges_nobody(case):
+    for carrier in (Plain(), replace(case.bound.carrier, disputes=0)):
+        with pytest.raises(BadInput, match="is not masked with"):
+            case.judged(bound=replace(case.bound, carrier=carrier))
+
+
 def test_an_upload_that_nobody_asked_for_is_not_judged(case):
     case.request = replace(case.request, owners=NAMES[:2])
     with pytest.raises(BadInput, match="nobody is judged"):
@@ -213,7 +252,7 @@ def test_a_server_that_used_another_sum_is_seen(case):
     total = next(key for key in one if key.startswith(record.TOTAL))
     case.sums = [{**one, total: one[total] + 1e-3}]
     assert case.judged().sums is False
-    assert case.judged().named == (LIAR,)
+    assert case.judged().named == NAMED
 
 
 def test_uploads_without_their_owners_signature_are_left_out(tmp_path, monkeypatch):
@@ -242,7 +281,7 @@ def test_a_killed_run_that_goes_on_can_be_disputed(tmp_path):
         case = Case(tmp_path, run, tmp_path / "ledger.jsonl", round)
         assert len(case.sums) == 1
         assert case.judged().sums is True
-        assert case.judged().named == ((LIAR,) if round == LIED else ())
+        assert case.judged().named == (NAMED if round == LIED else {})
 
 
 class ThreeSums(sfg.FedSage):
@@ -258,7 +297,7 @@ def test_several_sums_of_one_set_up(tmp_path):
     run = trained(tmp_path, ThreeSums, sfg.policies.masked(disputes=1, bits=20), rounds=2)
     case = Case(tmp_path, run, tmp_path / "ledger.jsonl", round=2)
     assert [one["number"] for one in case.sums] == [0, 1, 2]
-    assert (case.judged().sums, case.judged().named) == (True, ())
+    assert (case.judged().sums, case.judged().named) == (True, {})
 
 
 def test_noise_that_was_taken_off_and_a_clip(tmp_path):
@@ -266,7 +305,7 @@ def test_noise_that_was_taken_off_and_a_clip(tmp_path):
     run = trained(tmp_path, policy=policy, rounds=1)
     case = Case(tmp_path, run, tmp_path / "ledger.jsonl", round=1)
     assert any(key.startswith("noise/") for key in case.sums[0])
-    assert (case.judged().sums, case.judged().named) == (True, ())
+    assert (case.judged().sums, case.judged().named) == (True, {})
     stages = (Clip(0.01, whole=True), *case.bound.stages[1:])
     tighter = case.judged(bound=replace(case.bound, stages=stages))
     assert {one.verdict for one in tighter.findings} == {judging.BROKE}

@@ -43,7 +43,7 @@ def audit_of(weights: str) -> dict[str, Any]:
 
 def test_what_is_open_stands_on_the_page_and_the_key_signs_it(tmp_path: Path) -> None:
     (tmp_path / "disputes" / "00003-update").mkdir(parents=True)
-    (tmp_path / "disputes" / "00003-update" / "judgement.json").touch()
+    (tmp_path / "disputes" / "00003-update" / "request.json").touch()
     assert officer(tmp_path, result=RUN).exit_code == 0
     page = (tmp_path / "officer.html").read_text()
     said = "one node: no bound|no noise is added|covered by no ε: rounds|No budget was set|no compliance"

@@ -72,10 +72,15 @@ def report(folder: Path, ledger: Path | None, officer: bool) -> None:
     if what := manifest.unchecked(folder, ledger):
         warn(f"not checked: {what}")
     check_printed(folder, ledger)
-    judged = folder.glob("disputes/[0-9][0-9][0-9][0-9][0-9]*/judgement.json")
-    opened = sorted({int(one.parent.name[:5]) for one in judged})
-    for number in opened:
+    place = "disputes/[0-9][0-9][0-9][0-9][0-9]*"
+    judged, asked = (
+        {int(one.parent.name[:5]) for one in folder.glob(f"{place}/{name}.json")}
+        for name in ("judgement", "request")
+    )
+    for number in sorted(judged):
         warn(f"uploads of round {number} were opened to an auditor: {folder / 'disputes'}")
+    for number in sorted(asked - judged):
+        warn(f"owners were asked to open round {number}; their own ledgers say who did, and then spent inf")
     if not officer:
         click.echo(write_report(folder))
         return
@@ -89,7 +94,7 @@ def report(folder: Path, ledger: Path | None, officer: bool) -> None:
         f"Every file was as the run left it when this page was written. {manifest.NAME} has the digest of "
     )
     signed += f"this page and of the files, signed by the run's key {key}."
-    page = write_officer_page(folder, signed, opened)
+    page = write_officer_page(folder, signed, sorted(judged | asked))
     manifest.write(folder, ledger)
     click.echo(page)
 

@@ -277,6 +277,8 @@ class Ledger:
             BudgetExhausted: where the charge would exceed the budget; nothing is written then.
             BadInput: where the ledger knows the client's name with other data.
         """
+        if not type(charge.round) is type(charge.exchange) is int:
+            raise BadInput(f"a charge of {charge.client} has no whole round and exchange: nothing is charged")
         self._check_disk()
         with self._locked():
             self._catch_up()

@@ -25,7 +25,7 @@ def officer_story(
     Args:
         audit: of the same run, where it was attacked.
         signed: which key signed the folder, and what was checked against it, in a sentence.
-        opened: rounds whose uploads an auditor read in a dispute.
+        opened: rounds whose uploads an auditor read in a dispute, or may.
 
     Raises:
         BadInput: for an audit of another run.

@@ -9,6 +9,7 @@ import stat
 import threading
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,6 +39,14 @@ def noise(**multipliers: float) -> dict[str, tuple[GaussianRelease, ...]]:
 
 
 CHARGE = Charge("a", "run", 1, 3, "update", "client", "zero-out", noise(server=1.0, peers=1.0, outsider=2.0))
+
+
+@pytest.mark.parametrize("wrong", [{"exchange": 1.5}, {"round": None}], ids=str)
+def test_a_charge_that_could_not_be_read_again_is_not_written(wrong: Any, tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    with pytest.raises(BadInput, match="nothing is charged"):
+        ledger.charge(replace(CHARGE, **wrong))
+    assert not (tmp_path / "ledger.jsonl").exists()
 
 
 def epsilon(multipliers: list[float], delta: float) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,6 +32,8 @@ from secure_fedgraph.core.wire import Tree, encode, pack
 
 SIGNATURE, FILE = "signature", "openings.json"
 _KEPT = "masked/openings"
+_SUM = {"run": str, "round": int, "exchange": int, "channel": str, "signers": int, "seeds": str}
+"""What is kept of a sum."""
 EXCESS = (
     "a quorum of owners may have the single uploads of any of the last {} rounds opened to an auditor; "
     "whoever steals an owner's folder and has the server's record reads that owner's uploads of these rounds"
@@ -96,6 +99,29 @@ def signed_and_kept(reply: Tree, scope: Scope, party: Party, rounds: int, signer
     return {**reply, SIGNATURE: np.frombuffer(party.identity.sign(said), dtype=np.uint8)}
 
 
+def agreed(request: Request, party: Party) -> bytes:
+    """This client's signature of a request, once its folder says to whom it opens that round.
+
+    Raises:
+        Refused: for a second auditor.
+        HostileMessage: for a request about others.
+    """
+    _write(_for_one_auditor(request, party), party)
+    return party.identity.sign(request.statement)
+
+
+def _for_one_auditor(request: Request, party: Party) -> dict[str, Any]:
+    """What a client keeps, with the auditor of a round noted."""
+    kept, name = read_kept(party), party.name
+    if name not in request.owners or not {*request.owners} <= party.roster.keys():
+        raise HostileMessage(f"{name} was asked to open an upload for strangers, or one that is not its own")
+    if kept["auditors"].setdefault(request.place, request.auditor.hex()) != request.auditor.hex():
+        raise Refused(
+            f"{name} has signed or opened round {request.round} for another auditor, and does for one only"
+        )
+    return kept
+
+
 def opened(request: Request, signatures: Mapping[str, bytes], party: Party, ledger: Ledger) -> Tree:
     """This client's seeds of one round of a channel, sealed to the auditor.
 
@@ -107,9 +133,9 @@ def opened(request: Request, signatures: Mapping[str, bytes], party: Party, ledg
         Refused: for too few owners' signatures, a round whose seeds are not kept, or a second auditor.
         HostileMessage: for a wrong signature, a stranger's, or a request about others.
     """
-    kept, name = read_kept(party), party.name
-    if name not in request.owners or not {*request.owners, *signatures} <= party.roster.keys():
-        raise HostileMessage(f"{name} was asked to open an upload for strangers, or one that is not its own")
+    kept, name = _for_one_auditor(request, party), party.name
+    if not signatures.keys() <= party.roster.keys():
+        raise HostileMessage(f"{name} was asked to open an upload for strangers")
     for owner, signature in signatures.items():
         party.verify(owner, signature, request.statement)
     place = (request.run, request.round, request.channel)
@@ -125,8 +151,6 @@ def opened(request: Request, signatures: Mapping[str, bytes], party: Party, ledg
             f"{len(signatures)} of {len(party.roster)} owners signed for opening round {request.round}, and "
             f"{name} opens its upload for {needed} or more: ask the others to sign"
         )
-    if kept["auditors"].setdefault(request.place, request.auditor.hex()) != request.auditor.hex():
-        raise Refused(f"{name} has opened round {request.round} to another auditor, and opens it to one only")
     key = AgreementKey.generate()
     shared = key.shared_with(request.auditor, request.bound_to(name))
     for one in sums:
@@ -198,9 +222,23 @@ def read_file(path: Path) -> dict[str, Any]:
     if files.size_of(path) is None:
         return {}
     try:
-        return dict(json.loads(files.read(path)))
-    except ValueError:
-        raise BadInput(f"{path} is damaged: put a copy back, or no upload before now can be opened") from None
+        kept = dict(json.loads(files.read(path)))
+        if all(map(_is_sum, kept["sums"])) and all(
+            _is_hex(one, 32) for part in ("roster", "auditors") for one in kept[part].values()
+        ):
+            return kept
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        pass
+    raise BadInput(f"{path} is damaged: put a copy back, or no upload before now can be opened")
+
+
+def _is_sum(one: Any) -> bool:
+    right = {key: type(value) for key, value in one.items()} == _SUM and _is_hex(one["seeds"], 2 * BYTES)
+    return right and all(0 <= value < 2**63 for value in one.values() if type(value) is int)
+
+
+def _is_hex(value: Any, size: int) -> bool:
+    return type(value) is str and re.fullmatch(f"[0-9a-f]{{{2 * size}}}", value) is not None
 
 
 def _write(kept: Mapping[str, Any], party: Party) -> None:
