@@ -514,7 +514,7 @@ def main() -> None:
     torch.set_num_threads(1)
     found = rows(args.only)
     show(found, args.json, ("mutant", "caught by"))
-    sys.exit(any(row["caught"] != bool(row["mutant"]) for row in found))
+    sys.exit(any(row["caught"] == (row["mutant"] == row["name"]) for row in found))
 
 
 if __name__ == "__main__":
