@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -20,12 +21,15 @@ from secure_fedgraph.core.text import printable
 from secure_fedgraph.deployment.federation_file import read_federation
 from secure_fedgraph.deployment.terms import terms_in
 from secure_fedgraph.disputes import case, judging, record
+from secure_fedgraph.experiment.kept_schema import in_folder
 from secure_fedgraph.experiment.protect import protect
 from secure_fedgraph.experiment.results import begun, bound_of, in_form, make_federation
 from secure_fedgraph.storage import manifest
 
 Agreed = tuple[Mapping[str, bytes], Bound]
 """The owners' public keys, and the protection of the disputed channel: neither from the server."""
+Typed = Mapping[str, Any]
+"""What a folder may not name by itself: ledger, own algorithm, own data, silos."""
 
 
 def dispute(
@@ -38,8 +42,9 @@ def dispute(
     opening: Path | None,
     judge: Path | None,
     federation: Path | None,
-    ledger: Path | None,
     as_json: bool,
+    ledger: Path | None,
+    **own: Any,
 ) -> None:
     """One step of a dispute; without any, all steps over a simulated run."""
     if keygen is not None:
@@ -56,7 +61,7 @@ def dispute(
     if len(steps) > 1:
         raise BadInput("give one of --sign, --open and --judge: they are steps of several parties")
     if not steps:
-        _simulated(run, round, channel, ledger, as_json)
+        _simulated(run, round, channel, {"ledger": ledger, **own}, as_json)
         return
     folder = case.find(run, round, channel)
     request = case.request_in(folder, round)
@@ -77,10 +82,10 @@ def dispute(
                 f"{steps[0]} is not the key of the auditor that {folder / case.REQUEST} asks for "
                 f"({request.auditor.hex()[:16]}…): judge with that one, or begin another dispute"
             )
-        _judge(folder, request, key, _agreed(run, federation, request, ledger), as_json)
+        _judge(folder, request, key, _agreed(run, federation, request, {"ledger": ledger, **own}), as_json)
 
 
-def _simulated(run: Path, round: int, channel: str, ledger: Path | None, as_json: bool) -> None:
+def _simulated(run: Path, round: int, channel: str, typed: Typed, as_json: bool) -> None:
     """All parties' steps, in the folder that holds them all; what was opened before is only judged again."""
     own = run / record.FOLDER / "auditor.key"
     if not (run / record.FOLDER / record.OWNERS).is_dir():
@@ -88,14 +93,15 @@ def _simulated(run: Path, round: int, channel: str, ledger: Path | None, as_json
             f"{run} holds no simulated owners that can be asked: its run had no protection.disputes, or its "
             "owners are on machines of their own, and a dispute with them begins with --auditor"
         )
+    begun(run, **typed)  # refuses what was not typed, before anything is made
     if files.size_of(own) is None:
         case.make_auditor(own)
     key = case.auditor_of(own)
     folder = case.begin(run, round, channel, key.public)
     request = case.request_in(folder, round)
     places = [run / record.FOLDER / record.OWNERS / name for name in request.owners]
-    owners = [case.owner_at(place, request.run, ledger) for place in places]
-    agreed = _agreed(run, None, request, ledger)  # before anything is charged
+    owners = [case.owner_at(place, request.run, typed["ledger"]) for place in places]
+    agreed = _agreed(run, None, request, typed)  # before anything is charged
     for one in owners:
         case.sign(folder, request, one)
     for one in owners:
@@ -128,7 +134,7 @@ def _judge(folder: Path, request: Request, key: AgreementKey, agreed: Agreed, as
     click.echo(f"{'; '.join(named) or 'named: nobody'}; {folder / case.JUDGEMENT}")
 
 
-def _agreed(run: Path, federation: Path | None, request: Request, ledger: Path | None) -> Agreed:
+def _agreed(run: Path, federation: Path | None, request: Request, typed: Typed) -> Agreed:
     """From the file that silos approved, whose digest names the run; or from a simulated run's own folder."""
     place = run / record.FOLDER / record.OWNERS
     if federation is None and not place.is_dir():
@@ -143,8 +149,9 @@ def _agreed(run: Path, federation: Path | None, request: Request, ledger: Path |
                 )
             roster, bound = approved.federation.roster, terms_in(approved).prepared.bound
         else:
-            manifest.unchecked(run, ledger)  # refuses one that was changed since
-            experiment = begun(run, ledger)[0]
+            manifest.unchecked(run, typed["ledger"])  # refuses one that was changed since
+            experiment = begun(run, **typed)[0]
+            experiment = experiment.model_copy(update=in_folder({"tables": experiment.tables}, run))
             owners = make_federation(experiment)
             algorithm = in_form(experiment, owners)
             policy = protect(experiment, algorithm, owners).policy

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from click.testing import CliRunner
 
+import secure_fedgraph as sfg
 from secure_fedgraph.cli.main import main
 
 RUN = (
@@ -143,3 +145,16 @@ def test_a_figure_that_an_opening_breaks_is_not_shown(tmp_path: Path) -> None:
     assert typed("dispute", out, 2, *shared)[0] == 0
     status, _, said = typed("report", out, *shared)
     assert (status, "the charges come to inf" in said) == (4, True)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_owners_own_data_are_typed_again(tmp_path: Path) -> None:
+    silos = list[str]()
+    for name, graph in sfg.federate("synthetic-citation", clients=3, nodes=90).owners.items():
+        torch.save(graph, tmp_path / f"{name}.pt")
+        silos += ["--silo", f"{name}={tmp_path / name}.pt"]
+    asked = ("--policy", "masked", "--set", "protection.disputes=1", "--rounds", "1", "--quiet", *silos)
+    assert typed("run", "--algorithm", "fedavg", *asked, "--out", tmp_path / "run")[0] == 0
+    assert typed("dispute", tmp_path / "run", 1)[0] == 2
+    assert not (tmp_path / "run" / "disputes" / "00001-update").exists()
+    assert typed("dispute", tmp_path / "run", 1, *silos)[0] == 0

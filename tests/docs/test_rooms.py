@@ -14,8 +14,8 @@ SPEC.loader.exec_module(rooms)
 CEILINGS = {
     "secure_fedgraph/core": 4_080,
     "secure_fedgraph/core/carriers": 2_448,
-    "all code": 53_683,
-    "lines of tests": 65_480,
+    "all code": 53_690,
+    "lines of tests": 65_493,
     "lines of benchmarks": 5_520,
     "words of pages": 61_474,
     "bytes of the changelog": 10_000,

@@ -68,16 +68,12 @@ def moments_in(state: State) -> dict[str, dict[str, Tensor]]:
 def with_mashes(state: State, mashes: Mashes) -> State:
     """The state, with mashes beside those that it keeps already for later rounds."""
     kept = {_USED_AGAIN + key: value for key, value in mashes.items()}
-    return {**state, **{k: _joined(state.get(k), v) for k, v in kept.items()}}
+    return {**state, **{k: torch.cat([state[k], v]) if k in state else v for k, v in kept.items()}}
 
 
 def mashes_in(state: State) -> Mashes:
     """The mashes that a state keeps."""
     return {key: state[_USED_AGAIN + key] for key in MASH_FIELDS}
-
-
-def _joined(before: Tensor | None, more: Tensor) -> Tensor:
-    return more if before is None else torch.cat([before, more])
 
 
 def concatenated_mashes(

@@ -33,8 +33,10 @@ Real silos, each command on its party's machine; the folder of the dispute is ha
 @click.option("--judge", type=_PATH, metavar="FILE", help="Judge what was opened, with the auditor's key.")
 @click.option("--federation", type=_PATH, metavar="FILE", help="The file that silos approved.")
 @options(
-    *("ledger", "as_json", "debug"),
+    *("ledger", "algorithm", "data", "silos", "as_json", "debug"),
     ledger={"help": "The ledger that the run shared with others."},
+    algorithm={"help": "Your own algorithm as module:Class, where the simulated run is of one."},
+    data={"metavar": "PLACE", "help": "Your own data, where the simulated run is of them."},
     as_json={"help": "One JSON object on stdout."},
 )
 @work("disputing")

@@ -145,9 +145,10 @@ def _read(file: Path) -> BenchResult:
 
 
 def _tables(tasks: Sequence[dict[str, Any]], rows: Sequence[dict[str, Any]]) -> list[Any]:
-    shown: list[dict[str, Any]] = [one for one in tasks if "reason" in one]
+    missing = [one for one in tasks if "reason" in one]
+    shown = [{"task": f"{one['task']}, {one['partition']}", "reason": one["reason"]} for one in missing]
     for row in (as_read(Row, one) for one in rows):
         texts = dict(zip(HEADS, (text for text, _ in cells("", row)), strict=True))
         left_out = {key: texts[key] for key in HEADS[:4]} | {"reason": row.reason}
         shown.append(texts if row.outcome == "ran" else left_out)
-    return table("The suite", shown, "task partition algorithm budget score alone leak reason")
+    return table("The suite", shown, " ".join((*HEADS[:7], "reason")))

@@ -21,7 +21,7 @@ from secure_fedgraph.report.figures.plots import MARKERS, WIDTH
 from secure_fedgraph.report.figures.svg import MUTED, SERIES, Picture, draw
 from secure_fedgraph.report.sections.parts import Story
 
-HEADS = ("task", "algorithm", "ε of one", "score", "alone", "spent", "leak", "by", "bytes up", "CPU", "file")
+HEADS = ("task", "algorithm", "budget", "score", "alone", "spent", "leak", "by", "bytes up", "CPU", "file")
 NUMBERS = (3, 4, 6, 8, 9)
 """Columns of numbers."""
 SHOWN, PANELS = 60, 12

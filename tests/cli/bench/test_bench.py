@@ -90,6 +90,8 @@ def test_every_row_says_what_it_is_worth_and_what_was_left_out_says_why(made: Pa
     left = {one["task"]: one.get("reason", "") for one in value["tasks"]}
     assert "$SECURE_FEDGRAPH_DATA/tables/german" in left.pop("banks") and not any(left.values())
     assert all(one["digest"] for one in value["tasks"] if not one.get("reason"))
+    shown = call("bench", "--quick", "--out", made.parent).output
+    assert "node: ∞" in shown and "node: 4" in shown
     page = (made.parent / "report.html").read_text()
     assert "fedridge refused: " in page and "german.csv" in page and "<svg" in page
 
