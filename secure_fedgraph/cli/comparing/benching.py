@@ -87,6 +87,8 @@ def bench(
     screen.finish(result, _tables(tasks, rows), page)
     broken = [f"{row['task']}, {row['name']}: {row.get('leak_failed') or row['reason']}" for row in rows
               if row["outcome"] == "failed" or row.get("leak_failed")]  # fmt: skip
+    if not rows:
+        raise BadInput(f"no task ran: {'; '.join(str(one['reason']) for one in tasks)}")
     if broken:
         raise SecureFedGraphError(f"{len(broken)} of {len(rows)} rows failed: {'; '.join(broken)}")
 
@@ -131,6 +133,8 @@ def verify(
 
 def page(file: tuple[Path, ...], out: Path) -> None:
     """Writes the board of several files."""
+    if out.is_dir() or (out.exists() and out.suffix != ".html"):
+        raise BadInput(f"--out {out} is a folder, or no page: give the name of an .html file")
     print(write_board([(str(one), _read(one)) for one in file], out))
 
 

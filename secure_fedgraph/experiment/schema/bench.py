@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from statistics import fmean
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from secure_fedgraph.experiment.schema import part
 from secure_fedgraph.experiment.schema.compare import Point
+
+ROUNDING = 1e-6
+"""How far a mean may be from that of its seeds."""
 
 
 class Row(Point):
@@ -15,6 +19,14 @@ class Row(Point):
 
     task: str
     partition: str
+
+    @model_validator(mode="after")
+    def _is_a_mean(self) -> Self:
+        for key, mean in self.accuracy.named().items() if self.outcome == "ran" else ():
+            each = [score for one in self.each if (score := one.accuracy.get(key)) is not None]
+            if mean is None or not each or abs(fmean(each) - mean) > ROUNDING:
+                raise ValueError(f"{key[:20]!r} is no mean of its seeds")
+        return self
 
 
 class TaskData(part.Part):

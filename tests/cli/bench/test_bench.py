@@ -140,8 +140,11 @@ def test_a_tenth_is_made_again_and_what_differs_is_named(made: Path, monkeypatch
     assert "1 of 2 runs" in caught.stderr and "fedridge-plaintext, seed 0" in caught.stderr
 
 
-@pytest.mark.parametrize("changed", [{"spent": 1.0}, {"readers": {"node": {"server": 1.0}}}])
-def test_an_epsilon_that_was_not_spent_is_named(
+LIES = [{"spent": 1.0}, {"readers": {"client": {"server": 0.01}}}, {"alone": {"accuracy": 0.01}}]
+
+
+@pytest.mark.parametrize("changed", LIES)
+def test_a_figure_that_did_not_come_out_is_named(
     made: Path, monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(running, "SHARE", 1)
@@ -178,6 +181,18 @@ def test_a_changed_byte_is_refused_by_name(made: Path, command: str) -> None:
     made.write_text(made.read_text().replace("fedridge", "fedridgf", 1))
     refused = call("bench", command, made)
     assert refused.exit_code == 2 and str(made) in refused.stderr.replace("\n", "")
+
+
+def test_a_board_takes_no_mean_of_other_seeds_and_overwrites_no_submission(made: Path) -> None:
+    assert call("bench", "page", made, "--out", made).exit_code == 2
+    assert call("bench", "page", made, "--out", made.parent).exit_code == 2 and held(made)
+    better = signed(made, lambda value: value["points"][0]["accuracy"].update({"global": 0.99}))
+    refused = call("bench", "page", better, "--out", made.parent / "board.html")
+    assert refused.exit_code == 2 and "no mean of its seeds" in refused.stderr
+
+
+def test_without_any_data_it_fails(small: None, tmp_path: Path) -> None:
+    assert call("bench", "--quick", "--task", "banks", "--out", tmp_path / "none").exit_code == 2
 
 
 def test_the_board_names_files_and_escapes_what_is_in_them(made: Path) -> None:
